@@ -1,1 +1,22 @@
+//! The Pod state machine: what is known about a Pod and the time, to what to do next, and its status.
+//!
+//! **Invariant:** this crate is pure. No I/O, no clock, no randomness, no async, no logging: time and jitter are
+//! arguments. Everything that Kubernetes documents about a Pod's life on its node is decided here, and only here.
+//!
+//! **Invariant:** the same facts in the same order give the same plan and the same status.
+//!
+//! The four functions:
+//!
+//! | function | question |
+//! | --- | --- |
+//! | [`observe`] | what is now known, after this fact? |
+//! | [`plan`] | what is to be done now, and when is the next moment worth waking up for? |
+//! | [`status`] | what does the API show? |
+//! | [`explain`] | why is it so, what does it wait for, and when will that be? |
 #![forbid(unsafe_code)]
+
+mod action;
+mod event;
+
+pub use action::*;
+pub use event::*;

@@ -1,0 +1,337 @@
+//! Facts: everything that can happen to a Pod on its node.
+//!
+//! The kubelet turns what it sees into these and hands them to [`crate::observe`]. Each fact may arrive late, twice or
+//! out of order: facts about a container carry its id, and a fact about a container that is not the newest is history.
+
+use crate::{ActionKey, ProbeKind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
+use serde::{Deserialize, Serialize};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+/// One fact about a Pod.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The newest version of the Pod's object: spec, metadata, deletion, and the conditions that others write.
+    Updated(Arc<ApiPod>),
+    /// The object left the API (forced deletion, or the last step of an ordinary one).
+    Gone,
+    /// The node decided, once and for all, whether it takes the Pod.
+    Admission(Admission),
+    /// The node wants the Pod away: eviction, preemption, shutdown.
+    Evicted(Eviction),
+    /// About the Pod's volumes.
+    Volumes(VolumesFact),
+    /// About the Pod's sandbox.
+    Sandbox(SandboxFact),
+    /// About the image of one container of the spec.
+    Image {
+        /// The container's name.
+        container: String,
+        /// What is known now.
+        fact: ImageFact,
+    },
+    /// About a container.
+    Container {
+        /// The container's name in the spec.
+        container: String,
+        /// What happened.
+        fact: ContainerFact,
+    },
+    /// A probe was carried out once.
+    Probed {
+        /// The container's id.
+        id: String,
+        /// Which of its probes.
+        probe: ProbeKind,
+        /// What came of it.
+        outcome: ProbeOutcome,
+    },
+    /// A lifecycle hook ended.
+    HookDone {
+        /// The container's id.
+        id: String,
+        /// Which of its hooks.
+        hook: Hook,
+        /// What came of it.
+        outcome: HookOutcome,
+    },
+    /// The API server took this status.
+    StatusWritten(Box<PodStatus>),
+    /// An action was carried out for which no other fact speaks (an event was recorded, something was removed).
+    Done(ActionKey),
+    /// An action failed for which no other fact speaks. It is planned again after a back-off.
+    Failed {
+        /// The action.
+        key: ActionKey,
+        /// What went wrong, in words for people.
+        message: String,
+    },
+    /// All that the runtime has of this Pod, asked for as a whole: after a start of the kubelet, and after events may
+    /// have been lost. What the runtime no longer has is lost.
+    Relisted(RuntimeView),
+}
+
+/// Whether the node takes the Pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Admission {
+    /// It does.
+    Admitted,
+    /// It does not, for ever; the Pod fails with this reason and message (LIFECYCLE.md 3.12, "Admission rejection reasons").
+    Rejected {
+        /// For example `OutOfcpu`.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+}
+
+/// Why the node wants the Pod away (LIFECYCLE.md 3.13).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eviction {
+    /// `status.reason`: `Evicted`, `Preempting`, `Terminated`.
+    pub reason: String,
+    /// `status.message`.
+    pub message: String,
+    /// Grace in seconds, if it is not the Pod's own.
+    pub grace_seconds: Option<u32>,
+    /// Whether the condition `DisruptionTarget` (`TerminationByKubelet`) is set.
+    pub disruption_target: bool,
+}
+
+/// About the Pod's volumes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumesFact {
+    /// All are there.
+    Mounted,
+    /// One or more could not be set up; tried again after a back-off.
+    Failed {
+        /// For people.
+        message: String,
+    },
+    /// All are gone.
+    Unmounted,
+}
+
+/// About the Pod's sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SandboxFact {
+    /// It stands.
+    Ready {
+        /// The runtime's id.
+        id: String,
+        /// Which of the Pod's sandboxes, from 0.
+        attempt: u32,
+        /// Addresses, the primary one first; the node's own with `hostNetwork`.
+        ips: Vec<IpAddr>,
+    },
+    /// It could not be made; tried again after a back-off.
+    Failed {
+        /// The runtime's words.
+        message: String,
+    },
+    /// Its process ended or its network is gone, and nobody asked for that.
+    Lost {
+        /// The runtime's id.
+        id: String,
+    },
+    /// It was stopped because the plan said so.
+    Stopped {
+        /// The runtime's id.
+        id: String,
+    },
+    /// It and its containers are gone from the runtime.
+    Removed {
+        /// The runtime's id.
+        id: String,
+    },
+}
+
+/// About an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageFact {
+    /// A pull has begun.
+    Pulling,
+    /// It was there.
+    Present {
+        /// What the runtime calls it.
+        image_ref: String,
+    },
+    /// It was pulled.
+    Pulled {
+        /// What the runtime calls it.
+        image_ref: String,
+        /// How long the pull took.
+        took: Duration,
+        /// The same with the wait for its turn.
+        took_with_wait: Duration,
+        /// Bytes.
+        size: u64,
+    },
+    /// It is not to be had now.
+    Failed {
+        /// `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`, `ImageInspectError`, `RegistryUnavailable`, `SignatureValidationFailed`.
+        reason: String,
+        /// The runtime's or our own words.
+        message: String,
+    },
+}
+
+/// About a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerFact {
+    /// The runtime made it.
+    Created {
+        /// The runtime's id, without a scheme.
+        id: String,
+        /// Which of this name's containers, from 0: its restart count.
+        attempt: u32,
+        /// The image id that `imageID` shows.
+        image_id: String,
+    },
+    /// Its process runs.
+    Started {
+        /// The runtime's id.
+        id: String,
+        /// When.
+        at: Timestamp,
+    },
+    /// It could not be created or started.
+    StartFailed {
+        /// How far it came.
+        stage: StartStage,
+        /// The runtime's or our own words.
+        message: String,
+    },
+    /// Its process ended.
+    Exited {
+        /// The runtime's id.
+        id: String,
+        /// How.
+        exit: ContainerExit,
+    },
+    /// The runtime does not have it any more, and nobody removed it.
+    Lost {
+        /// The runtime's id.
+        id: String,
+    },
+    /// It was removed because the plan said so.
+    Removed {
+        /// The runtime's id.
+        id: String,
+    },
+}
+
+/// How far a start came (LIFECYCLE.md 3.12, "Waiting reasons").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StartStage {
+    /// Its configuration could not be put together: `CreateContainerConfigError` (a missing ConfigMap or Secret, a bad user).
+    Config,
+    /// The runtime could not create it: `CreateContainerError`.
+    Create,
+    /// The runtime could not start it: `RunContainerError`.
+    Start,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerExit {
+    /// Exit code; 128 + n after signal n.
+    pub code: i32,
+    /// `Completed`, `Error`, `OOMKilled`, `StartError`, `ContainerStatusUnknown`, ...
+    pub reason: String,
+    /// The termination message, or the runtime's words.
+    pub message: String,
+    /// When it started; `None` if it never did.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Timestamp,
+}
+
+/// What came of one probe (seed 000, "Ergebnis der Probe"; LIFECYCLE.md 3.10).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProbeOutcome {
+    /// Passed.
+    Success,
+    /// Passed, with a word of caution (a redirect to another host).
+    Warning(String),
+    /// Not passed.
+    Failure(String),
+    /// The probe itself failed: no verdict.
+    Unknown(String),
+}
+
+/// A lifecycle hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Hook {
+    /// Right after the start.
+    PostStart,
+    /// Before the stop signal.
+    PreStop,
+}
+
+/// What came of a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HookOutcome {
+    /// It ran to its end.
+    Done,
+    /// It failed; the words stay in the log, for they may hold secrets.
+    Failed(String),
+    /// The grace period ended first.
+    TimedOut,
+}
+
+/// All that the runtime has of one Pod.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RuntimeView {
+    /// Its sandboxes.
+    pub sandboxes: Vec<SandboxView>,
+    /// Its containers, of all attempts.
+    pub containers: Vec<ContainerView>,
+}
+
+/// A sandbox in the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxView {
+    /// The runtime's id.
+    pub id: String,
+    /// Which of the Pod's sandboxes.
+    pub attempt: u32,
+    /// Whether it stands.
+    pub ready: bool,
+    /// Its addresses.
+    pub ips: Vec<IpAddr>,
+}
+
+/// A container in the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerView {
+    /// The runtime's id.
+    pub id: String,
+    /// The container's name.
+    pub name: String,
+    /// Which of this name's containers.
+    pub attempt: u32,
+    /// The sandbox it lives in.
+    pub sandbox: String,
+    /// The image id that `imageID` shows.
+    pub image_id: String,
+    /// What it does.
+    pub state: ContainerViewState,
+}
+
+/// What a container in the runtime does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerViewState {
+    /// Made, not started.
+    Created,
+    /// Runs since.
+    Running {
+        /// When it started.
+        started_at: Timestamp,
+    },
+    /// Ended.
+    Exited(ContainerExit),
+    /// The runtime does not know.
+    Unknown,
+}
