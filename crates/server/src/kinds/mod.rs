@@ -1,0 +1,183 @@
+//! Built-in kinds: each one is a small file that says only what is particular about it.
+//!
+//! Everything generic (storage, watches, patches, selectors, tables, discovery, OpenAPI) works through [`Kind`] and the
+//! facts in [`crate::schema`]. Objects are `serde_json::Value`s, so that custom resources can go the same way.
+
+mod field;
+
+pub use field::{FieldError, FieldErrors, FieldPath};
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// What discovery says about a kind, and where its objects live.
+#[derive(Debug)]
+pub struct KindInfo {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// API version, for example `v1`.
+    pub version: &'static str,
+    /// For example `Pod`.
+    pub kind: &'static str,
+    /// Resource name, for example `pods`.
+    pub plural: &'static str,
+    /// For example `pod`.
+    pub singular: &'static str,
+    /// For example `["po"]`.
+    pub short_names: &'static [&'static str],
+    /// For example `["all"]`.
+    pub categories: &'static [&'static str],
+    /// Whether its objects live in a namespace.
+    pub namespaced: bool,
+    /// Whether it has a `status` subresource.
+    pub status: bool,
+    /// Whether `metadata.generation` counts changes of its spec.
+    pub generation: bool,
+    /// Further subresources that discovery lists: (name, kind of the body with group/version if not the kind itself, verbs).
+    pub subresources: &'static [Subresource],
+    /// The resource under which its objects are stored; two versions or groups of one kind name the same
+    /// (`events` and `events.events.k8s.io`).
+    pub storage: &'static str,
+}
+
+impl KindInfo {
+    /// `group/version`, or the version alone for the core group.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `plural.group`, or the plural alone for the core group: the name in error messages.
+    #[must_use]
+    pub fn group_resource(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// A subresource, as discovery lists it.
+#[derive(Debug)]
+pub struct Subresource {
+    /// For example `binding`.
+    pub name: &'static str,
+    /// Group of the body; empty for the core group.
+    pub group: &'static str,
+    /// Version of the body.
+    pub version: &'static str,
+    /// Kind of the body, for example `Binding`.
+    pub kind: &'static str,
+    /// Verbs.
+    pub verbs: &'static [&'static str],
+}
+
+/// What a write knows beside the object.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteContext {
+    /// Now.
+    pub now: jiff::Timestamp,
+    /// Which part of the object the request may change.
+    pub target: WriteTarget,
+}
+
+/// Which part of an object a request may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteTarget {
+    /// Everything but the status.
+    Main,
+    /// The status, and those parts of the metadata that upstream lets it change.
+    Status,
+    /// A named subresource of the kind with rules of its own, for example `resize` or `ephemeralcontainers`.
+    Sub(&'static str),
+}
+
+/// A column of the server-side Table.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// Header.
+    pub name: &'static str,
+    /// `string`, `integer`, `date`, ...
+    pub kind: &'static str,
+    /// `name` for the first column, else mostly empty.
+    pub format: &'static str,
+    /// For `kubectl explain`-minded clients.
+    pub description: &'static str,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub priority: i32,
+}
+
+/// What is particular about a kind. All methods are pure; `object` is decoded, with `apiVersion`, `kind` and `metadata` present.
+pub trait Kind: Send + Sync {
+    /// Names and shape.
+    fn info(&self) -> &'static KindInfo;
+
+    /// Fills in defaults, on every write, exactly as upstream's `SetDefaults_*` do.
+    fn default(&self, object: &mut Value);
+
+    /// Before a create: drops what clients may not set (status), sets what the server sets (a Pod's `qosClass`, `phase: Pending`).
+    fn prepare_create(&self, object: &mut Value, ctx: &WriteContext);
+
+    /// Before an update: takes from `old` what this request may not change (status on the main resource, spec on status).
+    fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext);
+
+    /// Upstream's validation of a new object, beside the generic checks of `metadata`.
+    fn validate_create(&self, object: &Value, ctx: &WriteContext, errors: &mut FieldErrors);
+
+    /// Upstream's validation of a change.
+    fn validate_update(
+        &self,
+        object: &Value,
+        old: &Value,
+        ctx: &WriteContext,
+        errors: &mut FieldErrors,
+    );
+
+    /// Whether `metadata.name` is valid; the message says why not (`ValidateNameFunc`).
+    ///
+    /// # Errors
+    /// Upstream's words, for example "a lowercase RFC 1123 subdomain must consist of …".
+    fn validate_name(&self, name: &str, generate_prefix: bool) -> Result<(), Vec<String>>;
+
+    /// Columns of the Table.
+    fn columns(&self) -> &'static [Column];
+
+    /// One row of the Table.
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row;
+
+    /// Fields for field selectors beside `metadata.name` and `metadata.namespace`; a selector on another field is a 400.
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The value of each of [`Kind::selectable_fields`] (empty string when unset).
+    fn field_values(&self, _object: &Value) -> BTreeMap<&'static str, String> {
+        BTreeMap::new()
+    }
+
+    /// Grace seconds for a deletion: `None` when the kind is deleted at once. `asked` is `gracePeriodSeconds`.
+    /// For a Pod LIFECYCLE.md 3.7, `CheckGracefulDelete`.
+    fn graceful_deletion(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Turns the stored form into this version's form (`events.k8s.io/v1` from a stored core `v1` Event), where they differ.
+    fn from_storage(&self, _object: &mut Map<String, Value>) {}
+
+    /// Turns this version's form into the stored form.
+    fn to_storage(&self, _object: &mut Map<String, Value>) {}
+}
+
+/// One row of a Table.
+#[derive(Debug, Default)]
+pub struct Row {
+    /// A cell per column.
+    pub cells: Vec<Value>,
+    /// `Completed` for Pods that are done.
+    pub conditions: Vec<Value>,
+}
