@@ -1,1 +1,18 @@
+//! The Kubernetes objects (re-exported from `k8s-openapi`) and what every component must know about them.
+//!
+//! **Invariant:** pure functions over objects. No I/O, no clock, no client.
 #![forbid(unsafe_code)]
+
+pub mod affinity;
+pub mod feature_gates;
+pub mod names;
+pub mod pod;
+pub mod quantity;
+pub mod resources;
+pub mod selector;
+pub mod taint;
+
+pub use k8s_openapi;
+
+/// The Kubernetes version whose API and semantics Podium implements.
+pub const KUBERNETES_VERSION: &str = "v1.35.0";

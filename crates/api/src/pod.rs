@@ -1,0 +1,104 @@
+//! What every component must know about a Pod.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+/// Upstream's grace period when a Pod names none, in seconds.
+pub const DEFAULT_GRACE_PERIOD_SECONDS: i64 = 30;
+
+/// Which list of the spec a container stands in, and whether it is a sidecar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ContainerKind {
+    /// Runs to its end before the app containers start.
+    Init,
+    /// An init container with `restartPolicy: Always` (KEP-753).
+    Sidecar,
+    /// An app container.
+    App,
+}
+
+/// Whether an init container is a sidecar.
+#[must_use]
+pub fn is_sidecar(init_container: &Container) -> bool {
+    init_container.restart_policy.as_deref() == Some("Always")
+}
+
+/// Init containers, sidecars and app containers, in the order of the spec.
+pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Container)> {
+    let init = spec.init_containers.iter().flatten().map(|c| {
+        (
+            if is_sidecar(c) {
+                ContainerKind::Sidecar
+            } else {
+                ContainerKind::Init
+            },
+            c,
+        )
+    });
+    init.chain(spec.containers.iter().map(|c| (ContainerKind::App, c)))
+}
+
+/// The phase in the status; `Pending` when it has none yet.
+#[must_use]
+pub fn phase(pod: &Pod) -> &str {
+    pod.status
+        .as_ref()
+        .and_then(|s| s.phase.as_deref())
+        .unwrap_or("Pending")
+}
+
+/// Whether the Pod has ended: `Succeeded` or `Failed`.
+#[must_use]
+pub fn is_terminal(pod: &Pod) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// Whether the condition stands and is `True`.
+#[must_use]
+pub fn condition_is_true(pod: &Pod, condition: &str) -> bool {
+    pod.status
+        .iter()
+        .flat_map(|s| s.conditions.iter().flatten())
+        .any(|c| c.type_ == condition && c.status == "True")
+}
+
+/// The node it is bound to, if any.
+#[must_use]
+pub fn node_name(pod: &Pod) -> Option<&str> {
+    pod.spec
+        .as_ref()
+        .and_then(|s| s.node_name.as_deref())
+        .filter(|n| !n.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_come_in_the_order_of_the_spec() {
+        let container = |name: &str, policy: Option<&str>| Container {
+            name: name.into(),
+            restart_policy: policy.map(Into::into),
+            ..Default::default()
+        };
+        let spec = PodSpec {
+            init_containers: Some(vec![
+                container("init", None),
+                container("side", Some("Always")),
+            ]),
+            containers: vec![container("app", None)],
+            ..Default::default()
+        };
+        let got: Vec<_> = containers(&spec)
+            .map(|(k, c)| (k, c.name.as_str()))
+            .collect();
+        assert_eq!(
+            got,
+            [
+                (ContainerKind::Init, "init"),
+                (ContainerKind::Sidecar, "side"),
+                (ContainerKind::App, "app")
+            ]
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! Quantities: `100m`, `1.5Gi`, `2e3` (`k8s.io/apimachinery/pkg/api/resource`).
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::fmt;
+
+/// Nanounits in one unit: the smallest step that a quantity has.
+const NANO: i128 = 1_000_000_000;
+
+/// An amount of a resource, exact to a billionth of its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Amount(i128);
+
+/// Why a string is not a quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not of the documented form; upstream's words.
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
+    Format,
+    /// A suffix that does not exist; upstream's words.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+    /// Larger than any resource can be.
+    #[error("quantity is out of range")]
+    Range,
+}
+
+/// How a quantity was written, which decides its canonical form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    DecimalSi,
+    BinarySi,
+    DecimalExponent,
+}
+
+const BINARY: [(&str, i128); 6] = [
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+    ("Pi", 1 << 50),
+    ("Ei", 1 << 60),
+];
+/// Suffix and its power of ten.
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// A whole number of units.
+    #[must_use]
+    pub const fn units(n: i64) -> Self {
+        Self(n as i128 * NANO)
+    }
+
+    /// A number of thousandths.
+    #[must_use]
+    pub const fn milli_units(n: i64) -> Self {
+        Self(n as i128 * (NANO / 1000))
+    }
+
+    /// Reads a quantity.
+    ///
+    /// # Errors
+    /// When it is none; what is smaller than a billionth is rounded up, as upstream does.
+    pub fn parse(s: &str) -> Result<Self, QuantityError> {
+        parse(s).map(|(amount, _)| amount)
+    }
+
+    /// Units, rounded up (`Quantity.Value`).
+    #[must_use]
+    pub fn value(self) -> i64 {
+        clamp(div_ceil(self.0, NANO))
+    }
+
+    /// Thousandths, rounded up (`Quantity.MilliValue`).
+    #[must_use]
+    pub fn milli(self) -> i64 {
+        clamp(div_ceil(self.0, NANO / 1000))
+    }
+
+    /// Whether it is below zero.
+    #[must_use]
+    pub fn is_negative(self) -> bool {
+        self.0 < 0
+    }
+
+    /// Whether it is zero.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The sum; the largest amount when it does not fit.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Its canonical decimal form, for example `1500m`.
+    #[must_use]
+    pub fn to_quantity(self) -> Quantity {
+        Quantity(format_decimal(self.0, false))
+    }
+
+    /// Its canonical binary form, for example `2Gi`, as upstream shows memory.
+    #[must_use]
+    pub fn to_binary_quantity(self) -> Quantity {
+        Quantity(format_binary(self.0))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format_decimal(self.0, false))
+    }
+}
+
+impl TryFrom<&Quantity> for Amount {
+    type Error = QuantityError;
+    fn try_from(q: &Quantity) -> Result<Self, Self::Error> {
+        Self::parse(&q.0)
+    }
+}
+
+/// The form in which upstream stores a quantity: `1000m` is `1`, `1024Mi` is `1Gi`.
+///
+/// # Errors
+/// When it is no quantity.
+pub fn canonical(s: &str) -> Result<String, QuantityError> {
+    let (Amount(nanos), format) = parse(s)?;
+    Ok(match format {
+        Format::DecimalSi => format_decimal(nanos, false),
+        Format::DecimalExponent => format_decimal(nanos, true),
+        Format::BinarySi => format_binary(nanos),
+    })
+}
+
+fn parse(s: &str) -> Result<(Amount, Format), QuantityError> {
+    let (negative, rest) = match s.as_bytes().first() {
+        Some(b'-') => (true, &s[1..]),
+        Some(b'+') => (false, &s[1..]),
+        _ => (false, s),
+    };
+    let number_len = rest
+        .bytes()
+        .take_while(|b| b.is_ascii_digit() || *b == b'.')
+        .count();
+    let (number, suffix) = rest.split_at(number_len);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+        return Err(QuantityError::Format);
+    }
+    let (multiplier, power, format) = parse_suffix(suffix)?;
+    let magnitude = scale(whole, fraction, multiplier, power)?;
+    Ok((
+        Amount(if negative { -magnitude } else { magnitude }),
+        format,
+    ))
+}
+
+fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
+    if let Some((_, m)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+        return Ok((*m, 0, Format::BinarySi));
+    }
+    if let Some((_, p)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+        return Ok((1, *p, Format::DecimalSi));
+    }
+    let Some(exponent) = suffix.strip_prefix(['e', 'E']) else {
+        return Err(QuantityError::Suffix);
+    };
+    let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
+    if power.abs() > 30 {
+        return Err(QuantityError::Range);
+    }
+    Ok((1, power, Format::DecimalExponent))
+}
+
+/// `whole.fraction × multiplier × 10^power` in nanounits, rounded up.
+fn scale(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Result<i128, QuantityError> {
+    let digits = |s: &str| -> Result<i128, QuantityError> {
+        if s.is_empty() {
+            Ok(0)
+        } else {
+            s.parse().map_err(|_| QuantityError::Range)
+        }
+    };
+    let fraction = fraction.trim_end_matches('0');
+    let kept = &fraction[..fraction.len().min(18)];
+    let dropped = kept.len() < fraction.len();
+    let ten = |n: u32| 10i128.checked_pow(n).ok_or(QuantityError::Range);
+    let kept_len = u32::try_from(kept.len()).map_err(|_| QuantityError::Range)?;
+    let mantissa = digits(whole)?
+        .checked_mul(ten(kept_len)?)
+        .and_then(|w| w.checked_add(digits(kept).ok()?))
+        .and_then(|m| m.checked_mul(multiplier))
+        .ok_or(QuantityError::Range)?;
+    let exponent = power + 9 - i32::try_from(kept_len).map_err(|_| QuantityError::Range)?;
+    let nanos = if exponent >= 0 {
+        mantissa
+            .checked_mul(ten(exponent.unsigned_abs())?)
+            .ok_or(QuantityError::Range)?
+    } else {
+        div_ceil(mantissa, ten(exponent.unsigned_abs())?)
+    };
+    Ok(if dropped {
+        nanos.saturating_add(1)
+    } else {
+        nanos
+    })
+}
+
+fn div_ceil(a: i128, b: i128) -> i128 {
+    let q = a / b;
+    if a % b > 0 { q + 1 } else { q }
+}
+
+fn clamp(v: i128) -> i64 {
+    i64::try_from(v).unwrap_or(if v < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn format_decimal(nanos: i128, exponent_form: bool) -> String {
+    if nanos == 0 {
+        return "0".to_owned();
+    }
+    let (mut n, mut power) = (nanos, -9);
+    while n % 1000 == 0 && power < 18 {
+        n /= 1000;
+        power += 3;
+    }
+    if exponent_form {
+        return if power == 0 {
+            n.to_string()
+        } else {
+            format!("{n}e{power}")
+        };
+    }
+    let suffix = DECIMAL
+        .iter()
+        .find(|(_, p)| *p == power)
+        .map_or("", |(s, _)| s);
+    format!("{n}{suffix}")
+}
+
+fn format_binary(nanos: i128) -> String {
+    // Upstream: what is smaller than one Ki, or not whole, has no use for a binary suffix.
+    if nanos.abs() < 1024 * NANO || nanos % NANO != 0 {
+        return format_decimal(nanos, false);
+    }
+    let (mut n, mut suffix) = (nanos / NANO, "");
+    for (name, _) in BINARY {
+        if n % 1024 != 0 {
+            break;
+        }
+        n /= 1024;
+        suffix = name;
+    }
+    format!("{n}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(input: &str, milli: i64, value: i64, canonical_form: &str) {
+        let a = Amount::parse(input).unwrap();
+        assert_eq!(
+            (a.milli(), a.value(), canonical(input).unwrap().as_str()),
+            (milli, value, canonical_form),
+            "{input}"
+        );
+    }
+
+    #[test]
+    fn quantities_read_as_upstream_reads_them() {
+        check("0", 0, 0, "0");
+        check("100m", 100, 1, "100m");
+        check("1000m", 1000, 1, "1");
+        check("1.5", 1500, 2, "1500m");
+        check("0.1", 100, 1, "100m");
+        check("1Ki", 1_024_000, 1024, "1Ki");
+        check("1024Mi", 1_073_741_824_000, 1_073_741_824, "1Gi");
+        check("1.5Gi", 1_610_612_736_000, 1_610_612_736, "1536Mi");
+        check("0.5Ki", 512_000, 512, "512");
+        check("2e3", 2_000_000, 2000, "2e3");
+        check("12E", i64::MAX, i64::MAX, "12E");
+        check("-5", -5000, -5, "-5");
+        check("1n", 1, 1, "1n");
+        check(".5", 500, 1, "500m");
+        check("100k", 100_000_000, 100_000, "100k");
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        for bad in [
+            "", "m", "1.2.3", "1x", "1 Gi", "--1", "1e", "1ee3", "Ki", "1e99", "1/2", "٣",
+        ] {
+            assert!(Amount::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_canonical_form_means_the_same(n in -1_000_000_000i64..1_000_000_000, s in prop::sample::select(vec!["", "m", "u", "n", "k", "M", "G", "Ki", "Mi", "Gi", "Ti", "e3"])) {
+            let text = format!("{n}{s}");
+            let canonical_form = canonical(&text).unwrap();
+            prop_assert_eq!(Amount::parse(&text).unwrap(), Amount::parse(&canonical_form).unwrap());
+            prop_assert_eq!(canonical(&canonical_form).unwrap(), canonical_form);
+        }
+
+        #[test]
+        fn no_input_panics(s in "\\PC{0,24}") {
+            let _ = Amount::parse(&s);
+        }
+    }
+}
