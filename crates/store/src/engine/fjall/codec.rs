@@ -1,0 +1,134 @@
+//! How objects and the head are written: format 1.
+//!
+//! | entry | key | value |
+//! | --- | --- | --- |
+//! | object | length of resource, length of namespace (u16, big endian), resource, namespace, name | revision, create revision (u64), data |
+//! | head | `ff ff` `head` (no resource is that long) | sequence, revision, objects, digest (u64) |
+//!
+//! Numbers in values are little endian.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Head, Key, Record};
+
+/// The key of the head, which every batch writes.
+pub(super) const HEAD_KEY: &[u8] = b"\xff\xffhead";
+
+pub(super) const HEAD_BYTES: usize = 32;
+
+/// `None` if the key is longer than the format can say; [`Key::MAX_BYTES`] is far below that.
+pub(super) fn encode_key(key: &Key) -> Option<Vec<u8>> {
+    let resource = u16::try_from(key.resource.len()).ok()?;
+    let namespace = u16::try_from(key.namespace.len()).ok()?;
+    let mut out = Vec::with_capacity(4 + key.bytes());
+    out.extend_from_slice(&resource.to_be_bytes());
+    out.extend_from_slice(&namespace.to_be_bytes());
+    for part in [&key.resource, &key.namespace, &key.name] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    Some(out)
+}
+
+pub(super) fn encode_value(record: &Record) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + record.data.len());
+    out.extend_from_slice(&record.revision.to_le_bytes());
+    out.extend_from_slice(&record.create_revision.to_le_bytes());
+    out.extend_from_slice(&record.data);
+    out
+}
+
+/// `None` if these are not the bytes of an object.
+pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
+    let (resource_len, rest) = key.split_first_chunk::<2>()?;
+    let (namespace_len, rest) = rest.split_first_chunk::<2>()?;
+    let (resource, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*resource_len)))?;
+    let (namespace, name) =
+        rest.split_at_checked(usize::from(u16::from_be_bytes(*namespace_len)))?;
+    let text = |bytes| std::str::from_utf8(bytes).ok().map(Arc::<str>::from);
+    let key = Key {
+        resource: text(resource)?,
+        namespace: text(namespace)?,
+        name: text(name)?,
+    };
+    let (revision, rest) = value.split_first_chunk()?;
+    let (create_revision, data) = rest.split_first_chunk()?;
+    Some(Record {
+        key,
+        revision: u64::from_le_bytes(*revision),
+        create_revision: u64::from_le_bytes(*create_revision),
+        data: Bytes::copy_from_slice(data),
+    })
+}
+
+pub(super) fn encode_head(head: &Head) -> [u8; HEAD_BYTES] {
+    let mut out = [0; HEAD_BYTES];
+    let fields = [head.sequence, head.revision, head.objects, head.digest];
+    for (place, field) in out.chunks_exact_mut(8).zip(fields) {
+        place.copy_from_slice(&field.to_le_bytes());
+    }
+    out
+}
+
+/// `None` if these are not the bytes of a head.
+pub(super) fn decode_head(value: &[u8]) -> Option<Head> {
+    let mut fields = [0; 4];
+    if value.len() != HEAD_BYTES {
+        return None;
+    }
+    for (field, bytes) in fields.iter_mut().zip(value.chunks_exact(8)) {
+        *field = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    let [sequence, revision, objects, digest] = fields;
+    Some(Head {
+        sequence,
+        revision,
+        objects,
+        digest,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for (resource, namespace, name) in [
+            ("pods", "default", "web"),
+            ("nodes", "", "n\0ode"),
+            ("", "", ""),
+        ] {
+            let record = Record {
+                key: Key::new(resource, namespace, name),
+                revision: 7,
+                create_revision: 3,
+                data: Bytes::from_static(b"{}"),
+            };
+            let key = encode_key(&record.key).unwrap();
+            assert_eq!(decode(&key, &encode_value(&record)), Some(record));
+        }
+        let head = Head {
+            sequence: 1,
+            revision: u64::MAX,
+            objects: 3,
+            digest: 4,
+        };
+        assert_eq!(decode_head(&encode_head(&head)), Some(head));
+    }
+
+    #[test]
+    fn bytes_cut_short_are_no_object() {
+        let record = Record {
+            key: Key::new("pods", "a", "b"),
+            revision: 1,
+            create_revision: 1,
+            data: Bytes::new(),
+        };
+        let (key, value) = (encode_key(&record.key).unwrap(), encode_value(&record));
+        assert!((0..key.len() - 1).all(|len| decode(&key[..len], &value).is_none()));
+        assert!((0..value.len()).all(|len| decode(&key, &value[..len]).is_none()));
+        assert_eq!(decode_head(&[0; 31]), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! An engine that forgets everything when it is dropped with its last copy: for tests.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Batch, BatchChange, CommitError, Engine, Head};
+use crate::{Key, Object, OpenError, Record};
+
+/// Keeps objects in memory. Clones share them, so that a test can open "the same disk" again, and can make it fail.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryEngine {
+    disk: Arc<Mutex<Disk>>,
+}
+
+#[derive(Debug, Default)]
+struct Disk {
+    objects: HashMap<Key, Object>,
+    head: Head,
+    failures: Vec<CommitError>,
+    commits: u64,
+}
+
+impl MemoryEngine {
+    /// An empty engine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets the next commit that has no failure waiting yet fail with this, without effect.
+    pub fn fail_next_commit(&self, error: CommitError) {
+        self.disk.lock().failures.insert(0, error);
+    }
+
+    /// How many batches were committed.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.disk.lock().commits
+    }
+
+    /// Loses one object behind the store's back; says whether it was there.
+    #[must_use]
+    pub fn lose(&self, key: &Key) -> bool {
+        self.disk.lock().objects.remove(key).is_some()
+    }
+}
+
+impl CommitError {
+    /// A failure for tests.
+    #[must_use]
+    pub fn injected() -> Self {
+        Self::Write(io::Error::other("injected"))
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn path(&self) -> &Path {
+        Path::new("memory")
+    }
+
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Head, OpenError> {
+        let disk = self.disk.lock();
+        disk.objects
+            .values()
+            .for_each(|object| each(Record::clone(object)));
+        Ok(disk.head)
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        let mut disk = self.disk.lock();
+        if let Some(failure) = disk.failures.pop() {
+            return Err(failure);
+        }
+        for change in &batch.changes {
+            match change {
+                BatchChange::Put(object) => disk.objects.insert(object.key.clone(), object.clone()),
+                BatchChange::Delete(key) => disk.objects.remove(key),
+            };
+        }
+        disk.head = batch.head;
+        disk.commits += 1;
+        Ok(())
+    }
+}

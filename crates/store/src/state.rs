@@ -1,0 +1,174 @@
+//! What readers see: the map of objects and the windows of recent events, always at one durable revision.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::key::Place;
+use crate::window::Window;
+use crate::{Event, EventKind, Expired, Key, Object, Options, Revision};
+
+/// One resource: its objects, its recent events, and the bell that wakes its watchers.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) objects: BTreeMap<Place, Object>,
+    pub(crate) window: Window,
+    pub(crate) bell: watch::Sender<Revision>,
+}
+
+impl Resource {
+    fn new(start: Revision) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            window: Window::new(start),
+            bell: watch::Sender::new(start),
+        }
+    }
+}
+
+/// The state of the store at one revision.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) revision: Revision,
+    /// The revision that was loaded: no history before it is known.
+    loaded: Revision,
+    resources: HashMap<Arc<str>, Resource>,
+    window_cost: usize,
+    names: Names,
+}
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self {
+            revision: 0,
+            loaded: 0,
+            resources: HashMap::new(),
+            window_cost: 0,
+            names: Names::default(),
+        }
+    }
+
+    /// Puts an object that was loaded from the engine.
+    pub(crate) fn load(&mut self, object: Object) {
+        let resource = self.resource_mut(&object.key.resource);
+        resource.objects.insert(object.key.place(), object);
+    }
+
+    /// Ends loading: history begins here.
+    pub(crate) fn loaded(&mut self, revision: Revision) {
+        self.revision = revision;
+        self.loaded = revision;
+        for resource in self.resources.values_mut() {
+            resource.window = Window::new(revision);
+        }
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Object> {
+        self.resources.get(&key.resource)?.objects.get(&key.place())
+    }
+
+    pub(crate) fn resource(&self, name: &str) -> Option<&Resource> {
+        self.resources.get(name)
+    }
+
+    pub(crate) fn resource_mut(&mut self, name: &Arc<str>) -> &mut Resource {
+        let loaded = self.loaded;
+        self.resources
+            .entry(name.clone())
+            .or_insert_with(|| Resource::new(loaded))
+    }
+
+    /// The oldest revision from which the history of a resource is known.
+    pub(crate) fn oldest(&self, resource: &str) -> Revision {
+        self.resource(resource)
+            .map_or(self.loaded, |resource| resource.window.start())
+    }
+
+    pub(crate) fn expired(&self, resource: &str, requested: Revision) -> Expired {
+        Expired {
+            requested,
+            oldest: self.oldest(resource),
+            current: self.revision,
+        }
+    }
+
+    /// The same key with parts that are shared among all objects: a resource or namespace is kept once.
+    pub(crate) fn shared_key(&mut self, key: Key) -> Key {
+        Key {
+            resource: self.names.shared(key.resource),
+            namespace: self.names.shared(key.namespace),
+            name: key.name,
+        }
+    }
+
+    /// Publishes the events of a durable batch, forgets what exceeds the limits, and returns the bells to ring.
+    pub(crate) fn publish(
+        &mut self,
+        events: Vec<Event>,
+        options: &Options,
+    ) -> Vec<watch::Sender<Revision>> {
+        let mut bells: HashMap<Arc<str>, watch::Sender<Revision>> = HashMap::new();
+        for event in events {
+            let key = &event.object.key;
+            self.revision = event.revision();
+            self.window_cost += event.cost();
+            let name = key.resource.clone();
+            let place = key.place();
+            let resource = self.resource_mut(&name);
+            match event.kind {
+                EventKind::Put => resource.objects.insert(place, event.object.clone()),
+                EventKind::Delete => resource.objects.remove(&place),
+            };
+            resource.window.push(Arc::new(event));
+            let forgotten = if resource.window.len() > options.window_events {
+                resource.window.drop_oldest()
+            } else {
+                0
+            };
+            bells.entry(name).or_insert_with(|| resource.bell.clone());
+            self.window_cost -= forgotten;
+        }
+        self.shrink_windows(options.window_bytes);
+        bells.into_values().collect()
+    }
+
+    fn shrink_windows(&mut self, limit: usize) {
+        while self.window_cost > limit {
+            let costliest = self
+                .resources
+                .values_mut()
+                .filter(|resource| resource.window.len() > 1)
+                .max_by_key(|resource| resource.window.cost());
+            let Some(resource) = costliest else { return };
+            let mut excess = self.window_cost - limit;
+            while excess > 0 && resource.window.len() > 1 {
+                let forgotten = resource.window.drop_oldest();
+                self.window_cost -= forgotten;
+                excess = excess.saturating_sub(forgotten);
+            }
+        }
+    }
+}
+
+/// Strings of which many objects have the same.
+#[derive(Debug, Default)]
+struct Names {
+    shared: HashSet<Arc<str>>,
+    /// The size at which names that nobody uses any more are dropped.
+    sweep_at: usize,
+}
+
+impl Names {
+    fn shared(&mut self, name: Arc<str>) -> Arc<str> {
+        if let Some(shared) = self.shared.get(&name) {
+            return shared.clone();
+        }
+        if self.shared.len() >= self.sweep_at {
+            self.shared.retain(|name| Arc::strong_count(name) > 1);
+            self.sweep_at = (self.shared.len() * 2).max(1024);
+        }
+        self.shared.insert(name.clone());
+        name
+    }
+}

@@ -1,0 +1,161 @@
+//! The store itself.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::draft::Pending;
+use crate::state::State;
+use crate::writer::Writer;
+use crate::{
+    Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Watch, Write,
+    WriteError, list,
+};
+
+/// Versioned, durable, watchable objects; see the [crate] for what it promises.
+///
+/// A clone is another handle to the same store. When the last handle is dropped, the writes that are queued are
+/// finished and the engine is closed before the drop returns. Watches do not keep a store open.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: Arc<RwLock<State>>,
+    /// `None` only while the last handle is being dropped.
+    queue: Option<mpsc::Sender<Pending>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Store {
+    /// Loads everything that the engine holds into memory, and starts the writer thread.
+    ///
+    /// # Errors
+    ///
+    /// The engine could not read all of what it once acknowledged; nothing was changed.
+    pub fn open(mut engine: impl Engine, options: Options) -> Result<Self, OpenError> {
+        let mut state = State::new();
+        let mut found = Head::default();
+        let head = engine.load(&mut |mut record| {
+            found.replace(None, Some(&record));
+            found.revision = found.revision.max(record.revision);
+            record.key = state.shared_key(record.key);
+            state.load(Object::from(record));
+        })?;
+        if found.objects != head.objects
+            || found.digest != head.digest
+            || found.revision > head.revision
+        {
+            let detail = format!(
+                "{} objects up to revision {} were found where {} up to revision {} should be, or their versions differ",
+                found.objects, found.revision, head.objects, head.revision
+            );
+            return Err(OpenError::damaged(engine.path(), detail));
+        }
+        state.loaded(head.revision);
+        let state = Arc::new(RwLock::new(state));
+        let path = engine.path().to_owned();
+        let (queue, pending) = mpsc::channel(options.queue_writes.max(1));
+        let writer = Writer {
+            engine,
+            state: state.clone(),
+            options,
+            head,
+        };
+        let thread = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run(pending))
+            .map_err(OpenError::io(path))?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                state,
+                queue: Some(queue),
+                writer: Mutex::new(Some(thread)),
+            }),
+        })
+    }
+
+    /// The object as it is now.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Object> {
+        self.inner.state.read().get(key).cloned()
+    }
+
+    /// The objects of a scope as they are now: those after `after`, at most `limit` of them.
+    #[must_use]
+    pub fn list(&self, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> Listing {
+        list::list(&self.inner.state.read(), scope, after, limit)
+    }
+
+    /// The objects of a scope as they were at `revision`: those after `after`, at most `limit` of them.
+    ///
+    /// # Errors
+    ///
+    /// `revision` is older than the window of the resource, or is in the future (`requested > current`).
+    pub fn list_at(
+        &self,
+        scope: &Scope,
+        revision: Revision,
+        after: Option<&Key>,
+        limit: Option<usize>,
+    ) -> Result<Listing, Expired> {
+        list::list_at(&self.inner.state.read(), scope, revision, after, limit)
+    }
+
+    /// The revision of the newest durable write.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.inner.state.read().revision
+    }
+
+    /// The oldest revision from which a resource can be watched or listed exactly.
+    #[must_use]
+    pub fn oldest_revision(&self, resource: &str) -> Revision {
+        self.inner.state.read().oldest(resource)
+    }
+
+    /// Makes one change, and resolves when it is durable and visible: to the new version of the object, or for a
+    /// delete to its last version, encoded at the revision of the delete.
+    ///
+    /// If the future is dropped before it resolves, the write may or may not be done.
+    ///
+    /// # Errors
+    ///
+    /// See [`WriteError`]: nothing was changed, except that with [`WriteError::Closed`] it is unknown.
+    pub async fn write(&self, write: Write) -> Result<Object, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        let queue = self.inner.queue.as_ref().ok_or(WriteError::Closed)?;
+        queue
+            .send(Pending { write, reply })
+            .await
+            .map_err(|_| WriteError::Closed)?;
+        answer.await.map_err(|_| WriteError::Closed)?
+    }
+
+    /// The events of a scope after `from`.
+    ///
+    /// A watch from a future revision delivers what comes after it; compare with [`Store::revision`] to refuse one.
+    ///
+    /// # Errors
+    ///
+    /// `from` is older than the window of the resource; history is not kept from one opening to the next.
+    pub fn watch(&self, scope: Scope, from: Revision) -> Result<Watch, Expired> {
+        Watch::new(&self.inner.state, scope, from)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue = None;
+        let thread = self.writer.lock().take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id())
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's writer thread had panicked");
+        }
+    }
+}

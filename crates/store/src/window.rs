@@ -1,0 +1,85 @@
+//! The recent events of one resource.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::{Event, Revision};
+
+/// All events of one resource after the revision `start`, oldest first.
+///
+/// Each event has an index that never changes, so that a watcher's cursor is a number and finding its place costs
+/// nothing.
+#[derive(Debug)]
+pub(crate) struct Window {
+    events: VecDeque<Arc<Event>>,
+    /// The index of the oldest event that is kept.
+    base: u64,
+    start: Revision,
+    cost: usize,
+}
+
+impl Window {
+    pub(crate) fn new(start: Revision) -> Self {
+        Self {
+            events: VecDeque::new(),
+            base: 0,
+            start,
+            cost: 0,
+        }
+    }
+
+    /// The revision after which every event is here.
+    pub(crate) fn start(&self) -> Revision {
+        self.start
+    }
+
+    /// What the events cost, in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        self.cost
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(crate) fn push(&mut self, event: Arc<Event>) {
+        self.cost += event.cost();
+        self.events.push_back(event);
+    }
+
+    /// Forgets the oldest event, and tells what it cost.
+    pub(crate) fn drop_oldest(&mut self) -> usize {
+        let Some(event) = self.events.pop_front() else {
+            return 0;
+        };
+        self.base += 1;
+        self.start = event.revision();
+        self.cost -= event.cost();
+        if self.events.len() < self.events.capacity() / 4 {
+            self.events.shrink_to(self.events.len() * 2);
+        }
+        event.cost()
+    }
+
+    /// The index of the first event after a revision that is not before `start`.
+    pub(crate) fn index_after(&self, revision: Revision) -> u64 {
+        self.base
+            + self
+                .events
+                .partition_point(|event| event.revision() <= revision) as u64
+    }
+
+    /// The events from an index on, or `None` if some of them were forgotten.
+    pub(crate) fn from_index(&self, index: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
+        let offset = usize::try_from(index.checked_sub(self.base)?).ok()?;
+        Some(self.events.range(offset.min(self.events.len())..))
+    }
+
+    /// The events after a revision that is not before `start`.
+    pub(crate) fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Event>> {
+        let offset = self
+            .events
+            .partition_point(|event| event.revision() <= revision);
+        self.events.range(offset..)
+    }
+}

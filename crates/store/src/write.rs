@@ -1,0 +1,130 @@
+//! One change that a caller wants, and why it may be refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::{CommitError, Key, Object, Revision};
+
+/// Makes an object's bytes once the revision of the write is known.
+///
+/// Runs on the writer thread, at most once, in the order of the writes: it should only put the revision into
+/// something that is otherwise ready.
+pub type Encode = Box<dyn FnOnce(Revision) -> Bytes + Send>;
+
+/// What the caller believes about the object. A write whose belief is wrong has no effect and no revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// There is no such object: else [`WriteError::AlreadyExists`].
+    Absent,
+    /// The object is at this revision: else [`WriteError::Conflict`], or [`WriteError::NotFound`] if it is gone.
+    Revision(Revision),
+    /// There is such an object: else [`WriteError::NotFound`].
+    Exists,
+    /// Nothing. (A delete of an object that does not exist is [`WriteError::NotFound`] all the same.)
+    Any,
+}
+
+/// What to do with the object.
+pub enum Change {
+    /// Create or replace it with these bytes.
+    Put(Encode),
+    /// Delete it. The bytes are its last state with the revision of the delete, for watchers and for the caller.
+    Delete(Encode),
+}
+
+/// One change to one object, for [`Store::write`](crate::Store::write).
+pub struct Write {
+    /// The object.
+    pub key: Key,
+    /// What must be true of it.
+    pub expect: Expect,
+    /// What to do with it.
+    pub change: Change,
+}
+
+impl Write {
+    /// Creates or replaces an object.
+    pub fn put(
+        key: Key,
+        expect: Expect,
+        encode: impl FnOnce(Revision) -> Bytes + Send + 'static,
+    ) -> Self {
+        Self {
+            key,
+            expect,
+            change: Change::Put(Box::new(encode)),
+        }
+    }
+
+    /// Deletes an object.
+    pub fn delete(
+        key: Key,
+        expect: Expect,
+        encode: impl FnOnce(Revision) -> Bytes + Send + 'static,
+    ) -> Self {
+        Self {
+            key,
+            expect,
+            change: Change::Delete(Box::new(encode)),
+        }
+    }
+}
+
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let change = match self.change {
+            Change::Put(_) => "Put",
+            Change::Delete(_) => "Delete",
+        };
+        f.debug_struct("Write")
+            .field("key", &self.key)
+            .field("expect", &self.expect)
+            .field("change", &change)
+            .finish()
+    }
+}
+
+/// Why a write was not done.
+#[derive(Clone, Debug, Error)]
+pub enum WriteError {
+    /// The object is at another revision than expected. Retryable after reading it again.
+    #[error("{} is at revision {}, not at the expected one", current.key, current.revision)]
+    Conflict {
+        /// The object as it is.
+        current: Object,
+    },
+    /// The object exists and was expected not to.
+    #[error("{} already exists", current.key)]
+    AlreadyExists {
+        /// The object as it is.
+        current: Object,
+    },
+    /// The object does not exist.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The key or the data is larger than the store takes.
+    #[error("{what} has {size} bytes, and at most {limit} can be stored")]
+    TooLarge {
+        /// `key` or `data`.
+        what: &'static str,
+        /// Its size in bytes.
+        size: usize,
+        /// The largest size in bytes.
+        limit: usize,
+    },
+    /// The disk is full. Nothing was changed; the write may be tried again when there is room.
+    #[error("the disk that holds the store is full")]
+    Full,
+    /// The engine failed. Nothing was changed; the write may be tried again.
+    #[error("the store could not be written")]
+    Engine(#[source] Arc<CommitError>),
+    /// The write's `encode` panicked. Nothing was changed.
+    #[error("the object could not be encoded")]
+    Encode,
+    /// The store is closed. Whether a write that was queued then was done is unknown.
+    #[error("the store is closed")]
+    Closed,
+}
