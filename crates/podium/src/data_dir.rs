@@ -1,0 +1,129 @@
+//! The data directory: everything that one cluster keeps, and the lock that keeps a second Podium out.
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Paths of one cluster.
+#[derive(Debug, Clone)]
+pub struct DataDir {
+    root: PathBuf,
+}
+
+impl DataDir {
+    /// Names a data directory; nothing is touched. The path becomes absolute, because runtimes and mounts need that.
+    ///
+    /// # Errors
+    /// When the working directory is gone.
+    pub fn new(root: &Path) -> Result<Self> {
+        let root = std::path::absolute(root).with_context(|| format!("data directory {}", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Certificates and keys.
+    pub fn pki(&self) -> PathBuf {
+        self.root.join("pki")
+    }
+
+    /// Objects of the API.
+    pub fn store(&self) -> PathBuf {
+        self.root.join("store")
+    }
+
+    /// What the kubelet keeps: checkpoints, volumes, logs.
+    pub fn kubelet(&self) -> PathBuf {
+        self.root.join("kubelet")
+    }
+
+    /// The administrator's kubeconfig, unless another place was named.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root.join("admin.kubeconfig")
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.root.join("podium.lock")
+    }
+
+    /// Creates the directory if need be (mode 0700) and takes its lock.
+    ///
+    /// # Errors
+    /// When another Podium holds it (the error names its process), or the directory cannot be made.
+    pub fn lock(&self) -> Result<Lock> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.root)
+            .with_context(|| format!("cannot create the data directory {}", self.root.display()))?;
+        let path = self.lock_file();
+        let file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut file) => {
+                file.set_len(0)?;
+                file.rewind()?;
+                writeln!(file, "{}", std::process::id())?;
+                Ok(Lock { _file: file })
+            }
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
+                let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
+                bail!(
+                    "another Podium runs in {}{holder}: stop it, or choose another --data-dir and --bind",
+                    self.root.display()
+                )
+            }
+            Err((_, errno)) => bail!("cannot lock {}: {errno}", path.display()),
+        }
+    }
+
+    /// The process that holds the lock, if one does.
+    pub fn holder(&self) -> Option<i32> {
+        let mut file = File::open(self.lock_file()).ok()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        // A file that nobody locks holds the number of a process that is gone, which may be another's by now.
+        match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            Ok(_) => None,
+            Err(_) => text.trim().parse().ok(),
+        }
+    }
+}
+
+/// Held for as long as a Podium uses a data directory; the kernel lets go of it when the process ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: Flock<File>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_podium_is_kept_out_and_told_who_is_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::new(dir.path()).unwrap();
+        let lock = data_dir.lock().unwrap();
+        let error = data_dir.lock().unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert_eq!(data_dir.holder(), i32::try_from(std::process::id()).ok());
+        drop(lock);
+        assert_eq!(data_dir.holder(), None);
+        data_dir.lock().unwrap();
+    }
+}

@@ -1,0 +1,146 @@
+//! Container images made on the spot, for tests and demos on machines that reach no registry.
+//!
+//! The one image is Debian's static busybox with a link for each of its applets, as a `docker save` archive.
+#![forbid(unsafe_code)]
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The name that examples and tests use; the seed documents use it too.
+pub const BUSYBOX: &str = "docker.io/library/busybox:1.28";
+
+/// Why an image could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// Debian's package is not installed.
+    #[error("no static busybox found: install the package busybox-static")]
+    NoBusybox,
+    /// It does not list its applets.
+    #[error("busybox --list failed: {0}")]
+    ListApplets(#[source] io::Error),
+    /// The archive could not be written.
+    #[error("cannot write the image archive: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// How an image differs from plain busybox.
+#[derive(Debug, Clone, Default)]
+pub struct ImageConfig {
+    /// `USER`.
+    pub user: Option<String>,
+    /// `STOPSIGNAL`.
+    pub stop_signal: Option<String>,
+    /// `ENTRYPOINT`.
+    pub entrypoint: Option<Vec<String>>,
+    /// `CMD`; `sh` when nothing is said.
+    pub cmd: Option<Vec<String>>,
+}
+
+/// Writes a busybox image under these names to `out`.
+///
+/// # Errors
+/// When busybox is not installed, or the file cannot be written.
+pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), ImageError> {
+    let layer = busybox_layer()?;
+    let digest = hex(&Sha256::digest(&layer));
+    let mut settings = json!({
+        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+        "Cmd": config.cmd.clone().unwrap_or_else(|| vec!["sh".to_owned()]),
+        "WorkingDir": "/",
+    });
+    if let Some(user) = &config.user {
+        settings["User"] = json!(user);
+    }
+    if let Some(signal) = &config.stop_signal {
+        settings["StopSignal"] = json!(signal);
+    }
+    if let Some(entrypoint) = &config.entrypoint {
+        settings["Entrypoint"] = json!(entrypoint);
+    }
+    let image = json!({
+        "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+        "os": "linux",
+        "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
+        "history": [],
+    });
+    write_archive(out, names, &image, &layer)
+}
+
+fn write_archive(out: &Path, names: &[&str], image: &Value, layer: &[u8]) -> Result<(), ImageError> {
+    let image = image.to_string();
+    let config_name = format!("{}.json", hex(&Sha256::digest(image.as_bytes())));
+    let manifest = json!([{"Config": config_name, "RepoTags": names, "Layers": ["layer.tar"]}]).to_string();
+    let mut archive = tar::Builder::new(io::BufWriter::new(std::fs::File::create(out)?));
+    append(&mut archive, "layer.tar", layer, 0o644)?;
+    append(&mut archive, &config_name, image.as_bytes(), 0o644)?;
+    append(&mut archive, "manifest.json", manifest.as_bytes(), 0o644)?;
+    io::Write::flush(&mut archive.into_inner()?)?;
+    Ok(())
+}
+
+fn busybox_layer() -> Result<Vec<u8>, ImageError> {
+    let binary = find_busybox().ok_or(ImageError::NoBusybox)?;
+    let list = Command::new(&binary).arg("--list").output().map_err(ImageError::ListApplets)?;
+    let mut layer = tar::Builder::new(Vec::new());
+    for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("home", 0o755), ("tmp", 0o1777), ("var", 0o755)] {
+        let mut header = header(tar::EntryType::Directory, 0, mode);
+        layer.append_data(&mut header, format!("{dir}/"), io::empty())?;
+    }
+    append(&mut layer, "bin/busybox", &std::fs::read(&binary)?, 0o755)?;
+    for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|a| *a != "busybox" && !a.is_empty()) {
+        let mut header = header(tar::EntryType::Symlink, 0, 0o777);
+        layer.append_link(&mut header, format!("bin/{applet}"), "busybox")?;
+    }
+    append(&mut layer, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n", 0o644)?;
+    append(&mut layer, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)?;
+    Ok(layer.into_inner()?)
+}
+
+fn find_busybox() -> Option<PathBuf> {
+    ["/bin/busybox", "/usr/bin/busybox"].into_iter().map(PathBuf::from).find(|p| p.exists())
+}
+
+fn header(kind: tar::EntryType, size: u64, mode: u32) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(size);
+    header.set_mode(mode);
+    // A fixed time gives the same digest each time.
+    header.set_mtime(0);
+    header
+}
+
+fn append<W: io::Write>(archive: &mut tar::Builder<W>, path: &str, data: &[u8], mode: u32) -> io::Result<()> {
+    let mut header = header(tar::EntryType::Regular, data.len() as u64, mode);
+    archive.append_data(&mut header, path, data)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_names_its_config_and_layer() {
+        if find_busybox().is_none() {
+            println!("skipped: no busybox");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image.tar");
+        busybox(&path, &[BUSYBOX], &ImageConfig::default()).unwrap();
+        let mut archive = tar::Archive::new(std::fs::File::open(&path).unwrap());
+        let names: Vec<String> =
+            archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().display().to_string()).collect();
+        assert_eq!((names[0].as_str(), names[2].as_str()), ("layer.tar", "manifest.json"));
+    }
+}

