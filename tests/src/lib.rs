@@ -1,1 +1,16 @@
+//! What end-to-end tests share: a cluster of their own, kubectl, and waiting for conditions.
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panicking"
+)]
+
+mod cluster;
+mod kubectl;
+mod wait;
+
+pub use cluster::{Cluster, podium_binary};
+pub use kubectl::{Kubectl, Outcome};
+pub use wait::{eventually, wait_for};

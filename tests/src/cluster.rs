@@ -1,0 +1,213 @@
+//! A Podium of a test's own: its data directory, its port, its containers; all gone when the test ends.
+
+use crate::{Kubectl, wait_for};
+use nix::{sys::signal::Signal, unistd::Pid};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// How long a cluster may take to come up on a machine that compiles beside it.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A running `podium up`.
+#[derive(Debug)]
+pub struct Cluster {
+    child: Option<Child>,
+    args: Vec<String>,
+    dir: tempfile::TempDir,
+    namespaces: AtomicU32,
+}
+
+/// The binary under test; `cargo xtask test` builds it.
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn podium_binary() -> PathBuf {
+    let mut dir = std::env::current_exe().expect("this test has a path");
+    while dir.pop() {
+        let candidate = dir.join("podium");
+        if candidate.is_file() {
+            return candidate;
+        }
+    }
+    panic!("podium is not built: cargo build --package podium");
+}
+
+impl Cluster {
+    /// Boots a cluster with a busybox image and waits until its node is Ready.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start(args: &[&str]) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("podium-e2e-")
+            .tempdir()
+            .expect("a temporary directory");
+        let mut cluster = Self {
+            child: None,
+            args: args.iter().map(|s| (*s).to_owned()).collect(),
+            dir,
+            namespaces: AtomicU32::new(0),
+        };
+        cluster.up();
+        cluster.import_busybox();
+        cluster
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data_dir().join("admin.kubeconfig")
+    }
+
+    /// What Podium has printed and logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("podium.log")
+    }
+
+    /// Starts Podium (again) and waits until the node is Ready.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn up(&mut self) {
+        let seen = self.log().len();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .expect("a log file");
+        let mut command = Command::new(podium_binary());
+        command
+            .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
+            .arg(self.data_dir())
+            .args(&self.args);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log file"))
+            .stderr(log);
+        self.child = Some(command.spawn().expect("podium starts"));
+        wait_for("the node to be Ready", BOOT_LIMIT, || {
+            let log = self.log();
+            if log.get(seen..).is_some_and(|new| new.contains("is Ready")) {
+                Ok(())
+            } else {
+                Err(log)
+            }
+        });
+    }
+
+    fn import_busybox(&self) {
+        let tar = self.dir.path().join("busybox.tar");
+        test_images::busybox(
+            &tar,
+            &[test_images::BUSYBOX],
+            &test_images::ImageConfig::default(),
+        )
+        .expect("a busybox image");
+        self.import(&tar);
+    }
+
+    /// `podium image import`.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn import(&self, tar: &Path) {
+        let output = self
+            .podium(&["image", "import", &tar.display().to_string()])
+            .output()
+            .expect("podium starts");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// A podium command for this cluster's data directory.
+    #[must_use]
+    pub fn podium(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(podium_binary());
+        command.args(args).env("PODIUM_DATA_DIR", self.data_dir());
+        command
+    }
+
+    /// Podium's process.
+    ///
+    /// # Panics
+    /// When it does not run.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        let id = self.child.as_ref().expect("podium runs").id();
+        Pid::from_raw(i32::try_from(id).expect("a process id"))
+    }
+
+    /// Ends Podium with a signal and waits until it is gone.
+    ///
+    /// # Panics
+    /// When it does not run, or does not end within 30 s.
+    pub fn kill(&mut self, signal: Signal) {
+        nix::sys::signal::kill(self.pid(), signal).expect("podium runs");
+        let mut child = self.child.take().expect("podium runs");
+        wait_for("podium to end", Duration::from_secs(30), || {
+            match child.try_wait() {
+                Ok(Some(_)) => Ok(()),
+                other => Err(format!("{other:?}\n{}", self.log())),
+            }
+        });
+    }
+
+    /// kubectl in a namespace of the test's own.
+    ///
+    /// # Panics
+    /// When the namespace cannot be made.
+    #[track_caller]
+    pub fn kubectl(&self) -> Kubectl {
+        let n = self.namespaces.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("test-{n}");
+        self.kubectl_in("default")
+            .run(&format!("create namespace {namespace}"))
+            .ok();
+        self.kubectl_in(&namespace)
+    }
+
+    /// kubectl in a namespace that is there.
+    #[must_use]
+    pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
+        Kubectl::new(self.kubeconfig(), namespace)
+    }
+}
+
+impl Drop for Cluster {
+    /// Removes everything; what goes wrong here must not hide why a test failed.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- podium's log ---\n{}", self.log());
+        }
+        let _ = self
+            .podium(&["down"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}

@@ -1,0 +1,208 @@
+//! The real kubectl, as a user types it.
+
+use serde_json::Value;
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// kubectl against one cluster, in one namespace.
+#[derive(Debug, Clone)]
+pub struct Kubectl {
+    kubeconfig: PathBuf,
+    namespace: String,
+}
+
+/// What a program said and how it ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Exit code; -1 after a signal.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Its output, when it ended well.
+    ///
+    /// # Panics
+    /// When it failed.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(
+            self.code, 0,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        self.stdout
+    }
+
+    /// Its error output, when it failed.
+    ///
+    /// # Panics
+    /// When it ended well.
+    #[track_caller]
+    pub fn failed(self) -> String {
+        assert_ne!(
+            self.code, 0,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        self.stderr
+    }
+}
+
+impl Kubectl {
+    /// kubectl with this kubeconfig and namespace.
+    #[must_use]
+    pub fn new(kubeconfig: PathBuf, namespace: &str) -> Self {
+        Self {
+            kubeconfig,
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// The namespace it works in.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A command line, split at spaces; for arguments with spaces see [`Kubectl::args`].
+    ///
+    /// # Panics
+    /// When kubectl cannot be started.
+    #[track_caller]
+    pub fn run(&self, line: &str) -> Outcome {
+        self.args(&line.split_whitespace().collect::<Vec<_>>(), "")
+    }
+
+    /// Arguments and standard input.
+    ///
+    /// # Panics
+    /// When kubectl cannot be started.
+    #[track_caller]
+    pub fn args(&self, args: &[&str], stdin: &str) -> Outcome {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl starts: `cargo xtask setup` installs it");
+        // A program that does not read its input may be gone already; what it says is what counts.
+        let _ = child
+            .stdin
+            .take()
+            .expect("stdin is piped")
+            .write_all(stdin.as_bytes());
+        let output = child.wait_with_output().expect("kubectl ends");
+        Outcome {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The command, for tests that keep it running.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--namespace", &self.namespace])
+            .args(args);
+        command
+    }
+
+    /// `kubectl apply -f -`.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn apply(&self, manifest: &str) {
+        self.args(&["apply", "-f", "-"], manifest).ok();
+    }
+
+    /// An object as JSON; `None` when there is none.
+    ///
+    /// # Panics
+    /// When kubectl fails otherwise, or does not print JSON.
+    #[track_caller]
+    pub fn get(&self, object: &str) -> Option<Value> {
+        let outcome = self.args(&["get", object, "-o", "json"], "");
+        if outcome.code != 0 && outcome.stderr.contains("NotFound") {
+            return None;
+        }
+        Some(serde_json::from_str(&outcome.ok()).expect("kubectl prints JSON"))
+    }
+
+    /// One value of an object by JSON pointer; `null` when the object or the value is not there.
+    #[track_caller]
+    #[must_use]
+    pub fn value(&self, object: &str, pointer: &str) -> Value {
+        self.get(object)
+            .and_then(|o| o.pointer(pointer).cloned())
+            .unwrap_or(Value::Null)
+    }
+
+    /// Waits until a value of an object is this one.
+    ///
+    /// # Panics
+    /// When it is not within 60 s.
+    #[track_caller]
+    pub fn wait_value(&self, object: &str, pointer: &str, expected: &Value) {
+        crate::wait_for(
+            &format!("{object} {pointer} = {expected}"),
+            std::time::Duration::from_secs(60),
+            || {
+                let object = self.get(object);
+                let seen = object
+                    .as_ref()
+                    .and_then(|o| o.pointer(pointer))
+                    .unwrap_or(&Value::Null);
+                if seen == expected {
+                    Ok(())
+                } else {
+                    Err(object
+                        .as_ref()
+                        .map_or_else(|| "no object".into(), |o| o["status"].to_string()))
+                }
+            },
+        );
+    }
+
+    /// Reasons and messages of the Kubernetes Events about an object, oldest first.
+    #[track_caller]
+    #[must_use]
+    pub fn events(&self, name: &str) -> Vec<(String, String)> {
+        let selector = format!("involvedObject.name={name}");
+        let list = self
+            .args(
+                &[
+                    "get",
+                    "events",
+                    "--field-selector",
+                    &selector,
+                    "--sort-by",
+                    ".metadata.creationTimestamp",
+                    "-o",
+                    "json",
+                ],
+                "",
+            )
+            .ok();
+        let list: Value = serde_json::from_str(&list).expect("kubectl prints JSON");
+        let text = |e: &Value, f: &str| e[f].as_str().unwrap_or("").to_owned();
+        list["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|e| (text(e, "reason"), text(e, "message")))
+            .collect()
+    }
+}
