@@ -1,0 +1,202 @@
+//! A client as lean as it can be, so that what is measured is the server: one HTTP/2 connection for requests,
+//! one HTTP/1.1 connection for each watch.
+
+use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use serde_json::Value;
+use std::{path::Path, sync::Arc, time::Instant};
+use tokio::{net::TcpStream, sync::mpsc};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+/// One cluster, one namespace.
+#[derive(Clone)]
+pub(crate) struct Api {
+    address: String,
+    tls: Arc<ClientConfig>,
+    requests: conn::http2::SendRequest<Full<Bytes>>,
+    namespace: &'static str,
+}
+
+/// An event of a watch and the moment when it came.
+pub(crate) type Arrival = (Instant, Value);
+
+impl Api {
+    /// Connects with an administrator's kubeconfig.
+    pub(crate) async fn connect(kubeconfig: &Path, namespace: &'static str) -> Result<Self> {
+        let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?)?;
+        let (cluster, user) = (
+            &config["clusters"][0]["cluster"],
+            &config["users"][0]["user"],
+        );
+        let pem = |v: &Value| -> Result<Vec<u8>> {
+            Ok(base64::engine::general_purpose::STANDARD
+                .decode(v.as_str().context("no embedded data")?)?)
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in
+            CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"])?)
+        {
+            roots.add(certificate?)?;
+        }
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"])?)
+            .collect::<Result<_, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        let address = cluster["server"]
+            .as_str()
+            .and_then(|s| s.strip_prefix("https://"))
+            .context("no https server")?
+            .to_owned();
+        let mut h2 = tls.clone();
+        h2.alpn_protocols = vec![b"h2".to_vec()];
+        let io = dial(&address, h2.into()).await?;
+        let (requests, connection) = conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(8 << 20)
+            .initial_connection_window_size(32 << 20)
+            .handshake(TokioIo::new(io))
+            .await?;
+        tokio::spawn(connection);
+        Ok(Self {
+            address,
+            tls: tls.into(),
+            requests,
+            namespace,
+        })
+    }
+
+    /// The path of a resource in the namespace.
+    pub(crate) fn path(&self, resource: &str) -> String {
+        format!("/api/v1/namespaces/{}/{resource}", self.namespace)
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Request<Full<Bytes>>> {
+        let bytes = body.map_or_else(Bytes::new, |b| b.to_string().into());
+        Ok(Request::builder()
+            .method(method)
+            .uri(format!("https://{}{path}", self.address))
+            .header("host", &self.address)
+            .header("accept", "application/json")
+            .header("content-type", "application/json")
+            .body(Full::new(bytes))?)
+    }
+
+    /// One request; an answer that is no success is an error.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Bytes> {
+        let request = self.request(method.clone(), path, body)?;
+        let response = self.requests.clone().send_request(request).await?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if !head.status.is_success() {
+            bail!(
+                "{method} {path}: {} {}",
+                head.status,
+                String::from_utf8_lossy(&body)
+            );
+        }
+        Ok(body)
+    }
+
+    /// Follows a resource from now on.
+    pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<Arrival>> {
+        let list: Value = serde_json::from_slice(
+            &self
+                .call(
+                    Method::GET,
+                    &format!("{}?limit=1", self.path(resource)),
+                    None,
+                )
+                .await?,
+        )?;
+        let revision = list["metadata"]["resourceVersion"]
+            .as_str()
+            .context("a list without a resourceVersion")?
+            .to_owned();
+        let io = dial(&self.address, self.tls.clone()).await?;
+        let (mut sender, connection) = conn::http1::handshake(TokioIo::new(io)).await?;
+        tokio::spawn(connection);
+        let path = format!("{}?watch=1&resourceVersion={revision}", self.path(resource));
+        let response = sender
+            .send_request(self.request(Method::GET, &path, None)?)
+            .await?;
+        if !response.status().is_success() {
+            bail!("watch {resource}: {}", response.status());
+        }
+        let (tx, rx) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            // The connection lives as long as its sender.
+            let _sender = sender;
+            read_events(response, &tx).await
+        });
+        Ok(rx)
+    }
+
+    /// Makes the namespace and waits for its service account.
+    pub(crate) async fn make_namespace(&self) -> Result<()> {
+        let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
+        self.call(Method::POST, "/api/v1/namespaces", Some(&body))
+            .await?;
+        let path = format!("{}/default", self.path("serviceaccounts"));
+        for _ in 0..1000 {
+            if self.call(Method::GET, &path, None).await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        Err(anyhow!("no default service account within 10 s"))
+    }
+}
+
+async fn dial(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<TcpStream>> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    let host = address
+        .rsplit_once(':')
+        .map_or(address, |(host, _)| host)
+        .to_owned();
+    Ok(TlsConnector::from(tls)
+        .connect(ServerName::try_from(host)?, tcp)
+        .await?)
+}
+
+async fn read_events(
+    response: Response<Incoming>,
+    tx: &mpsc::UnboundedSender<Arrival>,
+) -> Result<()> {
+    let (mut body, mut buffer) = (response.into_body(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let at = Instant::now();
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
+        buffer.extend_from_slice(&data);
+        while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = buffer.drain(..=end).collect();
+            tx.send((at, serde_json::from_slice(&line)?))
+                .map_err(|_| anyhow!("nobody listens"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Measures Podium from outside, as a client on the same machine sees it, and prints the table of docs/performance.md.
+//!
+//! `cargo xtask bench [NAME...]` builds everything for release and runs this.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line program talks to people"
+)]
+
+mod api_load;
+mod client;
+mod podium;
+mod pods;
+mod report;
+
+use anyhow::Result;
+use client::Api;
+use podium::Podium;
+use report::{Row, ms, percentile, table};
+use std::time::Duration;
+
+/// How long an idle Podium is watched.
+const IDLE: Duration = Duration::from_secs(30);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
+    let mut rows = Vec::new();
+    if wanted("boot") {
+        rows.push(row(
+            "boot",
+            "start to API ready / node Ready",
+            "2.2 s / 3.1 s",
+            "0.15 s / 0.8 s",
+            boot()?,
+        ));
+    }
+    let podium = Podium::boot()?;
+    if wanted("idle") {
+        let (memory, cpu) = idle(&podium).await?;
+        rows.push(row(
+            "idle",
+            "resident memory, idle, without containerd",
+            "573 MB",
+            "60 MB",
+            memory,
+        ));
+        rows.push(row("idle", "CPU, idle", "3.1 % of a core", "0.3 %", cpu));
+    }
+    let api = Api::connect(&podium.kubeconfig(), "bench").await?;
+    api.make_namespace().await?;
+    if wanted("create") {
+        rows.push(row(
+            "create",
+            "ConfigMap (1 KiB) create, one client, p50",
+            "1.3 ms",
+            "0.4 ms",
+            api_load::one_client(&api).await?,
+        ));
+    }
+    if wanted("crud") {
+        let goal = "10,000 / 20,000 / 10,000 per s";
+        rows.push(row(
+            "crud",
+            "create / get / update, 32 clients",
+            "2,300 / 5,100 / 1,800 per s",
+            goal,
+            api_load::crud(&api).await?,
+        ));
+    }
+    if wanted("list") {
+        rows.push(row(
+            "list",
+            "LIST 3,000 Pods / pages of 500",
+            "129 / 165 ms",
+            "15 / 20 ms",
+            api_load::list(&api).await?,
+        ));
+    }
+    if wanted("watch") {
+        let work = "200 watchers, 300 updates: p50 / p99 delivery; server CPU";
+        rows.push(row(
+            "watch",
+            work,
+            "4.5 / 9.1 ms; 1.3 s",
+            "1 / 3 ms; 0.3 s",
+            api_load::watch(&podium, &api).await?,
+        ));
+    }
+    if wanted("pods") {
+        let (start, stop) = pods::one_by_one(&api).await?;
+        rows.push(row(
+            "pods",
+            "one Pod, POST to Ready observed by a watch, p50",
+            "1.00 s",
+            "0.45 s",
+            start,
+        ));
+        rows.push(row(
+            "pods",
+            "one Pod, DELETE to gone (exits on SIGTERM), p50",
+            "1.71 s",
+            "0.30 s",
+            stop,
+        ));
+        rows.push(row(
+            "pods",
+            "30 Pods at once, last one Ready",
+            "3.5 s",
+            "2.0 s",
+            pods::burst(&api).await?,
+        ));
+    }
+    println!("{}", table(&rows));
+    Ok(())
+}
+
+fn row(
+    name: &'static str,
+    work: &'static str,
+    upstream: &'static str,
+    goal: &'static str,
+    measured: String,
+) -> Row {
+    eprintln!("{name}: {work}: {measured}");
+    Row {
+        work,
+        upstream,
+        goal,
+        measured,
+    }
+}
+
+fn boot() -> Result<String> {
+    let (mut api, mut node) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let podium = Podium::boot()?;
+        api.push(podium.api_ready);
+        node.push(podium.node_ready);
+    }
+    Ok(format!(
+        "{} / {}",
+        ms(percentile(&mut api, 0.5)),
+        ms(percentile(&mut node, 0.5))
+    ))
+}
+
+async fn idle(podium: &Podium) -> Result<(String, String)> {
+    // What starting needed comes to rest first.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = podium.cpu()?;
+    tokio::time::sleep(IDLE).await;
+    let share = (podium.cpu()? - before).as_secs_f64() / IDLE.as_secs_f64() * 100.0;
+    #[expect(clippy::cast_precision_loss, reason = "megabytes for people")]
+    let memory = podium.resident()? as f64 / 1e6;
+    Ok((format!("{memory:.0} MB"), format!("{share:.2} %")))
+}

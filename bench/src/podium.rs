@@ -1,0 +1,144 @@
+//! A Podium to measure, built for release, with a data directory of its own.
+
+use anyhow::{Context, Result, bail};
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A running `podium up`.
+pub(crate) struct Podium {
+    child: Child,
+    dir: tempfile::TempDir,
+    /// From the start of the process to the kubeconfig, which appears when the API serves.
+    pub(crate) api_ready: Duration,
+    /// From the start of the process to a Ready node.
+    pub(crate) node_ready: Duration,
+}
+
+impl Podium {
+    /// Boots one and waits for its node.
+    pub(crate) fn boot() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("podium-bench-").tempdir()?;
+        let start = Instant::now();
+        let mut child = Command::new(binary()?)
+            .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
+            .arg(dir.path().join("data"))
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(dir.path().join("log"))?)
+            .spawn()
+            .context("podium")?;
+        let stdout = child.stdout.take().context("stdout is piped")?;
+        let (mut api_ready, mut node_ready) = (None, None);
+        let mut lines = BufReader::new(stdout).lines();
+        while node_ready.is_none() {
+            let Some(line) = lines.next() else {
+                bail!(
+                    "podium ended: {}",
+                    std::fs::read_to_string(dir.path().join("log"))?
+                );
+            };
+            let line = line?;
+            if line.contains("API") {
+                api_ready = Some(start.elapsed());
+            }
+            if line.contains("is Ready") {
+                node_ready = Some(start.elapsed());
+            }
+        }
+        // Whatever it still prints has to go somewhere, or its pipe fills.
+        std::thread::spawn(move || lines.for_each(drop));
+        let (api_ready, node_ready) = (
+            api_ready.unwrap_or_default(),
+            node_ready.unwrap_or_default(),
+        );
+        let podium = Self {
+            child,
+            dir,
+            api_ready,
+            node_ready,
+        };
+        podium.import_busybox()?;
+        Ok(podium)
+    }
+
+    fn import_busybox(&self) -> Result<()> {
+        let tar = self.dir.path().join("busybox.tar");
+        test_images::busybox(
+            &tar,
+            &[test_images::BUSYBOX],
+            &test_images::ImageConfig::default(),
+        )?;
+        let status = Command::new(binary()?)
+            .args(["image", "import"])
+            .arg(&tar)
+            .env("PODIUM_DATA_DIR", self.dir.path().join("data"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        if !status.success() {
+            bail!("podium image import: {status}");
+        }
+        Ok(())
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("data/admin.kubeconfig")
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("VmRSS:"))
+            .context("no VmRSS")?;
+        Ok(line
+            .split_whitespace()
+            .next()
+            .context("no VmRSS")?
+            .parse::<u64>()?
+            * 1024)
+    }
+
+    /// CPU time used so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .context("no comm")?
+            .1
+            .split_whitespace()
+            .collect();
+        let ticks = |i: usize| -> Result<u64> { Ok(fields.get(i).context("short stat")?.parse()?) };
+        // Fields 14 and 15 of proc(5), counted from the state, which is field 3; a tick is 10 ms.
+        Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
+    }
+}
+
+impl Drop for Podium {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Ok(binary) = binary() {
+            let _ = Command::new(binary)
+                .args(["down", "--data-dir"])
+                .arg(self.dir.path().join("data"))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+fn binary() -> Result<PathBuf> {
+    let binary = std::env::current_exe()?.with_file_name("podium");
+    if binary.is_file() {
+        Ok(binary)
+    } else {
+        bail!("{} is not built", binary.display())
+    }
+}

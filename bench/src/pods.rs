@@ -1,0 +1,115 @@
+//! Pods on real containers: from POST to Ready, from DELETE to gone, and many at once.
+
+use crate::{
+    client::{Api, Arrival},
+    report::{ms, percentile},
+};
+use anyhow::{Context, Result, bail};
+use http::Method;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+           "spec": {"terminationGracePeriodSeconds": 30,
+                    "containers": [{"name": "c", "image": test_images::BUSYBOX, "imagePullPolicy": "IfNotPresent",
+                                    "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"]}]}})
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    pod["status"]["phase"] == "Running"
+        && conditions.is_some_and(|c| {
+            c.iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True")
+        })
+}
+
+async fn next(events: &mut UnboundedReceiver<Arrival>) -> Result<Arrival> {
+    let event = tokio::time::timeout(LIMIT, events.recv())
+        .await
+        .context("no event for 120 s")?;
+    event.context("the watch ended")
+}
+
+async fn wait(
+    events: &mut UnboundedReceiver<Arrival>,
+    name: &str,
+    done: impl Fn(&Value) -> bool,
+) -> Result<Instant> {
+    loop {
+        let (at, event) = next(events).await?;
+        if event["object"]["metadata"]["name"] == name && done(&event) {
+            return Ok(at);
+        }
+    }
+}
+
+/// p50 of POST to Ready and of DELETE to gone, one Pod after the other.
+pub(crate) async fn one_by_one(api: &Api) -> Result<(String, String)> {
+    let mut events = api.watch("pods").await?;
+    let (mut starts, mut stops) = (Vec::new(), Vec::new());
+    for i in 0..15 {
+        let name = format!("s-{i}");
+        let t = Instant::now();
+        api.call(Method::POST, &api.path("pods"), Some(&pod(&name)))
+            .await?;
+        starts.push(
+            wait(&mut events, &name, |e| is_ready(&e["object"]))
+                .await?
+                .duration_since(t),
+        );
+        // The shell needs a moment to set its trap: Ready only says that it runs.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let t = Instant::now();
+        api.call(
+            Method::DELETE,
+            &format!("{}/{name}", api.path("pods")),
+            None,
+        )
+        .await?;
+        stops.push(
+            wait(&mut events, &name, |e| e["type"] == "DELETED")
+                .await?
+                .duration_since(t),
+        );
+    }
+    Ok((
+        ms(percentile(&mut starts, 0.5)),
+        ms(percentile(&mut stops, 0.5)),
+    ))
+}
+
+/// 30 Pods at once: until the last one is Ready.
+pub(crate) async fn burst(api: &Api) -> Result<String> {
+    let mut events = api.watch("pods").await?;
+    let mut waiting: BTreeSet<String> = (0..30).map(|i| format!("b-{i}")).collect();
+    let (t, mut last) = (Instant::now(), Duration::ZERO);
+    for name in &waiting {
+        api.call(Method::POST, &api.path("pods"), Some(&pod(name)))
+            .await?;
+    }
+    while !waiting.is_empty() {
+        let (at, event) = next(&mut events).await?;
+        if event["object"]["status"]["phase"] == "Failed" {
+            bail!("a Pod failed: {event}");
+        }
+        if is_ready(&event["object"])
+            && waiting.remove(event["object"]["metadata"]["name"].as_str().unwrap_or(""))
+        {
+            last = at.duration_since(t);
+        }
+    }
+    api.call(Method::DELETE, &api.path("pods"), None).await?;
+    let mut gone = 0;
+    while gone < 30 {
+        gone += usize::from(next(&mut events).await?.1["type"] == "DELETED");
+    }
+    Ok(format!("{:.2} s", last.as_secs_f64()))
+}
