@@ -38,6 +38,7 @@ impl Store {
     ///
     /// The engine could not read all of what it once acknowledged; nothing was changed.
     pub fn open(mut engine: impl Engine, options: Options) -> Result<Self, OpenError> {
+        let options = options.at_least_one();
         let mut state = State::new();
         let mut found = Head::default();
         let head = engine.load(&mut |mut record| {
@@ -59,7 +60,7 @@ impl Store {
         state.loaded(head.revision);
         let state = Arc::new(RwLock::new(state));
         let path = engine.path().to_owned();
-        let (queue, pending) = mpsc::channel(options.queue_writes.max(1));
+        let (queue, pending) = mpsc::channel(options.queue_writes);
         let writer = Writer {
             engine,
             state: state.clone(),

@@ -105,7 +105,7 @@ impl Watch {
         let Some(resource) = state.resource(&self.scope.resource) else {
             return Ok(0);
         };
-        let Some(window) = resource.window.from_index(self.next) else {
+        let Some(window) = resource.window.events_from(self.next) else {
             return Err(state.expired(&self.scope.resource, self.progress));
         };
         let mut count = 0;

@@ -70,7 +70,7 @@ impl Window {
     }
 
     /// The events from an index on, or `None` if some of them were forgotten.
-    pub(crate) fn from_index(&self, index: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
+    pub(crate) fn events_from(&self, index: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
         let offset = usize::try_from(index.checked_sub(self.base)?).ok()?;
         Some(self.events.range(offset.min(self.events.len())..))
     }

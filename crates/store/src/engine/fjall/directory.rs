@@ -59,6 +59,7 @@ impl Directory {
                 .and_then(|()| File::open(&temporary)?.sync_all())
                 .and_then(|()| fs::rename(&temporary, path.join("format")))
                 .and_then(|()| sync_directory(path))
+                .and_then(|()| sync_directory(&path.join("..")))
                 .map_err(OpenError::io(path.join("format")))?;
         }
         let acknowledged = open_or_create(&path.join("acknowledged"))?;

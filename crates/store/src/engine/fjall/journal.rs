@@ -16,6 +16,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::unistd::Whence;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::codec::{self, HEAD_BYTES, HEAD_KEY};
@@ -190,7 +192,8 @@ fn read_item(reader: &mut Reader<impl Read>, item: &mut Vec<u8>) -> Result<(), S
     item.push(tag);
     match tag {
         2 => {
-            let _kind_and_keyspace = reader.append(10, item)?;
+            // Type, compression and keyspace are of no interest here.
+            reader.append(10, item)?;
             let key: [u8; 2] = reader.array()?;
             let lengths: [u8; 8] = reader.array()?;
             item.extend_from_slice(&key);
@@ -209,9 +212,19 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
     const CHUNK: usize = 64 << 10;
     let zeros = vec![0; CHUNK];
     let mut chunk = vec![0; CHUNK];
-    let mut offset = file.seek(SeekFrom::Start(from))?;
+    let mut offset = from;
     let mut last = None;
     loop {
+        // A young journal is mostly a hole. Where the file system does not know holes, they are read.
+        offset = match nix::unistd::lseek(
+            &*file,
+            i64::try_from(offset).unwrap_or(i64::MAX),
+            Whence::SeekData,
+        ) {
+            Ok(data) => u64::try_from(data).unwrap_or(offset),
+            Err(Errno::ENXIO) => return Ok(last),
+            Err(_) => file.seek(SeekFrom::Start(offset))?,
+        };
         let count = file.read(&mut chunk)?;
         if count == 0 {
             return Ok(last);

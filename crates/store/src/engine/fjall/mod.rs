@@ -5,7 +5,7 @@
 //! A batch is one batch of fjall's journal, with the new [`Head`] in it, and `fdatasync`ed before it is acknowledged.
 //! On opening, three things are compared before fjall may touch its files, and one after:
 //!
-//! - every batch in the journals has its checksum, and their sequences have no hole (`journal.rs`);
+//! - every batch in the journals has its checksum, and their sequences have no hole (`journal.rs`, `recovery.rs`);
 //! - only the newest journal may end in a batch that is not whole, and nothing may follow it: that is the torn tail of
 //!   a crash, which nobody was told of. It is copied to `torn/`, cut, and reported in the log;
 //! - the last whole batch is not older than the last one that is known to be acknowledged (`directory.rs`);
@@ -25,6 +25,7 @@
 mod codec;
 mod directory;
 mod journal;
+mod recovery;
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
 
 use self::codec::HEAD_KEY;
-use self::directory::{Directory, cut, sync_directory};
+use self::directory::{Directory, sync_directory};
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{OpenError, Record};
 
@@ -54,7 +55,7 @@ impl Default for FjallOptions {
     fn default() -> Self {
         Self {
             reserve_bytes: 32 << 20,
-            memtable_bytes: 8 << 20,
+            memtable_bytes: 4 << 20,
             reopen_backoff: Duration::from_millis(250),
         }
     }
@@ -103,7 +104,7 @@ impl FjallEngine {
             }
             create(&directory, &options)?;
         }
-        check_journals(&directory, acknowledged)?;
+        recovery::recover(&directory, acknowledged)?;
         let database = open(&directory.database(), &options)?;
         let head = read_head(&directory, &database)?;
         if head.sequence < acknowledged {
@@ -135,8 +136,7 @@ impl FjallEngine {
             );
             return Err(CommitError::Reopen(Box::new(OpenError::io(path)(waiting))));
         }
-        let reopened = self
-            .cut_unacknowledged()
+        let reopened = recovery::cut_unacknowledged(&self.directory, self.head.sequence)
             .and_then(|()| open(&path, &self.options))
             .and_then(|database| {
                 let head = read_head(&self.directory, &database)?;
@@ -162,16 +162,6 @@ impl FjallEngine {
         }
     }
 
-    fn cut_unacknowledged(&self) -> Result<(), OpenError> {
-        let path = self.directory.database();
-        for journal in journal::scan(&path, self.head.sequence).map_err(OpenError::io(&path))? {
-            if journal.tail.is_some() {
-                cut(&journal.path, journal.end).map_err(OpenError::io(&journal.path))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Refuses to begin what the disk may have no room to finish.
     fn check_room(&self) -> Result<(), CommitError> {
         let room = nix::sys::statvfs::statvfs(self.directory.path())
@@ -184,7 +174,7 @@ impl FjallEngine {
         }
     }
 
-    /// Writes a batch. After a failure, the database is closed.
+    /// Writes a batch. After a failure, the database is closed, and nothing of the batch is left in it.
     fn write(&mut self, batch: &Batch) -> Result<(), fjall::Error> {
         let Some(database) = &self.database else {
             return Err(fjall::Error::Poisoned);
@@ -192,6 +182,13 @@ impl FjallEngine {
         let written = database.write(batch);
         if written.is_err() {
             self.database = None;
+            // Tried again before the next commit; at once, so that it does not turn up if the process ends here.
+            if let Err(error) = recovery::cut_unacknowledged(&self.directory, self.head.sequence) {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot cut a failed batch from the journal"
+                );
+            }
         }
         written
     }
@@ -308,62 +305,6 @@ fn open(path: &Path, options: &FjallOptions) -> Result<Open, OpenError> {
             "the database engine panicked while it read it",
         )),
     }
-}
-
-/// Finds out whether the journals hold all that was acknowledged, and cuts the torn tail of a crash.
-fn check_journals(directory: &Directory, acknowledged: u64) -> Result<(), OpenError> {
-    let path = directory.database();
-    let journals = journal::scan(&path, u64::MAX).map_err(OpenError::io(&path))?;
-    let mut last = None;
-    let mut torn = None;
-    for journal in &journals {
-        if let Some((torn, _)) = torn
-            && (journal.batches.is_some() || journal.tail.is_some())
-        {
-            return Err(damaged_journal(
-                torn,
-                "a batch that cannot be read is followed by another journal",
-            ));
-        }
-        if let (Some(last), Some((first, _))) = (last, journal.batches)
-            && first != last + 1
-        {
-            return Err(damaged_journal(journal, "a batch before it is missing"));
-        }
-        last = journal.batches.map(|(_, last)| last).or(last);
-        match &journal.tail {
-            Some(tail) if tail.damage.is_some() => {
-                return Err(damaged_journal(journal, tail.damage.unwrap_or_default()));
-            }
-            Some(tail) => torn = Some((journal, tail)),
-            None => {}
-        }
-    }
-    // If no batch is in the journals, all are in tables, and the head there is looked at after opening.
-    if let Some(last) = last.filter(|last| *last < acknowledged) {
-        let detail =
-            format!("batch {acknowledged} was acknowledged, and the last whole one is {last}");
-        return Err(OpenError::damaged(&path, detail));
-    }
-    let Some((journal, tail)) = torn else {
-        return Ok(());
-    };
-    let copy = directory
-        .keep_torn(&journal.path, journal.end, tail.end)
-        .and_then(|copy| cut(&journal.path, journal.end).map(|()| copy))
-        .map_err(OpenError::io(&journal.path))?;
-    tracing::warn!(
-        journal = %journal.path.display(), from = journal.end, bytes = tail.end - journal.end, copy = %copy.display(),
-        "dropped a batch that was being written, and was not acknowledged, when the machine stopped",
-    );
-    Ok(())
-}
-
-fn damaged_journal(journal: &journal::Journal, detail: &str) -> OpenError {
-    OpenError::damaged(
-        &journal.path,
-        format!("from byte {}: {detail}", journal.end),
-    )
 }
 
 fn read_head(directory: &Directory, database: &Open) -> Result<Head, OpenError> {

@@ -1,0 +1,143 @@
+//! What the tests of the store share.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use store::{
+    Batch, CommitError, Engine, Expect, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object,
+    OpenError, Options, Record, Revision, Store, Write, WriteError,
+};
+
+/// Longer than anything here takes.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, future).await.unwrap() })
+}
+
+pub(crate) fn memory() -> (MemoryEngine, Store) {
+    memory_with(Options::default())
+}
+
+pub(crate) fn memory_with(options: Options) -> (MemoryEngine, Store) {
+    let engine = MemoryEngine::new();
+    (engine.clone(), Store::open(engine, options).unwrap())
+}
+
+/// No reserve: the disk that the tests run on may be nearly full.
+pub(crate) fn fjall_options() -> FjallOptions {
+    FjallOptions {
+        reserve_bytes: 0,
+        ..FjallOptions::default()
+    }
+}
+
+pub(crate) fn fjall(path: &Path) -> Result<Store, OpenError> {
+    Store::open(
+        FjallEngine::open(path, fjall_options())?,
+        Options::default(),
+    )
+}
+
+pub(crate) fn pod(name: &str) -> Key {
+    Key::new("pods", "default", name)
+}
+
+/// Data that names its revision, as a real object does.
+pub(crate) fn data(text: &str, revision: Revision) -> String {
+    format!("{text}@{revision}")
+}
+
+pub(crate) fn put(key: &Key, expect: Expect, text: &str) -> Write {
+    let text = text.to_owned();
+    Write::put(key.clone(), expect, move |revision| {
+        data(&text, revision).into()
+    })
+}
+
+pub(crate) fn delete(key: &Key, expect: Expect) -> Write {
+    Write::delete(key.clone(), expect, |revision| {
+        data("deleted", revision).into()
+    })
+}
+
+pub(crate) async fn create(store: &Store, key: &Key, text: &str) -> Object {
+    store.write(put(key, Expect::Absent, text)).await.unwrap()
+}
+
+/// An answer in one word, for tables.
+pub(crate) fn outcome(answer: &Result<Object, WriteError>) -> &'static str {
+    match answer {
+        Ok(_) => "done",
+        Err(WriteError::Conflict { .. }) => "conflict",
+        Err(WriteError::AlreadyExists { .. }) => "exists",
+        Err(WriteError::NotFound) => "not found",
+        Err(WriteError::TooLarge { .. }) => "too large",
+        Err(WriteError::Full) => "full",
+        Err(WriteError::Engine(_)) => "failed",
+        Err(WriteError::Encode) => "encode",
+        Err(WriteError::Closed) => "closed",
+    }
+}
+
+/// An engine whose commits wait until the test lets them go.
+pub(crate) struct GatedEngine {
+    inner: MemoryEngine,
+    begun: mpsc::Sender<usize>,
+    go: mpsc::Receiver<Result<(), CommitError>>,
+}
+
+/// The test's end of a [`GatedEngine`].
+pub(crate) struct Gate {
+    begun: mpsc::Receiver<usize>,
+    go: mpsc::Sender<Result<(), CommitError>>,
+}
+
+impl GatedEngine {
+    pub(crate) fn new() -> (Self, Gate) {
+        let (begin, begun) = mpsc::channel();
+        let (go, wait) = mpsc::channel();
+        (
+            Self {
+                inner: MemoryEngine::new(),
+                begun: begin,
+                go: wait,
+            },
+            Gate { begun, go },
+        )
+    }
+}
+
+impl Gate {
+    /// Waits for a commit to begin, and tells how many objects it changes.
+    pub(crate) fn wait(&self) -> usize {
+        self.begun.recv_timeout(DEADLINE).unwrap()
+    }
+
+    pub(crate) fn finish(&self, result: Result<(), CommitError>) {
+        self.go.send(result).unwrap();
+    }
+}
+
+impl Engine for GatedEngine {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Head, OpenError> {
+        self.inner.load(each)
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        self.begun.send(batch.changes.len()).unwrap();
+        self.go.recv_timeout(DEADLINE).unwrap()?;
+        self.inner.commit(batch)
+    }
+}

@@ -1,0 +1,176 @@
+//! The process is killed at random moments, in the middle of writing.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[cfg(test)]
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{data, delete, fjall_options, pod, put};
+use store::{Expect, FjallEngine, FjallOptions, Options, Revision, Scope, Store};
+
+const FOLDER: &str = "STORE_CRASH_FOLDER";
+const WRITERS: usize = 6;
+const LIVES: u32 = 20;
+
+fn open(folder: &Path) -> Store {
+    // Small, so that journals become tables while the process dies.
+    let options = FjallOptions {
+        memtable_bytes: 64 << 10,
+        ..fjall_options()
+    };
+    Store::open(
+        FjallEngine::open(folder, options).unwrap(),
+        Options::default(),
+    )
+    .unwrap()
+}
+
+/// Not a test of its own: the process that [`acknowledged_writes_survive_and_no_revision_comes_twice`] kills.
+#[test]
+fn child() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let store = open(folder.as_ref());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    for writer in 0..WRITERS {
+        runtime.spawn(write_forever(store.clone(), writer));
+    }
+    runtime.block_on(std::future::pending::<()>());
+}
+
+/// The object that a writer writes in a round.
+fn name(writer: usize, round: usize) -> String {
+    format!("{writer}-{}", round % 7)
+}
+
+/// Writes objects that no other writer writes, one after the other, and says so once each is acknowledged.
+async fn write_forever(store: Store, writer: usize) {
+    let text = "x".repeat(500);
+    for round in 0_usize.. {
+        let key = pod(&name(writer, round));
+        let deletes = round % 5 == 0 && store.get(&key).is_some();
+        let write = if deletes {
+            delete(&key, Expect::Any)
+        } else {
+            put(&key, Expect::Any, &text)
+        };
+        let revision = store.write(write).await.unwrap().revision;
+        let what = if deletes { "deleted" } else { "put" };
+        // One system call, so that a line is whole or not there.
+        let line = format!("\nack {what} {writer} {round} {revision}\n");
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+struct Ack {
+    deleted: bool,
+    writer: usize,
+    round: usize,
+    revision: Revision,
+}
+
+#[test]
+fn acknowledged_writes_survive_and_no_revision_comes_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut revisions = BTreeSet::new();
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    for life in 0..LIVES {
+        // xorshift: where each life ends, from right after its start to some hundred writes later.
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let acknowledged = live(folder.path(), usize::try_from(seed % 300).unwrap());
+        for ack in &acknowledged {
+            let Ack { revision, .. } = ack;
+            assert!(
+                revisions.insert(*revision),
+                "life {life}: revision {revision} was used before"
+            );
+        }
+        verify(
+            folder.path(),
+            &acknowledged,
+            revisions.last().copied().unwrap_or(1),
+        );
+        // What was durable but not acknowledged has its revision, too.
+        let store = open(folder.path());
+        revisions.extend(
+            store
+                .list(&Scope::resource("pods"), None, None)
+                .objects
+                .iter()
+                .map(|object| object.revision),
+        );
+    }
+    assert!(
+        revisions.len() > 500,
+        "only {} writes in {LIVES} lives",
+        revisions.len()
+    );
+}
+
+/// Runs a child until it has acknowledged so many writes, kills it, and returns what it acknowledged.
+fn live(folder: &Path, writes: usize) -> Vec<Ack> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let mut acknowledged = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if let ["ack", what, writer, round, revision] = line.split(' ').collect::<Vec<_>>()[..] {
+            acknowledged.push(Ack {
+                deleted: what == "deleted",
+                writer: writer.parse().unwrap(),
+                round: round.parse().unwrap(),
+                revision: revision.parse().unwrap(),
+            });
+        }
+        if acknowledged.len() >= writes || started.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    acknowledged
+}
+
+fn verify(folder: &Path, acknowledged: &[Ack], newest: Revision) {
+    let store = open(folder);
+    assert!(
+        store.revision() >= newest,
+        "revision {newest} was acknowledged, {} is found",
+        store.revision()
+    );
+    let mut last_of_object = BTreeMap::new();
+    let mut last_round = BTreeMap::new();
+    for ack in acknowledged {
+        last_of_object.insert(name(ack.writer, ack.round), ack);
+        last_round.insert(ack.writer, ack.round);
+    }
+    for (name_of, ack) in last_of_object {
+        let found = store.get(&pod(&name_of)).map(|object| object.revision);
+        // The write after the last acknowledged one may be durable, or not.
+        let in_doubt = name_of == name(ack.writer, last_round[&ack.writer] + 1);
+        let expected = (!ack.deleted).then_some(ack.revision);
+        let later = in_doubt && found.is_none_or(|revision| revision > ack.revision);
+        assert!(
+            found == expected || later,
+            "{name_of} was acknowledged at {expected:?}, and is at {found:?}"
+        );
+    }
+    for object in store.list(&Scope::resource("pods"), None, None).objects {
+        assert_eq!(object.data, data(&"x".repeat(500), object.revision));
+    }
+}

@@ -1,0 +1,147 @@
+//! The disk is full.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+#![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+#[cfg(test)]
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{block_on, outcome, pod, put};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use store::{Expect, FjallEngine, FjallOptions, Options, Scope, Store};
+use tempfile::TempDir;
+
+/// A file system of a few MiB, until it is dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// `None`, with the reason printed, where one cannot be made.
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        match mount(
+            Some("store-test"),
+            folder.path(),
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some("size=4m"),
+        ) {
+            Ok(()) => Some(Self(folder)),
+            Err(error) => {
+                println!("skipped: a tmpfs cannot be mounted here: {error}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = umount2(self.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+/// Fills a small disk, then makes room: every write is done or refused as `Full`, and nothing is lost on the way.
+fn check(reserve_bytes: u64, memtable_bytes: u64) {
+    let Some(disk) = SmallDisk::new() else { return };
+    let ballast = disk.path().join("ballast");
+    fs::write(&ballast, vec![1; 2 << 20]).unwrap();
+    let options = FjallOptions {
+        reserve_bytes,
+        memtable_bytes,
+        reopen_backoff: Duration::ZERO,
+    };
+    let open = || {
+        let engine = FjallEngine::open(disk.path().join("store"), options.clone()).unwrap();
+        Store::open(engine, Options::default()).unwrap()
+    };
+    let store = open();
+    block_on(async {
+        let text = "x".repeat(10_000);
+        let mut expected = 0;
+        let mut refused = 0;
+        for number in 0_usize.. {
+            let answer = store
+                .write(put(&pod(&format!("{number:04}")), Expect::Absent, &text))
+                .await;
+            match outcome(&answer) {
+                "done" => expected += 1,
+                "full" => refused += 1,
+                other => panic!("{other}: {answer:?}"),
+            }
+            assert_eq!(store.revision(), 1 + expected);
+            if refused == 5 {
+                break;
+            }
+        }
+        assert!(expected > 20, "only {expected} writes fitted");
+        assert_eq!(
+            store
+                .list(&Scope::resource("pods"), None, None)
+                .objects
+                .len() as u64,
+            expected,
+            "reads go on"
+        );
+    });
+    drop(store);
+    let store = open();
+    block_on(async {
+        let text = "x".repeat(10_000);
+        let expected = store.revision() - 1;
+        assert_eq!(
+            store
+                .list(&Scope::resource("pods"), None, None)
+                .objects
+                .len() as u64,
+            expected,
+            "a full disk is read"
+        );
+        let refused = store
+            .write(put(&pod("refused"), Expect::Absent, &text))
+            .await;
+        assert_eq!(outcome(&refused), "full");
+        fs::remove_file(&ballast).unwrap();
+        let after = store
+            .write(put(&pod("after"), Expect::Absent, &text))
+            .await
+            .unwrap();
+        assert_eq!(
+            after.revision,
+            2 + expected,
+            "writes go on once there is room"
+        );
+    });
+    let before = store.list(&Scope::resource("pods"), None, None);
+    drop(store);
+    let after = open().list(&Scope::resource("pods"), None, None);
+    assert_eq!(
+        (after.revision, after.objects),
+        (before.revision, before.objects)
+    );
+}
+
+#[test]
+fn writes_are_refused_while_the_reserve_is_not_free() {
+    check(1 << 20, 1 << 20);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_recovered() {
+    check(0, 64 << 20);
+}
+
+#[test]
+fn a_table_that_cannot_be_written_is_recovered() {
+    check(0, 300 << 10);
+}
