@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::Revision;
 
-/// Why a store did not open. None of these has changed the store's files.
+/// Why a store did not open. Nothing that was ever acknowledged was changed.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The store was written by a newer version of this software.

@@ -66,6 +66,7 @@ impl Store {
             state: state.clone(),
             options,
             head,
+            failing: false,
         };
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())

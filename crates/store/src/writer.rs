@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::draft::{Answers, Draft, Pending};
 use crate::state::State;
-use crate::{Batch, CommitError, Engine, Head, Options, WriteError};
+use crate::{CommitError, Engine, Head, Options, WriteError};
 
 /// Takes queued writes in batches until the queue is closed and empty.
 pub(crate) struct Writer<E> {
@@ -17,6 +17,8 @@ pub(crate) struct Writer<E> {
     pub(crate) options: Options,
     /// The head of what is durable and published.
     pub(crate) head: Head,
+    /// Whether the last commit failed: a disk that stays full is logged once, not with every write.
+    pub(crate) failing: bool,
 }
 
 impl<E: Engine> Writer<E> {
@@ -37,14 +39,23 @@ impl<E: Engine> Writer<E> {
             let Some(pending) = backlog.pop_front() else {
                 break;
             };
-            draft.add(pending);
+            // Who gave up while waiting is not kept waiting for.
+            if !pending.reply.is_closed() {
+                draft.add(pending);
+            }
         }
         if draft.is_empty() {
             return draft.committed().1;
         }
         let batch = draft.batch();
-        if let Err(error) = commit(&mut self.engine, &batch) {
-            return draft.failed(error);
+        if let Err(error) = self.engine.commit(&batch) {
+            return draft.failed(failure(&mut self.failing, error));
+        }
+        if std::mem::take(&mut self.failing) {
+            tracing::info!(
+                revision = batch.head.revision,
+                "the store can be written again"
+            );
         }
         self.head = draft.head();
         let (events, answers) = draft.committed();
@@ -56,20 +67,16 @@ impl<E: Engine> Writer<E> {
     }
 }
 
-fn commit(engine: &mut impl Engine, batch: &Batch) -> Result<(), WriteError> {
-    let revision = batch.head.revision;
-    engine.commit(batch).map_err(|error| match error {
-        CommitError::Full => {
-            tracing::warn!(revision, "the disk that holds the store is full");
-            WriteError::Full
-        }
-        error => {
-            tracing::error!(
-                revision,
-                error = &error as &dyn std::error::Error,
-                "cannot commit a batch"
-            );
-            WriteError::Engine(Arc::new(error))
-        }
-    })
+/// Logs the first of a row of failures, and puts it into the words of the callers.
+fn failure(failing: &mut bool, error: CommitError) -> WriteError {
+    if !std::mem::replace(failing, true) {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the store cannot be written"
+        );
+    }
+    match error {
+        CommitError::Full => WriteError::Full,
+        error => WriteError::Engine(Arc::new(error)),
+    }
 }

@@ -36,6 +36,7 @@ fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
+    say("opening");
     let store = open(folder.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -65,10 +66,15 @@ async fn write_forever(store: Store, writer: usize) {
         };
         let revision = store.write(write).await.unwrap().revision;
         let what = if deletes { "deleted" } else { "put" };
-        // One system call, so that a line is whole or not there.
-        let line = format!("\nack {what} {writer} {round} {revision}\n");
-        std::io::stdout().write_all(line.as_bytes()).unwrap();
+        say(&format!("ack {what} {writer} {round} {revision}"));
     }
+}
+
+/// Prints a line with one system call, so that it is whole or not there.
+fn say(line: &str) {
+    std::io::stdout()
+        .write_all(format!("\n{line}\n").as_bytes())
+        .unwrap();
 }
 
 struct Ack {
@@ -84,11 +90,16 @@ fn acknowledged_writes_survive_and_no_revision_comes_twice() {
     let mut revisions = BTreeSet::new();
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     for life in 0..LIVES {
-        // xorshift: where each life ends, from right after its start to some hundred writes later.
+        // xorshift: where each life ends.
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        let acknowledged = live(folder.path(), usize::try_from(seed % 300).unwrap());
+        let end = if life % 4 == 0 {
+            End::Opening(Duration::from_micros(seed % 15_000))
+        } else {
+            End::Writing(usize::try_from(seed % 300).unwrap())
+        };
+        let acknowledged = live(folder.path(), end);
         for ack in &acknowledged {
             let Ack { revision, .. } = ack;
             assert!(
@@ -118,8 +129,17 @@ fn acknowledged_writes_survive_and_no_revision_comes_twice() {
     );
 }
 
-/// Runs a child until it has acknowledged so many writes, kills it, and returns what it acknowledged.
-fn live(folder: &Path, writes: usize) -> Vec<Ack> {
+/// When a life ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// So long after the child began to open the store.
+    Opening(Duration),
+    /// When it has acknowledged so many writes.
+    Writing(usize),
+}
+
+/// Runs a child until its end, kills it, and returns what it acknowledged.
+fn live(folder: &Path, end: End) -> Vec<Ack> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
         .env(FOLDER, folder)
@@ -138,7 +158,14 @@ fn live(folder: &Path, writes: usize) -> Vec<Ack> {
                 revision: revision.parse().unwrap(),
             });
         }
-        if acknowledged.len() >= writes || started.elapsed() > Duration::from_secs(20) {
+        let over = match end {
+            End::Opening(_) => line == "opening",
+            End::Writing(writes) => acknowledged.len() >= writes,
+        };
+        if over || started.elapsed() > Duration::from_secs(20) {
+            if let End::Opening(delay) = end {
+                std::thread::park_timeout(delay);
+            }
             child.kill().unwrap();
         }
     }

@@ -167,7 +167,7 @@ fn options() -> Options {
     Options {
         window_events: 12,
         batch_writes: 3,
-        queue_writes: 2,
+        queue_writes: 8,
         ..Options::default()
     }
 }
@@ -247,7 +247,7 @@ impl World {
                 deletes,
                 tokio::spawn(async move { store.write(write).await }),
             ));
-            // Tasks of this runtime run, and so queue, in the order in which they were spawned.
+            // Tasks of this runtime run in the order in which they were spawned, and so queue, as there is room for all.
         }
         for (key, expect, deletes, answer) in answers {
             self.model
@@ -375,7 +375,7 @@ fn parts(event: &Event) -> (EventKind, Object, Option<Object>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_is_that_of_the_model(steps in prop::collection::vec(step(), 1..60)) {

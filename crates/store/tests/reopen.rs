@@ -218,6 +218,57 @@ fn a_batch_that_was_torn_by_a_crash_is_dropped_and_kept_aside() {
 }
 
 #[test]
+fn a_last_batch_that_lost_a_page_with_the_power_is_dropped() {
+    let folder = filled(3);
+    let note = folder.path().join("acknowledged");
+    let older = fs::read(&note).unwrap();
+    block_on(create(&fjall(folder.path()).unwrap(), &pod("last"), "x"));
+    let ends = batch_ends(&journal(folder.path()));
+    let file = fs::File::options()
+        .write(true)
+        .open(journal(folder.path()))
+        .unwrap();
+    file.write_all_at(&[0; 8], ends[2] as u64 + 50).unwrap();
+    check_refused(
+        folder.path(),
+        "batch 4 was acknowledged, and the last whole one is 3",
+    );
+    // The note is not synced: a loss of power may bring back an older one.
+    fs::write(&note, older).unwrap();
+    assert_eq!(fjall(folder.path()).unwrap().revision(), 4);
+    assert_eq!(fjall(folder.path()).unwrap().get(&pod("last")), None);
+}
+
+#[test]
+fn journals_that_were_rotated_are_one_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "x".repeat(256 << 10);
+    let written = 300;
+    block_on(async {
+        let store = fjall(folder.path()).unwrap();
+        for number in 0..written {
+            store
+                .write(put(&pod(&(number % 7).to_string()), Expect::Any, &text))
+                .await
+                .unwrap();
+        }
+    });
+    assert!(
+        folder.path().join("database/1.jnl").exists(),
+        "more than a journal was written"
+    );
+    let store = fjall(folder.path()).unwrap();
+    assert_eq!(store.revision(), 1 + written);
+    assert_eq!(
+        store
+            .list(&Scope::resource("pods"), None, None)
+            .objects
+            .len(),
+        7
+    );
+}
+
+#[test]
 fn damage_in_the_middle_of_a_journal_is_refused() {
     for place in 0..3 {
         let folder = filled(5);

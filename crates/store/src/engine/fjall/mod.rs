@@ -21,6 +21,8 @@
 //! not acknowledged (fjall flushes the rest of a failed batch when it closes, so it may have become whole), and opens
 //! it again before the next commit. To make that rare, no batch is begun when the disk has less room than
 //! [`FjallOptions::reserve_bytes`]: fjall's own flushes and compactions need some, and fail for good without it.
+//! (fjall holds a commit back, without a limit, while four memtables wait to be flushed. With one worker thread, which
+//! also seals the memtables, that many do not come together, whether the worker lives or has failed.)
 
 mod codec;
 mod directory;
