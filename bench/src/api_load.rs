@@ -59,15 +59,10 @@ pub(crate) async fn one_client(api: &Api) -> Result<String> {
     let a = api.clone();
     let (mut times, _) = spread(2000, 1, move |i| {
         let a = a.clone();
-        async move {
-            a.call(Method::POST, &a.path("configmaps"), Some(&config_map(i, 0)))
-                .await
-                .map(drop)
-        }
+        async move { a.call(Method::POST, &a.path("configmaps"), Some(&config_map(i, 0))).await.map(drop) }
     })
     .await?;
-    api.call(Method::DELETE, &api.path("configmaps"), None)
-        .await?;
+    api.call(Method::DELETE, &api.path("configmaps"), None).await?;
     Ok(ms(percentile(&mut times, 0.5)))
 }
 
@@ -75,20 +70,14 @@ pub(crate) async fn one_client(api: &Api) -> Result<String> {
 pub(crate) async fn crud(api: &Api) -> Result<String> {
     let n = 20_000;
     let mut rates = Vec::new();
-    for (method, with_name, generation) in [
-        (Method::POST, false, Some(0)),
-        (Method::GET, true, None),
-        (Method::PUT, true, Some(1)),
-    ] {
+    for (method, with_name, generation) in
+        [(Method::POST, false, Some(0)), (Method::GET, true, None), (Method::PUT, true, Some(1))]
+    {
         let a = api.clone();
         let (_, rate) = spread(n, 32, move |i| {
             let (a, method) = (a.clone(), method.clone());
             async move {
-                let path = if with_name {
-                    format!("{}/cm-{i}", a.path("configmaps"))
-                } else {
-                    a.path("configmaps")
-                };
+                let path = if with_name { format!("{}/cm-{i}", a.path("configmaps")) } else { a.path("configmaps") };
                 let body = generation.map(|g| config_map(i, g));
                 a.call(method, &path, body.as_ref()).await.map(drop)
             }
@@ -96,8 +85,7 @@ pub(crate) async fn crud(api: &Api) -> Result<String> {
         .await?;
         rates.push(format!("{rate:.0}"));
     }
-    api.call(Method::DELETE, &api.path("configmaps"), None)
-        .await?;
+    api.call(Method::DELETE, &api.path("configmaps"), None).await?;
     Ok(format!("{} per s", rates.join(" / ")))
 }
 
@@ -113,11 +101,7 @@ pub(crate) async fn list(api: &Api) -> Result<String> {
     let a = api.clone();
     spread(3000, 32, move |i| {
         let a = a.clone();
-        async move {
-            a.call(Method::POST, &a.path("pods"), Some(&gated_pod(i)))
-                .await
-                .map(drop)
-        }
+        async move { a.call(Method::POST, &a.path("pods"), Some(&gated_pod(i))).await.map(drop) }
     })
     .await?;
     let (mut whole, mut paged, mut size) = (Vec::new(), Vec::new(), 0);
@@ -127,13 +111,7 @@ pub(crate) async fn list(api: &Api) -> Result<String> {
         whole.push(t.elapsed());
         let (t, mut token) = (Instant::now(), String::new());
         loop {
-            let page = api
-                .call(
-                    Method::GET,
-                    &format!("{}?limit=500&continue={token}", api.path("pods")),
-                    None,
-                )
-                .await?;
+            let page = api.call(Method::GET, &format!("{}?limit=500&continue={token}", api.path("pods")), None).await?;
             token = continue_token(&page);
             if token.is_empty() {
                 break;
@@ -141,18 +119,8 @@ pub(crate) async fn list(api: &Api) -> Result<String> {
         }
         paged.push(t.elapsed());
     }
-    api.call(
-        Method::DELETE,
-        &format!("{}?gracePeriodSeconds=0", api.path("pods")),
-        None,
-    )
-    .await?;
-    Ok(format!(
-        "{} / {} ({} MB)",
-        ms(percentile(&mut whole, 0.5)),
-        ms(percentile(&mut paged, 0.5)),
-        size / 1_000_000
-    ))
+    api.call(Method::DELETE, &format!("{}?gracePeriodSeconds=0", api.path("pods")), None).await?;
+    Ok(format!("{} / {} ({} MB)", ms(percentile(&mut whole, 0.5)), ms(percentile(&mut paged, 0.5)), size / 1_000_000))
 }
 
 /// The token without a parse of 1 MB of items, which would be the client's time and not the server's.
@@ -174,21 +142,13 @@ pub(crate) async fn watch(podium: &Podium, api: &Api) -> Result<String> {
     let (watchers, updates) = (200, 300);
     let path = format!("{}/w", api.path("configmaps"));
     let object = |g: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "w"}, "data": {"g": g.to_string(), "v": "x".repeat(1024)}});
-    api.call(
-        Method::POST,
-        &api.path("configmaps"),
-        Some(&object(updates)),
-    )
-    .await?;
+    api.call(Method::POST, &api.path("configmaps"), Some(&object(updates))).await?;
     let (tx, mut rx) = mpsc::unbounded_channel();
     for _ in 0..watchers {
         let (mut events, tx) = (api.watch("configmaps").await?, tx.clone());
         tokio::spawn(async move {
             while let Some((at, event)) = events.recv().await {
-                if let Some(g) = event["object"]["data"]["g"]
-                    .as_str()
-                    .and_then(|g| g.parse::<usize>().ok())
-                {
+                if let Some(g) = event["object"]["data"]["g"].as_str().and_then(|g| g.parse::<usize>().ok()) {
                     let _ = tx.send((g, at));
                 }
             }
@@ -201,13 +161,8 @@ pub(crate) async fn watch(podium: &Podium, api: &Api) -> Result<String> {
     }
     let mut delays = Vec::with_capacity(watchers * updates);
     while delays.len() < watchers * updates {
-        let Ok(Some((g, at))) = tokio::time::timeout(Duration::from_secs(10), rx.recv()).await
-        else {
-            bail!(
-                "{} of {} events were lost",
-                watchers * updates - delays.len(),
-                watchers * updates
-            );
+        let Ok(Some((g, at))) = tokio::time::timeout(Duration::from_secs(10), rx.recv()).await else {
+            bail!("{} of {} events were lost", watchers * updates - delays.len(), watchers * updates);
         };
         delays.push(at.duration_since(sent[&g]));
     }

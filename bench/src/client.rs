@@ -33,33 +33,24 @@ impl Api {
     /// Connects with an administrator's kubeconfig.
     pub(crate) async fn connect(kubeconfig: &Path, namespace: &'static str) -> Result<Self> {
         let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?)?;
-        let (cluster, user) = (
-            &config["clusters"][0]["cluster"],
-            &config["users"][0]["user"],
-        );
+        let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
         let pem = |v: &Value| -> Result<Vec<u8>> {
-            Ok(base64::engine::general_purpose::STANDARD
-                .decode(v.as_str().context("no embedded data")?)?)
+            Ok(base64::engine::general_purpose::STANDARD.decode(v.as_str().context("no embedded data")?)?)
         };
         let mut roots = RootCertStore::empty();
-        for certificate in
-            CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"])?)
-        {
+        for certificate in CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"])?) {
             roots.add(certificate?)?;
         }
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"])?)
-            .collect::<Result<_, _>>()?;
+        let chain: Vec<_> =
+            CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"])?).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)?;
-        let address = cluster["server"]
-            .as_str()
-            .and_then(|s| s.strip_prefix("https://"))
-            .context("no https server")?
-            .to_owned();
+        let address =
+            cluster["server"].as_str().and_then(|s| s.strip_prefix("https://")).context("no https server")?.to_owned();
         let mut h2 = tls.clone();
         h2.alpn_protocols = vec![b"h2".to_vec()];
         let io = dial(&address, h2.into()).await?;
@@ -69,12 +60,7 @@ impl Api {
             .handshake(TokioIo::new(io))
             .await?;
         tokio::spawn(connection);
-        Ok(Self {
-            address,
-            tls: tls.into(),
-            requests,
-            namespace,
-        })
+        Ok(Self { address, tls: tls.into(), requests, namespace })
     }
 
     /// The path of a resource in the namespace.
@@ -82,12 +68,7 @@ impl Api {
         format!("/api/v1/namespaces/{}/{resource}", self.namespace)
     }
 
-    fn request(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Request<Full<Bytes>>> {
+    fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Request<Full<Bytes>>> {
         let bytes = body.map_or_else(Bytes::new, |b| b.to_string().into());
         Ok(Request::builder()
             .method(method)
@@ -99,48 +80,28 @@ impl Api {
     }
 
     /// One request; an answer that is no success is an error.
-    pub(crate) async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Bytes> {
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes> {
         let request = self.request(method.clone(), path, body)?;
         let response = self.requests.clone().send_request(request).await?;
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         if !head.status.is_success() {
-            bail!(
-                "{method} {path}: {} {}",
-                head.status,
-                String::from_utf8_lossy(&body)
-            );
+            bail!("{method} {path}: {} {}", head.status, String::from_utf8_lossy(&body));
         }
         Ok(body)
     }
 
     /// Follows a resource from now on.
     pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<Arrival>> {
-        let list: Value = serde_json::from_slice(
-            &self
-                .call(
-                    Method::GET,
-                    &format!("{}?limit=1", self.path(resource)),
-                    None,
-                )
-                .await?,
-        )?;
-        let revision = list["metadata"]["resourceVersion"]
-            .as_str()
-            .context("a list without a resourceVersion")?
-            .to_owned();
+        let list: Value =
+            serde_json::from_slice(&self.call(Method::GET, &format!("{}?limit=1", self.path(resource)), None).await?)?;
+        let revision =
+            list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?.to_owned();
         let io = dial(&self.address, self.tls.clone()).await?;
         let (mut sender, connection) = conn::http1::handshake(TokioIo::new(io)).await?;
         tokio::spawn(connection);
         let path = format!("{}?watch=1&resourceVersion={revision}", self.path(resource));
-        let response = sender
-            .send_request(self.request(Method::GET, &path, None)?)
-            .await?;
+        let response = sender.send_request(self.request(Method::GET, &path, None)?).await?;
         if !response.status().is_success() {
             bail!("watch {resource}: {}", response.status());
         }
@@ -156,8 +117,7 @@ impl Api {
     /// Makes the namespace and waits for its service account.
     pub(crate) async fn make_namespace(&self) -> Result<()> {
         let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
-        self.call(Method::POST, "/api/v1/namespaces", Some(&body))
-            .await?;
+        self.call(Method::POST, "/api/v1/namespaces", Some(&body)).await?;
         let path = format!("{}/default", self.path("serviceaccounts"));
         for _ in 0..1000 {
             if self.call(Method::GET, &path, None).await.is_ok() {
@@ -172,19 +132,11 @@ impl Api {
 async fn dial(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<TcpStream>> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
-    let host = address
-        .rsplit_once(':')
-        .map_or(address, |(host, _)| host)
-        .to_owned();
-    Ok(TlsConnector::from(tls)
-        .connect(ServerName::try_from(host)?, tcp)
-        .await?)
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
+    Ok(TlsConnector::from(tls).connect(ServerName::try_from(host)?, tcp).await?)
 }
 
-async fn read_events(
-    response: Response<Incoming>,
-    tx: &mpsc::UnboundedSender<Arrival>,
-) -> Result<()> {
+async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<Arrival>) -> Result<()> {
     let (mut body, mut buffer) = (response.into_body(), Vec::new());
     while let Some(frame) = body.frame().await {
         let at = Instant::now();
@@ -194,8 +146,7 @@ async fn read_events(
         buffer.extend_from_slice(&data);
         while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
             let line: Vec<u8> = buffer.drain(..=end).collect();
-            tx.send((at, serde_json::from_slice(&line)?))
-                .map_err(|_| anyhow!("nobody listens"))?;
+            tx.send((at, serde_json::from_slice(&line)?)).map_err(|_| anyhow!("nobody listens"))?;
         }
     }
     Ok(())

@@ -2,11 +2,7 @@
 //!
 //! `cargo xtask bench [NAME...]` builds everything for release and runs this.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line program talks to people"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks to people")]
 
 mod api_load;
 mod client;
@@ -29,24 +25,12 @@ async fn main() -> Result<()> {
     let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let mut rows = Vec::new();
     if wanted("boot") {
-        rows.push(row(
-            "boot",
-            "start to API ready / node Ready",
-            "2.2 s / 3.1 s",
-            "0.15 s / 0.8 s",
-            boot()?,
-        ));
+        rows.push(row("boot", "start to API ready / node Ready", "2.2 s / 3.1 s", "0.15 s / 0.8 s", boot()?));
     }
     let podium = Podium::boot()?;
     if wanted("idle") {
         let (memory, cpu) = idle(&podium).await?;
-        rows.push(row(
-            "idle",
-            "resident memory, idle, without containerd",
-            "573 MB",
-            "60 MB",
-            memory,
-        ));
+        rows.push(row("idle", "resident memory, idle, without containerd", "573 MB", "60 MB", memory));
         rows.push(row("idle", "CPU, idle", "3.1 % of a core", "0.3 %", cpu));
     }
     let api = Api::connect(&podium.kubeconfig(), "bench").await?;
@@ -81,56 +65,21 @@ async fn main() -> Result<()> {
     }
     if wanted("watch") {
         let work = "200 watchers, 300 updates: p50 / p99 delivery; server CPU";
-        rows.push(row(
-            "watch",
-            work,
-            "4.5 / 9.1 ms; 1.3 s",
-            "1 / 3 ms; 0.3 s",
-            api_load::watch(&podium, &api).await?,
-        ));
+        rows.push(row("watch", work, "4.5 / 9.1 ms; 1.3 s", "1 / 3 ms; 0.3 s", api_load::watch(&podium, &api).await?));
     }
     if wanted("pods") {
         let (start, stop) = pods::one_by_one(&api).await?;
-        rows.push(row(
-            "pods",
-            "one Pod, POST to Ready observed by a watch, p50",
-            "1.00 s",
-            "0.45 s",
-            start,
-        ));
-        rows.push(row(
-            "pods",
-            "one Pod, DELETE to gone (exits on SIGTERM), p50",
-            "1.71 s",
-            "0.30 s",
-            stop,
-        ));
-        rows.push(row(
-            "pods",
-            "30 Pods at once, last one Ready",
-            "3.5 s",
-            "2.0 s",
-            pods::burst(&api).await?,
-        ));
+        rows.push(row("pods", "one Pod, POST to Ready observed by a watch, p50", "1.00 s", "0.45 s", start));
+        rows.push(row("pods", "one Pod, DELETE to gone (exits on SIGTERM), p50", "1.71 s", "0.30 s", stop));
+        rows.push(row("pods", "30 Pods at once, last one Ready", "3.5 s", "2.0 s", pods::burst(&api).await?));
     }
     println!("{}", table(&rows));
     Ok(())
 }
 
-fn row(
-    name: &'static str,
-    work: &'static str,
-    upstream: &'static str,
-    goal: &'static str,
-    measured: String,
-) -> Row {
+fn row(name: &'static str, work: &'static str, upstream: &'static str, goal: &'static str, measured: String) -> Row {
     eprintln!("{name}: {work}: {measured}");
-    Row {
-        work,
-        upstream,
-        goal,
-        measured,
-    }
+    Row { work, upstream, goal, measured }
 }
 
 fn boot() -> Result<String> {
@@ -140,11 +89,7 @@ fn boot() -> Result<String> {
         api.push(podium.api_ready);
         node.push(podium.node_ready);
     }
-    Ok(format!(
-        "{} / {}",
-        ms(percentile(&mut api, 0.5)),
-        ms(percentile(&mut node, 0.5))
-    ))
+    Ok(format!("{} / {}", ms(percentile(&mut api, 0.5)), ms(percentile(&mut node, 0.5))))
 }
 
 async fn idle(podium: &Podium) -> Result<(String, String)> {

@@ -35,10 +35,7 @@ impl Podium {
         let mut lines = BufReader::new(stdout).lines();
         while node_ready.is_none() {
             let Some(line) = lines.next() else {
-                bail!(
-                    "podium ended: {}",
-                    std::fs::read_to_string(dir.path().join("log"))?
-                );
+                bail!("podium ended: {}", std::fs::read_to_string(dir.path().join("log"))?);
             };
             let line = line?;
             if line.contains("API") {
@@ -50,27 +47,15 @@ impl Podium {
         }
         // Whatever it still prints has to go somewhere, or its pipe fills.
         std::thread::spawn(move || lines.for_each(drop));
-        let (api_ready, node_ready) = (
-            api_ready.unwrap_or_default(),
-            node_ready.unwrap_or_default(),
-        );
-        let podium = Self {
-            child,
-            dir,
-            api_ready,
-            node_ready,
-        };
+        let (api_ready, node_ready) = (api_ready.unwrap_or_default(), node_ready.unwrap_or_default());
+        let podium = Self { child, dir, api_ready, node_ready };
         podium.import_busybox()?;
         Ok(podium)
     }
 
     fn import_busybox(&self) -> Result<()> {
         let tar = self.dir.path().join("busybox.tar");
-        test_images::busybox(
-            &tar,
-            &[test_images::BUSYBOX],
-            &test_images::ImageConfig::default(),
-        )?;
+        test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default())?;
         let status = Command::new(binary()?)
             .args(["image", "import"])
             .arg(&tar)
@@ -92,27 +77,14 @@ impl Podium {
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status
-            .lines()
-            .find_map(|l| l.strip_prefix("VmRSS:"))
-            .context("no VmRSS")?;
-        Ok(line
-            .split_whitespace()
-            .next()
-            .context("no VmRSS")?
-            .parse::<u64>()?
-            * 1024)
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.split_whitespace().next().context("no VmRSS")?.parse::<u64>()? * 1024)
     }
 
     /// CPU time used so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields: Vec<&str> = stat
-            .rsplit_once(')')
-            .context("no comm")?
-            .1
-            .split_whitespace()
-            .collect();
+        let fields: Vec<&str> = stat.rsplit_once(')').context("no comm")?.1.split_whitespace().collect();
         let ticks = |i: usize| -> Result<u64> { Ok(fields.get(i).context("short stat")?.parse()?) };
         // Fields 14 and 15 of proc(5), counted from the state, which is field 3; a tick is 10 ms.
         Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
@@ -136,9 +108,5 @@ impl Drop for Podium {
 
 fn binary() -> Result<PathBuf> {
     let binary = std::env::current_exe()?.with_file_name("podium");
-    if binary.is_file() {
-        Ok(binary)
-    } else {
-        bail!("{} is not built", binary.display())
-    }
+    if binary.is_file() { Ok(binary) } else { bail!("{} is not built", binary.display()) }
 }

@@ -25,24 +25,15 @@ fn pod(name: &str) -> Value {
 fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     pod["status"]["phase"] == "Running"
-        && conditions.is_some_and(|c| {
-            c.iter()
-                .any(|c| c["type"] == "Ready" && c["status"] == "True")
-        })
+        && conditions.is_some_and(|c| c.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
 }
 
 async fn next(events: &mut UnboundedReceiver<Arrival>) -> Result<Arrival> {
-    let event = tokio::time::timeout(LIMIT, events.recv())
-        .await
-        .context("no event for 120 s")?;
+    let event = tokio::time::timeout(LIMIT, events.recv()).await.context("no event for 120 s")?;
     event.context("the watch ended")
 }
 
-async fn wait(
-    events: &mut UnboundedReceiver<Arrival>,
-    name: &str,
-    done: impl Fn(&Value) -> bool,
-) -> Result<Instant> {
+async fn wait(events: &mut UnboundedReceiver<Arrival>, name: &str, done: impl Fn(&Value) -> bool) -> Result<Instant> {
     loop {
         let (at, event) = next(events).await?;
         if event["object"]["metadata"]["name"] == name && done(&event) {
@@ -58,32 +49,15 @@ pub(crate) async fn one_by_one(api: &Api) -> Result<(String, String)> {
     for i in 0..15 {
         let name = format!("s-{i}");
         let t = Instant::now();
-        api.call(Method::POST, &api.path("pods"), Some(&pod(&name)))
-            .await?;
-        starts.push(
-            wait(&mut events, &name, |e| is_ready(&e["object"]))
-                .await?
-                .duration_since(t),
-        );
+        api.call(Method::POST, &api.path("pods"), Some(&pod(&name))).await?;
+        starts.push(wait(&mut events, &name, |e| is_ready(&e["object"])).await?.duration_since(t));
         // The shell needs a moment to set its trap: Ready only says that it runs.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let t = Instant::now();
-        api.call(
-            Method::DELETE,
-            &format!("{}/{name}", api.path("pods")),
-            None,
-        )
-        .await?;
-        stops.push(
-            wait(&mut events, &name, |e| e["type"] == "DELETED")
-                .await?
-                .duration_since(t),
-        );
+        api.call(Method::DELETE, &format!("{}/{name}", api.path("pods")), None).await?;
+        stops.push(wait(&mut events, &name, |e| e["type"] == "DELETED").await?.duration_since(t));
     }
-    Ok((
-        ms(percentile(&mut starts, 0.5)),
-        ms(percentile(&mut stops, 0.5)),
-    ))
+    Ok((ms(percentile(&mut starts, 0.5)), ms(percentile(&mut stops, 0.5))))
 }
 
 /// 30 Pods at once: until the last one is Ready.
@@ -92,17 +66,14 @@ pub(crate) async fn burst(api: &Api) -> Result<String> {
     let mut waiting: BTreeSet<String> = (0..30).map(|i| format!("b-{i}")).collect();
     let (t, mut last) = (Instant::now(), Duration::ZERO);
     for name in &waiting {
-        api.call(Method::POST, &api.path("pods"), Some(&pod(name)))
-            .await?;
+        api.call(Method::POST, &api.path("pods"), Some(&pod(name))).await?;
     }
     while !waiting.is_empty() {
         let (at, event) = next(&mut events).await?;
         if event["object"]["status"]["phase"] == "Failed" {
             bail!("a Pod failed: {event}");
         }
-        if is_ready(&event["object"])
-            && waiting.remove(event["object"]["metadata"]["name"].as_str().unwrap_or(""))
-        {
+        if is_ready(&event["object"]) && waiting.remove(event["object"]["metadata"]["name"].as_str().unwrap_or("")) {
             last = at.duration_since(t);
         }
     }

@@ -16,15 +16,10 @@ pub(crate) struct Row {
 
 /// The table in Markdown, as docs/performance.md holds it.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let mut text =
-        String::from("| work | upstream | goal | measured |\n| --- | --- | --- | --- |\n");
+    let mut text = String::from("| work | upstream | goal | measured |\n| --- | --- | --- | --- |\n");
     for row in rows {
         // Writing to a String does not fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} |",
-            row.work, row.upstream, row.goal, row.measured
-        );
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.work, row.upstream, row.goal, row.measured);
     }
     text
 }
@@ -37,11 +32,7 @@ pub(crate) fn ms(d: Duration) -> String {
 /// The value below which this share of all values lies.
 pub(crate) fn percentile(values: &mut [Duration], share: f64) -> Duration {
     values.sort();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an index into a list of measurements"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index into a list of measurements")]
     let index = (values.len().saturating_sub(1) as f64 * share) as usize;
     values.get(index).copied().unwrap_or_default()
 }

@@ -1,1 +1,62 @@
 //! The whole binary, driven from outside by `kubectl` and by client libraries, with real containers.
+//!
+//! Most tests share one cluster and have a namespace each; tests that kill or reconfigure Podium boot their own.
+//! The harness is our own (libtest-mimic), because a shared cluster must be torn down after the last test.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod api;
+mod cluster;
+mod configuration;
+mod example_states;
+mod kubectl;
+mod lifecycle;
+mod restart;
+mod run;
+mod scheduling;
+
+use libtest_mimic::{Arguments, Conclusion, Trial};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, OnceLock},
+};
+use tests::Cluster;
+
+/// A test on the shared cluster.
+pub type Shared = (&'static str, fn(&Cluster));
+/// A test that makes the clusters it needs.
+pub type Alone = (&'static str, fn());
+
+/// Booted by the first test that needs it.
+type Lazy = Arc<OnceLock<Cluster>>;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
+    arguments.test_threads.get_or_insert(4);
+    let lazy = Lazy::default();
+    let shared = [example_states::TESTS, lifecycle::TESTS, configuration::TESTS, kubectl::TESTS, scheduling::TESTS, api::TESTS];
+    let alone = [cluster::TESTS, restart::TESTS, run::TESTS];
+    let trials = shared.into_iter().flatten().map(|test| shared_trial(*test, &lazy)).chain(alone.into_iter().flatten().map(|test| alone_trial(*test)));
+    let conclusion: Conclusion = libtest_mimic::run(&arguments, trials.collect());
+    drop(lazy);
+    conclusion.exit();
+}
+
+fn shared_trial((name, test): Shared, lazy: &Lazy) -> Trial {
+    let lazy = Arc::clone(lazy);
+    trial(name, move || test(lazy.get_or_init(|| Cluster::start(&[]))))
+}
+
+fn alone_trial((name, test): Alone) -> Trial {
+    trial(name, test)
+}
+
+fn trial(name: &'static str, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        catch_unwind(AssertUnwindSafe(test)).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into()
+        })
+    })
+}

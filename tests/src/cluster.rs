@@ -45,10 +45,7 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start(args: &[&str]) -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("podium-e2e-")
-            .tempdir()
-            .expect("a temporary directory");
+        let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
         let mut cluster = Self {
             child: None,
             args: args.iter().map(|s| (*s).to_owned()).collect(),
@@ -88,39 +85,21 @@ impl Cluster {
     /// When it does not come up.
     pub fn up(&mut self) {
         let seen = self.log().len();
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_file())
-            .expect("a log file");
+        let log = File::options().create(true).append(true).open(self.log_file()).expect("a log file");
         let mut command = Command::new(podium_binary());
-        command
-            .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
-            .arg(self.data_dir())
-            .args(&self.args);
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log file"))
-            .stderr(log);
+        command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir()).args(&self.args);
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
         wait_for("the node to be Ready", BOOT_LIMIT, || {
             let log = self.log();
-            if log.get(seen..).is_some_and(|new| new.contains("is Ready")) {
-                Ok(())
-            } else {
-                Err(log)
-            }
+            if log.get(seen..).is_some_and(|new| new.contains("is Ready")) { Ok(()) } else { Err(log) }
         });
     }
 
     fn import_busybox(&self) {
         let tar = self.dir.path().join("busybox.tar");
-        test_images::busybox(
-            &tar,
-            &[test_images::BUSYBOX],
-            &test_images::ImageConfig::default(),
-        )
-        .expect("a busybox image");
+        test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default())
+            .expect("a busybox image");
         self.import(&tar);
     }
 
@@ -129,15 +108,8 @@ impl Cluster {
     /// # Panics
     /// When it fails.
     pub fn import(&self, tar: &Path) {
-        let output = self
-            .podium(&["image", "import", &tar.display().to_string()])
-            .output()
-            .expect("podium starts");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let output = self.podium(&["image", "import", &tar.display().to_string()]).output().expect("podium starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// A podium command for this cluster's data directory.
@@ -165,11 +137,9 @@ impl Cluster {
     pub fn kill(&mut self, signal: Signal) {
         nix::sys::signal::kill(self.pid(), signal).expect("podium runs");
         let mut child = self.child.take().expect("podium runs");
-        wait_for("podium to end", Duration::from_secs(30), || {
-            match child.try_wait() {
-                Ok(Some(_)) => Ok(()),
-                other => Err(format!("{other:?}\n{}", self.log())),
-            }
+        wait_for("podium to end", Duration::from_secs(30), || match child.try_wait() {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("{other:?}\n{}", self.log())),
         });
     }
 
@@ -181,9 +151,7 @@ impl Cluster {
     pub fn kubectl(&self) -> Kubectl {
         let n = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("test-{n}");
-        self.kubectl_in("default")
-            .run(&format!("create namespace {namespace}"))
-            .ok();
+        self.kubectl_in("default").run(&format!("create namespace {namespace}")).ok();
         self.kubectl_in(&namespace)
     }
 
@@ -204,10 +172,6 @@ impl Drop for Cluster {
         if std::thread::panicking() {
             eprintln!("--- podium's log ---\n{}", self.log());
         }
-        let _ = self
-            .podium(&["down"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let _ = self.podium(&["down"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }

@@ -32,11 +32,7 @@ impl Outcome {
     /// When it failed.
     #[track_caller]
     pub fn ok(self) -> String {
-        assert_eq!(
-            self.code, 0,
-            "stdout: {}\nstderr: {}",
-            self.stdout, self.stderr
-        );
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout
     }
 
@@ -46,11 +42,7 @@ impl Outcome {
     /// When it ended well.
     #[track_caller]
     pub fn failed(self) -> String {
-        assert_ne!(
-            self.code, 0,
-            "stdout: {}\nstderr: {}",
-            self.stdout, self.stderr
-        );
+        assert_ne!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stderr
     }
 }
@@ -59,10 +51,7 @@ impl Kubectl {
     /// kubectl with this kubeconfig and namespace.
     #[must_use]
     pub fn new(kubeconfig: PathBuf, namespace: &str) -> Self {
-        Self {
-            kubeconfig,
-            namespace: namespace.to_owned(),
-        }
+        Self { kubeconfig, namespace: namespace.to_owned() }
     }
 
     /// The namespace it works in.
@@ -94,11 +83,7 @@ impl Kubectl {
             .spawn()
             .expect("kubectl starts: `cargo xtask setup` installs it");
         // A program that does not read its input may be gone already; what it says is what counts.
-        let _ = child
-            .stdin
-            .take()
-            .expect("stdin is piped")
-            .write_all(stdin.as_bytes());
+        let _ = child.stdin.take().expect("stdin is piped").write_all(stdin.as_bytes());
         let output = child.wait_with_output().expect("kubectl ends");
         Outcome {
             code: output.status.code().unwrap_or(-1),
@@ -111,11 +96,7 @@ impl Kubectl {
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
-        command
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(["--namespace", &self.namespace])
-            .args(args);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]).args(args);
         command
     }
 
@@ -145,9 +126,7 @@ impl Kubectl {
     #[track_caller]
     #[must_use]
     pub fn value(&self, object: &str, pointer: &str) -> Value {
-        self.get(object)
-            .and_then(|o| o.pointer(pointer).cloned())
-            .unwrap_or(Value::Null)
+        self.get(object).and_then(|o| o.pointer(pointer).cloned()).unwrap_or(Value::Null)
     }
 
     /// Waits until a value of an object is this one.
@@ -156,24 +135,15 @@ impl Kubectl {
     /// When it is not within 60 s.
     #[track_caller]
     pub fn wait_value(&self, object: &str, pointer: &str, expected: &Value) {
-        crate::wait_for(
-            &format!("{object} {pointer} = {expected}"),
-            std::time::Duration::from_secs(60),
-            || {
-                let object = self.get(object);
-                let seen = object
-                    .as_ref()
-                    .and_then(|o| o.pointer(pointer))
-                    .unwrap_or(&Value::Null);
-                if seen == expected {
-                    Ok(())
-                } else {
-                    Err(object
-                        .as_ref()
-                        .map_or_else(|| "no object".into(), |o| o["status"].to_string()))
-                }
-            },
-        );
+        crate::wait_for(&format!("{object} {pointer} = {expected}"), std::time::Duration::from_secs(60), || {
+            let object = self.get(object);
+            let seen = object.as_ref().and_then(|o| o.pointer(pointer)).unwrap_or(&Value::Null);
+            if seen == expected {
+                Ok(())
+            } else {
+                Err(object.as_ref().map_or_else(|| "no object".into(), |o| o["status"].to_string()))
+            }
+        });
     }
 
     /// Reasons and messages of the Kubernetes Events about an object, oldest first.
@@ -198,11 +168,6 @@ impl Kubectl {
             .ok();
         let list: Value = serde_json::from_str(&list).expect("kubectl prints JSON");
         let text = |e: &Value, f: &str| e[f].as_str().unwrap_or("").to_owned();
-        list["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|e| (text(e, "reason"), text(e, "message")))
-            .collect()
+        list["items"].as_array().into_iter().flatten().map(|e| (text(e, "reason"), text(e, "message"))).collect()
     }
 }

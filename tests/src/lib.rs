@@ -1,11 +1,6 @@
 //! What end-to-end tests share: a cluster of their own, kubectl, and waiting for conditions.
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "tests fail by panicking"
-)]
+#![expect(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail by panicking")]
 
 mod cluster;
 mod kubectl;

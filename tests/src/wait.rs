@@ -26,13 +26,7 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Resul
 /// When it does not hold in time.
 #[track_caller]
 pub fn eventually(what: &str, mut probe: impl FnMut() -> bool) {
-    wait_for(what, Duration::from_secs(60), || {
-        if probe() {
-            Ok(())
-        } else {
-            Err("not so".to_owned())
-        }
-    });
+    wait_for(what, Duration::from_secs(60), || if probe() { Ok(()) } else { Err("not so".to_owned()) });
 }
 
 /// The step between two looks at a condition that gives no signal of its own.

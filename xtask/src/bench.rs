@@ -9,7 +9,10 @@ use anyhow::Result;
 /// When the build or a measurement fails.
 pub(crate) fn run(names: &[String]) -> Result<()> {
     let path = setup::path_with(&setup::run()?);
-    step::run("build for release", &mut step::cargo(&["build", "--release", "--package", "podium", "--package", "bench"]))?;
+    step::run(
+        "build for release",
+        &mut step::cargo(&["build", "--release", "--package", "podium", "--package", "bench"]),
+    )?;
     let mut command = std::process::Command::new(step::target_dir().join("release/bench"));
     step::run("measure", command.args(names).env("PATH", path))
 }

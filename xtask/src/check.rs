@@ -11,7 +11,10 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let path = setup::path_with(&setup::run()?);
     if filter.is_none() {
         step::run("format", &mut step::cargo(&["fmt", "--all", "--check"]))?;
-        step::run("lints", &mut step::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+        step::run(
+            "lints",
+            &mut step::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+        )?;
     }
     step::run("build", &mut step::cargo(&["build", "--package", "podium"]))?;
     let mut args = vec!["test", "--workspace", "--no-fail-fast"];

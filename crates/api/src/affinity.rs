@@ -1,8 +1,6 @@
 //! Which nodes a Pod may go to: `nodeSelector` and required node affinity (`k8s.io/component-helpers/scheduling/corev1/nodeaffinity`).
 
-use k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
-};
+use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 use std::collections::BTreeMap;
 
 /// Whether the node carries all labels of `nodeSelector` and matches the required node affinity.
@@ -10,29 +8,19 @@ use std::collections::BTreeMap;
 pub fn matches_node(spec: &PodSpec, node: &Node) -> bool {
     let none = BTreeMap::new();
     let labels = node.metadata.labels.as_ref().unwrap_or(&none);
-    let selector_ok = spec
-        .node_selector
-        .iter()
-        .flatten()
-        .all(|(k, v)| labels.get(k) == Some(v));
+    let selector_ok = spec.node_selector.iter().flatten().all(|(k, v)| labels.get(k) == Some(v));
     let required = spec
         .affinity
         .as_ref()
         .and_then(|a| a.node_affinity.as_ref())
-        .and_then(|a| {
-            a.required_during_scheduling_ignored_during_execution
-                .as_ref()
-        });
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
     selector_ok && required.is_none_or(|selector| matches_selector(selector, node))
 }
 
 /// Whether any term matches. A selector without terms, and an empty term, match nothing.
 #[must_use]
 pub fn matches_selector(selector: &NodeSelector, node: &Node) -> bool {
-    selector
-        .node_selector_terms
-        .iter()
-        .any(|term| matches_term(term, node))
+    selector.node_selector_terms.iter().any(|term| matches_term(term, node))
 }
 
 /// Whether all expressions and fields of a term match; an empty term matches nothing.
@@ -43,23 +31,11 @@ pub fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
     if expressions.is_empty() && fields.is_empty() {
         return false;
     }
-    let label = |key: &str| {
-        node.metadata
-            .labels
-            .as_ref()
-            .and_then(|l| l.get(key))
-            .map(String::as_str)
-    };
+    let label = |key: &str| node.metadata.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
     let field = |key: &str| {
-        if key == "metadata.name" {
-            node.metadata.name.as_deref()
-        } else {
-            None
-        }
+        if key == "metadata.name" { node.metadata.name.as_deref() } else { None }
     };
-    expressions
-        .iter()
-        .all(|r| matches_requirement(r, label(&r.key)))
+    expressions.iter().all(|r| matches_requirement(r, label(&r.key)))
         && fields.iter().all(|r| matches_requirement(r, field(&r.key)))
 }
 
@@ -79,11 +55,7 @@ fn matches_requirement(requirement: &NodeSelectorRequirement, actual: Option<&st
             let Some(want) = number(want) else {
                 return false;
             };
-            if requirement.operator == "Gt" {
-                have > want
-            } else {
-                have < want
-            }
+            if requirement.operator == "Gt" { have > want } else { have < want }
         }
         _ => false,
     }
@@ -100,11 +72,7 @@ mod tests {
             operator: operator.into(),
             values: Some(values.iter().map(|s| (*s).to_owned()).collect()),
         };
-        assert_eq!(
-            matches_requirement(&r, actual),
-            expected,
-            "{operator} {values:?} {actual:?}"
-        );
+        assert_eq!(matches_requirement(&r, actual), expected, "{operator} {values:?} {actual:?}");
     }
 
     #[test]
@@ -124,9 +92,6 @@ mod tests {
 
     #[test]
     fn an_empty_term_matches_no_node() {
-        assert!(!matches_term(
-            &NodeSelectorTerm::default(),
-            &Node::default()
-        ));
+        assert!(!matches_term(&NodeSelectorTerm::default(), &Node::default()));
     }
 }

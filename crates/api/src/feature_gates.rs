@@ -49,91 +49,26 @@ struct GateInfo {
 }
 
 const fn gate(gate: Gate, name: &'static str, default: bool, locked: bool) -> GateInfo {
-    GateInfo {
-        gate,
-        name,
-        default,
-        locked,
-    }
+    GateInfo { gate, name, default, locked }
 }
 
 const GATES: &[GateInfo] = &[
     gate(Gate::SidecarContainers, "SidecarContainers", true, true),
-    gate(
-        Gate::PodLifecycleSleepAction,
-        "PodLifecycleSleepAction",
-        true,
-        true,
-    ),
-    gate(
-        Gate::PodLifecycleSleepActionAllowZero,
-        "PodLifecycleSleepActionAllowZero",
-        true,
-        true,
-    ),
-    gate(
-        Gate::ContainerRestartRules,
-        "ContainerRestartRules",
-        true,
-        false,
-    ),
-    gate(
-        Gate::RestartAllContainersOnContainerExits,
-        "RestartAllContainersOnContainerExits",
-        false,
-        false,
-    ),
-    gate(
-        Gate::ContainerStopSignals,
-        "ContainerStopSignals",
-        false,
-        false,
-    ),
-    gate(
-        Gate::KubeletCrashLoopBackOffMax,
-        "KubeletCrashLoopBackOffMax",
-        true,
-        false,
-    ),
-    gate(
-        Gate::ReduceDefaultCrashLoopBackOffDecay,
-        "ReduceDefaultCrashLoopBackOffDecay",
-        false,
-        false,
-    ),
-    gate(
-        Gate::InPlacePodVerticalScaling,
-        "InPlacePodVerticalScaling",
-        true,
-        true,
-    ),
-    gate(
-        Gate::PodObservedGenerationTracking,
-        "PodObservedGenerationTracking",
-        true,
-        true,
-    ),
-    gate(
-        Gate::PodReadyToStartContainersCondition,
-        "PodReadyToStartContainersCondition",
-        true,
-        false,
-    ),
-    gate(
-        Gate::ChangeContainerStatusOnKubeletRestart,
-        "ChangeContainerStatusOnKubeletRestart",
-        false,
-        false,
-    ),
+    gate(Gate::PodLifecycleSleepAction, "PodLifecycleSleepAction", true, true),
+    gate(Gate::PodLifecycleSleepActionAllowZero, "PodLifecycleSleepActionAllowZero", true, true),
+    gate(Gate::ContainerRestartRules, "ContainerRestartRules", true, false),
+    gate(Gate::RestartAllContainersOnContainerExits, "RestartAllContainersOnContainerExits", false, false),
+    gate(Gate::ContainerStopSignals, "ContainerStopSignals", false, false),
+    gate(Gate::KubeletCrashLoopBackOffMax, "KubeletCrashLoopBackOffMax", true, false),
+    gate(Gate::ReduceDefaultCrashLoopBackOffDecay, "ReduceDefaultCrashLoopBackOffDecay", false, false),
+    gate(Gate::InPlacePodVerticalScaling, "InPlacePodVerticalScaling", true, true),
+    gate(Gate::PodObservedGenerationTracking, "PodObservedGenerationTracking", true, true),
+    gate(Gate::PodReadyToStartContainersCondition, "PodReadyToStartContainersCondition", true, false),
+    gate(Gate::ChangeContainerStatusOnKubeletRestart, "ChangeContainerStatusOnKubeletRestart", false, false),
     gate(Gate::ExecProbeTimeout, "ExecProbeTimeout", true, true),
     gate(Gate::PodLevelResources, "PodLevelResources", true, false),
     gate(Gate::ImageVolume, "ImageVolume", true, false),
-    gate(
-        Gate::GracefulNodeShutdown,
-        "GracefulNodeShutdown",
-        true,
-        false,
-    ),
+    gate(Gate::GracefulNodeShutdown, "GracefulNodeShutdown", true, false),
 ];
 
 /// Why gates cannot be set so; upstream's words (`k8s.io/component-base/featuregate`).
@@ -179,13 +114,9 @@ impl FeatureGates {
     pub fn parse(s: &str) -> Result<Self, GateError> {
         let mut gates = Self::default();
         for part in s.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let (name, value) = part
-                .split_once('=')
-                .ok_or_else(|| GateError::MissingValue(part.to_owned()))?;
-            let value = parse_bool(value.trim()).ok_or_else(|| GateError::InvalidValue {
-                name: name.to_owned(),
-                value: value.to_owned(),
-            })?;
+            let (name, value) = part.split_once('=').ok_or_else(|| GateError::MissingValue(part.to_owned()))?;
+            let value = parse_bool(value.trim())
+                .ok_or_else(|| GateError::InvalidValue { name: name.to_owned(), value: value.to_owned() })?;
             gates.set(name.trim(), value)?;
         }
         Ok(gates)
@@ -196,16 +127,9 @@ impl FeatureGates {
     /// # Errors
     /// For an unknown gate or a locked one.
     pub fn set(&mut self, name: &str, value: bool) -> Result<(), GateError> {
-        let info = GATES
-            .iter()
-            .find(|g| g.name == name)
-            .ok_or_else(|| GateError::Unknown(name.to_owned()))?;
+        let info = GATES.iter().find(|g| g.name == name).ok_or_else(|| GateError::Unknown(name.to_owned()))?;
         if info.locked && value != info.default {
-            return Err(GateError::Locked {
-                name: name.to_owned(),
-                value,
-                locked: info.default,
-            });
+            return Err(GateError::Locked { name: name.to_owned(), value, locked: info.default });
         }
         self.set.insert(info.gate, value);
         Ok(())
@@ -247,8 +171,7 @@ mod tests {
 
     #[test]
     fn gates_are_set_by_name() {
-        let gates =
-            FeatureGates::parse("ContainerStopSignals=true, ContainerRestartRules=f").unwrap();
+        let gates = FeatureGates::parse("ContainerStopSignals=true, ContainerRestartRules=f").unwrap();
         assert!(gates.enabled(Gate::ContainerStopSignals));
         assert!(!gates.enabled(Gate::ContainerRestartRules));
     }
@@ -266,9 +189,6 @@ mod tests {
             "cannot set feature gate ExecProbeTimeout to false, feature is locked to true",
         );
         check_refused("ImageVolume", "missing bool value for ImageVolume");
-        check_refused(
-            "ImageVolume=yes",
-            "invalid value of ImageVolume: yes, err: expected true or false",
-        );
+        check_refused("ImageVolume=yes", "invalid value of ImageVolume: yes, err: expected true or false");
     }
 }

@@ -10,7 +10,8 @@ const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-',
 const QUALIFIED_SHAPE: &str = "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-const ENV_VAR: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const ENV_VAR: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
 fn max_length(n: usize) -> String {
     format!("must be no more than {n} bytes")
@@ -30,37 +31,27 @@ fn is_label_1123(s: &str) -> bool {
 fn is_qualified_part(s: &str) -> bool {
     let b = s.as_bytes();
     matches!((b.first(), b.last()), (Some(f), Some(l)) if f.is_ascii_alphanumeric() && l.is_ascii_alphanumeric())
-        && b.iter()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+        && b.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 /// What is wrong with a lowercase RFC 1123 label; empty when nothing is.
 #[must_use]
 pub fn dns1123_label(s: &str) -> Vec<String> {
-    collect([
-        (s.len() > LABEL_MAX).then(|| max_length(LABEL_MAX)),
-        (!is_label_1123(s)).then(|| LABEL_1123.to_owned()),
-    ])
+    collect([(s.len() > LABEL_MAX).then(|| max_length(LABEL_MAX)), (!is_label_1123(s)).then(|| LABEL_1123.to_owned())])
 }
 
 /// What is wrong with a lowercase RFC 1123 subdomain; empty when nothing is.
 #[must_use]
 pub fn dns1123_subdomain(s: &str) -> Vec<String> {
     let ok = s.split('.').all(is_label_1123);
-    collect([
-        (s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)),
-        (!ok).then(|| SUBDOMAIN_1123.to_owned()),
-    ])
+    collect([(s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)), (!ok).then(|| SUBDOMAIN_1123.to_owned())])
 }
 
 /// What is wrong with an RFC 1035 label; empty when nothing is.
 #[must_use]
 pub fn dns1035_label(s: &str) -> Vec<String> {
     let ok = is_label_1123(s) && s.as_bytes().first().is_some_and(u8::is_ascii_lowercase);
-    collect([
-        (s.len() > LABEL_MAX).then(|| max_length(LABEL_MAX)),
-        (!ok).then(|| LABEL_1035.to_owned()),
-    ])
+    collect([(s.len() > LABEL_MAX).then(|| max_length(LABEL_MAX)), (!ok).then(|| LABEL_1035.to_owned())])
 }
 
 /// What is wrong with a key of a label or annotation, or a finalizer; empty when nothing is.
@@ -74,11 +65,7 @@ pub fn qualified_name(s: &str) -> Vec<String> {
             if prefix.is_empty() {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
-                errors.extend(
-                    dns1123_subdomain(prefix)
-                        .into_iter()
-                        .map(|e| format!("prefix part {e}")),
-                );
+                errors.extend(dns1123_subdomain(prefix).into_iter().map(|e| format!("prefix part {e}")));
             }
             name
         }
@@ -106,9 +93,7 @@ pub fn label_value(s: &str) -> Vec<String> {
 /// What is wrong with a key of a ConfigMap or Secret; empty when nothing is.
 #[must_use]
 pub fn config_map_key(s: &str) -> Vec<String> {
-    let shape = !s.is_empty()
-        && s.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    let shape = !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     collect([
         (s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)),
         (!shape).then(|| CONFIG_KEY.to_owned()),
@@ -134,15 +119,11 @@ pub fn port_name(s: &str) -> Vec<String> {
     let b = s.as_bytes();
     collect([
         (s.len() > 15).then(|| "must be no more than 15 characters".to_owned()),
-        (!b.iter().all(|c| lower_alnum(*c) || *c == b'-')).then(|| {
-            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned()
-        }),
-        (!b.iter().any(u8::is_ascii_lowercase))
-            .then(|| "must contain at least one letter (a-z)".to_owned()),
-        s.contains("--")
-            .then(|| "must not contain consecutive hyphens".to_owned()),
-        (s.starts_with('-') || s.ends_with('-'))
-            .then(|| "must not begin or end with a hyphen".to_owned()),
+        (!b.iter().all(|c| lower_alnum(*c) || *c == b'-'))
+            .then(|| "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned()),
+        (!b.iter().any(u8::is_ascii_lowercase)).then(|| "must contain at least one letter (a-z)".to_owned()),
+        s.contains("--").then(|| "must not contain consecutive hyphens".to_owned()),
+        (s.starts_with('-') || s.ends_with('-')).then(|| "must not begin or end with a hyphen".to_owned()),
     ])
 }
 
@@ -167,37 +148,13 @@ mod tests {
     #[test]
     fn names_follow_upstreams_rules() {
         let (long64, long254) = ("a".repeat(64), "a".repeat(254));
-        check(
-            dns1123_label,
-            &["a", "0", "a-b", "123"],
-            &["", "A", "-a", "a-", "a.b", "a_b", &long64],
-        );
-        check(
-            dns1123_subdomain,
-            &["a", "a.b", "a-b.c0"],
-            &["", ".a", "a.", "a..b", "A.b", &long254],
-        );
+        check(dns1123_label, &["a", "0", "a-b", "123"], &["", "A", "-a", "a-", "a.b", "a_b", &long64]);
+        check(dns1123_subdomain, &["a", "a.b", "a-b.c0"], &["", ".a", "a.", "a..b", "A.b", &long254]);
         check(dns1035_label, &["a", "a1"], &["1a", "", "a-"]);
-        check(
-            qualified_name,
-            &["a", "A_b.c", "x.io/Name"],
-            &["", "/a", "x.io/", "a/b/c", "X/a", "-a", &long64],
-        );
-        check(
-            label_value,
-            &["", "A", "a.b_c-d"],
-            &["-a", "a b", "é", &long64],
-        );
-        check(
-            config_map_key,
-            &["a", "A.b-c_d"],
-            &["", ".", "..", "..a", "a/b"],
-        );
+        check(qualified_name, &["a", "A_b.c", "x.io/Name"], &["", "/a", "x.io/", "a/b/c", "X/a", "-a", &long64]);
+        check(label_value, &["", "A", "a.b_c-d"], &["-a", "a b", "é", &long64]);
+        check(config_map_key, &["a", "A.b-c_d"], &["", ".", "..", "..a", "a/b"]);
         check(env_var, &["A", "a b", "x.y-z"], &["", "A=B", "\n", "é"]);
-        check(
-            port_name,
-            &["http", "a1"],
-            &["1", "a--b", "-a", "averyveryverylongname", "A"],
-        );
+        check(port_name, &["http", "a1"], &["1", "a--b", "-a", "averyveryverylongname", "A"]);
     }
 }

@@ -24,26 +24,18 @@ pub fn is_sidecar(init_container: &Container) -> bool {
 
 /// Init containers, sidecars and app containers, in the order of the spec.
 pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Container)> {
-    let init = spec.init_containers.iter().flatten().map(|c| {
-        (
-            if is_sidecar(c) {
-                ContainerKind::Sidecar
-            } else {
-                ContainerKind::Init
-            },
-            c,
-        )
-    });
+    let init = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .map(|c| (if is_sidecar(c) { ContainerKind::Sidecar } else { ContainerKind::Init }, c));
     init.chain(spec.containers.iter().map(|c| (ContainerKind::App, c)))
 }
 
 /// The phase in the status; `Pending` when it has none yet.
 #[must_use]
 pub fn phase(pod: &Pod) -> &str {
-    pod.status
-        .as_ref()
-        .and_then(|s| s.phase.as_deref())
-        .unwrap_or("Pending")
+    pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending")
 }
 
 /// Whether the Pod has ended: `Succeeded` or `Failed`.
@@ -55,19 +47,13 @@ pub fn is_terminal(pod: &Pod) -> bool {
 /// Whether the condition stands and is `True`.
 #[must_use]
 pub fn condition_is_true(pod: &Pod, condition: &str) -> bool {
-    pod.status
-        .iter()
-        .flat_map(|s| s.conditions.iter().flatten())
-        .any(|c| c.type_ == condition && c.status == "True")
+    pod.status.iter().flat_map(|s| s.conditions.iter().flatten()).any(|c| c.type_ == condition && c.status == "True")
 }
 
 /// The node it is bound to, if any.
 #[must_use]
 pub fn node_name(pod: &Pod) -> Option<&str> {
-    pod.spec
-        .as_ref()
-        .and_then(|s| s.node_name.as_deref())
-        .filter(|n| !n.is_empty())
+    pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty())
 }
 
 #[cfg(test)]
@@ -82,23 +68,11 @@ mod tests {
             ..Default::default()
         };
         let spec = PodSpec {
-            init_containers: Some(vec![
-                container("init", None),
-                container("side", Some("Always")),
-            ]),
+            init_containers: Some(vec![container("init", None), container("side", Some("Always"))]),
             containers: vec![container("app", None)],
             ..Default::default()
         };
-        let got: Vec<_> = containers(&spec)
-            .map(|(k, c)| (k, c.name.as_str()))
-            .collect();
-        assert_eq!(
-            got,
-            [
-                (ContainerKind::Init, "init"),
-                (ContainerKind::Sidecar, "side"),
-                (ContainerKind::App, "app")
-            ]
-        );
+        let got: Vec<_> = containers(&spec).map(|(k, c)| (k, c.name.as_str())).collect();
+        assert_eq!(got, [(ContainerKind::Init, "init"), (ContainerKind::Sidecar, "side"), (ContainerKind::App, "app")]);
     }
 }

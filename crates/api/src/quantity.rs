@@ -14,9 +14,7 @@ pub struct Amount(i128);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not of the documented form; upstream's words.
-    #[error(
-        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    )]
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// A suffix that does not exist; upstream's words.
     #[error("unable to parse quantity's suffix")]
@@ -34,27 +32,11 @@ enum Format {
     DecimalExponent,
 }
 
-const BINARY: [(&str, i128); 6] = [
-    ("Ki", 1 << 10),
-    ("Mi", 1 << 20),
-    ("Gi", 1 << 30),
-    ("Ti", 1 << 40),
-    ("Pi", 1 << 50),
-    ("Ei", 1 << 60),
-];
+const BINARY: [(&str, i128); 6] =
+    [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("Ti", 1 << 40), ("Pi", 1 << 50), ("Ei", 1 << 60)];
 /// Suffix and its power of ten.
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
 impl Amount {
     /// Nothing.
@@ -161,10 +143,7 @@ fn parse(s: &str) -> Result<(Amount, Format), QuantityError> {
         Some(b'+') => (false, &s[1..]),
         _ => (false, s),
     };
-    let number_len = rest
-        .bytes()
-        .take_while(|b| b.is_ascii_digit() || *b == b'.')
-        .count();
+    let number_len = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, suffix) = rest.split_at(number_len);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
@@ -172,10 +151,7 @@ fn parse(s: &str) -> Result<(Amount, Format), QuantityError> {
     }
     let (multiplier, power, format) = parse_suffix(suffix)?;
     let magnitude = scale(whole, fraction, multiplier, power)?;
-    Ok((
-        Amount(if negative { -magnitude } else { magnitude }),
-        format,
-    ))
+    Ok((Amount(if negative { -magnitude } else { magnitude }), format))
 }
 
 fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
@@ -198,11 +174,7 @@ fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
 /// `whole.fraction × multiplier × 10^power` in nanounits, rounded up.
 fn scale(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Result<i128, QuantityError> {
     let digits = |s: &str| -> Result<i128, QuantityError> {
-        if s.is_empty() {
-            Ok(0)
-        } else {
-            s.parse().map_err(|_| QuantityError::Range)
-        }
+        if s.is_empty() { Ok(0) } else { s.parse().map_err(|_| QuantityError::Range) }
     };
     let fraction = fraction.trim_end_matches('0');
     let kept = &fraction[..fraction.len().min(18)];
@@ -216,17 +188,11 @@ fn scale(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Result<i1
         .ok_or(QuantityError::Range)?;
     let exponent = power + 9 - i32::try_from(kept_len).map_err(|_| QuantityError::Range)?;
     let nanos = if exponent >= 0 {
-        mantissa
-            .checked_mul(ten(exponent.unsigned_abs())?)
-            .ok_or(QuantityError::Range)?
+        mantissa.checked_mul(ten(exponent.unsigned_abs())?).ok_or(QuantityError::Range)?
     } else {
         div_ceil(mantissa, ten(exponent.unsigned_abs())?)
     };
-    Ok(if dropped {
-        nanos.saturating_add(1)
-    } else {
-        nanos
-    })
+    Ok(if dropped { nanos.saturating_add(1) } else { nanos })
 }
 
 fn div_ceil(a: i128, b: i128) -> i128 {
@@ -248,16 +214,9 @@ fn format_decimal(nanos: i128, exponent_form: bool) -> String {
         power += 3;
     }
     if exponent_form {
-        return if power == 0 {
-            n.to_string()
-        } else {
-            format!("{n}e{power}")
-        };
+        return if power == 0 { n.to_string() } else { format!("{n}e{power}") };
     }
-    let suffix = DECIMAL
-        .iter()
-        .find(|(_, p)| *p == power)
-        .map_or("", |(s, _)| s);
+    let suffix = DECIMAL.iter().find(|(_, p)| *p == power).map_or("", |(s, _)| s);
     format!("{n}{suffix}")
 }
 
@@ -313,9 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for bad in [
-            "", "m", "1.2.3", "1x", "1 Gi", "--1", "1e", "1ee3", "Ki", "1e99", "1/2", "٣",
-        ] {
+        for bad in ["", "m", "1.2.3", "1x", "1 Gi", "--1", "1e", "1ee3", "Ki", "1e99", "1/2", "٣"] {
             assert!(Amount::parse(bad).is_err(), "{bad}");
         }
     }

@@ -30,10 +30,7 @@ fn list(resources: Option<&ResourceRequirements>, side: Side) -> Amounts {
 /// Reads a resource list; entries that are no quantities (validation refuses them) count as nothing.
 #[must_use]
 pub fn amounts(map: Option<&BTreeMap<String, Quantity>>) -> Amounts {
-    map.into_iter()
-        .flatten()
-        .filter_map(|(k, q)| Some((k.clone(), Amount::try_from(q).ok()?)))
-        .collect()
+    map.into_iter().flatten().filter_map(|(k, q)| Some((k.clone(), Amount::try_from(q).ok()?))).collect()
 }
 
 /// Adds `b` to `a`.
@@ -124,42 +121,23 @@ impl QosClass {
 #[must_use]
 pub fn qos_class(spec: &PodSpec) -> QosClass {
     let relevant = |a: Amounts| -> Amounts {
-        a.into_iter()
-            .filter(|(k, v)| matches!(k.as_str(), "cpu" | "memory") && *v > Amount::ZERO)
-            .collect()
+        a.into_iter().filter(|(k, v)| matches!(k.as_str(), "cpu" | "memory") && *v > Amount::ZERO).collect()
     };
-    let pairs: Vec<(Amounts, Amounts)> = if spec
-        .resources
-        .as_ref()
-        .is_some_and(|r| r.requests.is_some() || r.limits.is_some())
-    {
-        let r = spec.resources.as_ref();
-        vec![(
-            relevant(list(r, Side::Requests)),
-            relevant(list(r, Side::Limits)),
-        )]
-    } else {
-        containers(spec)
-            .map(|(_, c)| {
-                (
-                    relevant(container(c, Side::Requests)),
-                    relevant(container(c, Side::Limits)),
-                )
-            })
-            .collect()
-    };
+    let pairs: Vec<(Amounts, Amounts)> =
+        if spec.resources.as_ref().is_some_and(|r| r.requests.is_some() || r.limits.is_some()) {
+            let r = spec.resources.as_ref();
+            vec![(relevant(list(r, Side::Requests)), relevant(list(r, Side::Limits)))]
+        } else {
+            containers(spec)
+                .map(|(_, c)| (relevant(container(c, Side::Requests)), relevant(container(c, Side::Limits))))
+                .collect()
+        };
     if pairs.iter().all(|(r, l)| r.is_empty() && l.is_empty()) {
         return QosClass::BestEffort;
     }
     // Defaulting gives a limit's value to a missing request, but this also reads specs that were not defaulted.
-    let guaranteed = pairs
-        .iter()
-        .all(|(r, l)| l.len() == 2 && r.iter().all(|(k, v)| l.get(k) == Some(v)));
-    if guaranteed {
-        QosClass::Guaranteed
-    } else {
-        QosClass::Burstable
-    }
+    let guaranteed = pairs.iter().all(|(r, l)| l.len() == 2 && r.iter().all(|(k, v)| l.get(k) == Some(v)));
+    if guaranteed { QosClass::Guaranteed } else { QosClass::Burstable }
 }
 
 #[cfg(test)]
@@ -167,18 +145,9 @@ mod tests {
     use super::*;
 
     fn resources(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> ResourceRequirements {
-        let map = |l: &[(&str, &str)]| {
-            Some(
-                l.iter()
-                    .map(|(k, v)| ((*k).to_owned(), Quantity((*v).to_owned())))
-                    .collect(),
-            )
-        };
-        ResourceRequirements {
-            requests: map(requests),
-            limits: map(limits),
-            claims: None,
-        }
+        let map =
+            |l: &[(&str, &str)]| Some(l.iter().map(|(k, v)| ((*k).to_owned(), Quantity((*v).to_owned()))).collect());
+        ResourceRequirements { requests: map(requests), limits: map(limits), claims: None }
     }
 
     fn c(requests: &[(&str, &str)], limits: &[(&str, &str)], policy: Option<&str>) -> Container {
@@ -191,11 +160,7 @@ mod tests {
 
     #[track_caller]
     fn check_cpu(init: Vec<Container>, app: Vec<Container>, expected_milli: i64) {
-        let spec = PodSpec {
-            init_containers: Some(init),
-            containers: app,
-            ..Default::default()
-        };
+        let spec = PodSpec { init_containers: Some(init), containers: app, ..Default::default() };
         assert_eq!(pod(&spec, Side::Requests)["cpu"].milli(), expected_milli);
     }
 
@@ -204,32 +169,14 @@ mod tests {
         let cpu = |m: &'static str, policy| c(&[("cpu", m)], &[], policy);
         check_cpu(vec![], vec![cpu("100m", None), cpu("200m", None)], 300);
         check_cpu(vec![cpu("500m", None)], vec![cpu("100m", None)], 500);
-        check_cpu(
-            vec![cpu("200m", Some("Always"))],
-            vec![cpu("100m", None)],
-            300,
-        );
-        check_cpu(
-            vec![cpu("200m", Some("Always")), cpu("500m", None)],
-            vec![cpu("100m", None)],
-            700,
-        );
-        check_cpu(
-            vec![cpu("500m", None), cpu("200m", Some("Always"))],
-            vec![cpu("100m", None)],
-            500,
-        );
+        check_cpu(vec![cpu("200m", Some("Always"))], vec![cpu("100m", None)], 300);
+        check_cpu(vec![cpu("200m", Some("Always")), cpu("500m", None)], vec![cpu("100m", None)], 700);
+        check_cpu(vec![cpu("500m", None), cpu("200m", Some("Always"))], vec![cpu("100m", None)], 500);
     }
 
     #[track_caller]
     fn check_qos(containers: Vec<Container>, expected: QosClass) {
-        assert_eq!(
-            qos_class(&PodSpec {
-                containers,
-                ..Default::default()
-            }),
-            expected
-        );
+        assert_eq!(qos_class(&PodSpec { containers, ..Default::default() }), expected);
     }
 
     #[test]
@@ -238,18 +185,9 @@ mod tests {
         check_qos(vec![c(&[], &[], None)], QosClass::BestEffort);
         check_qos(vec![c(&full, &full, None)], QosClass::Guaranteed);
         check_qos(vec![c(&[], &full, None)], QosClass::Guaranteed);
-        check_qos(
-            vec![c(&[("cpu", "500m"), ("memory", "1Gi")], &full, None)],
-            QosClass::Burstable,
-        );
-        check_qos(
-            vec![c(&full, &full, None), c(&[], &[], None)],
-            QosClass::Burstable,
-        );
-        check_qos(
-            vec![c(&[("ephemeral-storage", "1Gi")], &[], None)],
-            QosClass::BestEffort,
-        );
+        check_qos(vec![c(&[("cpu", "500m"), ("memory", "1Gi")], &full, None)], QosClass::Burstable);
+        check_qos(vec![c(&full, &full, None), c(&[], &[], None)], QosClass::Burstable);
+        check_qos(vec![c(&[("ephemeral-storage", "1Gi")], &[], None)], QosClass::BestEffort);
         check_qos(vec![c(&[("cpu", "0")], &[], None)], QosClass::BestEffort);
     }
 }

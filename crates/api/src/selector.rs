@@ -60,23 +60,16 @@ impl Selector {
     /// # Errors
     /// When it is not of that form, or a key or value is no label's.
     pub fn parse(s: &str) -> Result<Self, SelectorError> {
-        let mut parser = Parser {
-            rest: s.trim_start(),
-        };
+        let mut parser = Parser { rest: s.trim_start() };
         let mut requirements = Vec::new();
         while !parser.rest.is_empty() {
             requirements.push(parser.requirement()?);
             if parser.take(",") {
                 if parser.rest.is_empty() {
-                    return Err(SelectorError::Parse(
-                        "found '', expected: identifier after ','".to_owned(),
-                    ));
+                    return Err(SelectorError::Parse("found '', expected: identifier after ','".to_owned()));
                 }
             } else if !parser.rest.is_empty() {
-                return Err(SelectorError::Parse(format!(
-                    "found '{}', expected: ',' or 'end of string'",
-                    parser.rest
-                )));
+                return Err(SelectorError::Parse(format!("found '{}', expected: ',' or 'end of string'", parser.rest)));
             }
         }
         Ok(Self { requirements })
@@ -91,10 +84,7 @@ impl Selector {
             .match_labels
             .iter()
             .flatten()
-            .map(|(k, v)| Requirement {
-                key: k.clone(),
-                op: Op::In(vec![v.clone()]),
-            })
+            .map(|(k, v)| Requirement { key: k.clone(), op: Op::In(vec![v.clone()]) })
             .collect();
         for e in selector.match_expressions.iter().flatten() {
             let values = e.values.clone().unwrap_or_default();
@@ -104,15 +94,10 @@ impl Selector {
                 "Exists" => Op::Exists,
                 "DoesNotExist" => Op::DoesNotExist,
                 other => {
-                    return Err(SelectorError::Parse(format!(
-                        "{other:?} is not a valid label selector operator"
-                    )));
+                    return Err(SelectorError::Parse(format!("{other:?} is not a valid label selector operator")));
                 }
             };
-            requirements.push(Requirement {
-                key: e.key.clone(),
-                op,
-            });
+            requirements.push(Requirement { key: e.key.clone(), op });
         }
         Ok(Self { requirements })
     }
@@ -132,12 +117,8 @@ impl Selector {
                 Op::NotIn(values) => !value.is_some_and(|v| values.iter().any(|x| x == v)),
                 Op::Exists => value.is_some(),
                 Op::DoesNotExist => value.is_none(),
-                Op::GreaterThan(n) => value
-                    .and_then(|v| v.parse::<i64>().ok())
-                    .is_some_and(|v| v > *n),
-                Op::LessThan(n) => value
-                    .and_then(|v| v.parse::<i64>().ok())
-                    .is_some_and(|v| v < *n),
+                Op::GreaterThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *n),
+                Op::LessThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *n),
             }
         })
     }
@@ -159,10 +140,7 @@ impl<'a> Parser<'a> {
     }
 
     fn word(&mut self) -> &'a str {
-        let end = self
-            .rest
-            .find(|c: char| c.is_whitespace() || "=!,()<>".contains(c))
-            .unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| c.is_whitespace() || "=!,()<>".contains(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest.trim_start();
         word
@@ -170,10 +148,7 @@ impl<'a> Parser<'a> {
 
     fn requirement(&mut self) -> Result<Requirement, SelectorError> {
         if self.take("!") {
-            return Ok(Requirement {
-                key: self.key()?,
-                op: Op::DoesNotExist,
-            });
+            return Ok(Requirement { key: self.key()?, op: Op::DoesNotExist });
         }
         let key = self.key()?;
         let op = if self.take("==") || self.take("=") {
@@ -204,15 +179,10 @@ impl<'a> Parser<'a> {
     fn key(&mut self) -> Result<String, SelectorError> {
         let key = self.word();
         if key.is_empty() {
-            return Err(SelectorError::Parse(format!(
-                "found '{}', expected: identifier",
-                self.rest
-            )));
+            return Err(SelectorError::Parse(format!("found '{}', expected: identifier", self.rest)));
         }
         match names::qualified_name(key).first() {
-            Some(e) => Err(SelectorError::Parse(format!(
-                "key: Invalid value: {key:?}: {e}"
-            ))),
+            Some(e) => Err(SelectorError::Parse(format!("key: Invalid value: {key:?}: {e}"))),
             None => Ok(key.to_owned()),
         }
     }
@@ -220,9 +190,7 @@ impl<'a> Parser<'a> {
     fn value(&mut self) -> Result<String, SelectorError> {
         let value = self.word();
         match names::label_value(value).first() {
-            Some(e) => Err(SelectorError::Parse(format!(
-                "values[0]: Invalid value: {value:?}: {e}"
-            ))),
+            Some(e) => Err(SelectorError::Parse(format!("values[0]: Invalid value: {value:?}: {e}"))),
             None => Ok(value.to_owned()),
         }
     }
@@ -230,16 +198,15 @@ impl<'a> Parser<'a> {
     fn number(&mut self, key: &str) -> Result<i64, SelectorError> {
         let value = self.word();
         value.parse().map_err(|_| {
-            SelectorError::Parse(format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer ({key})"))
+            SelectorError::Parse(format!(
+                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer ({key})"
+            ))
         })
     }
 
     fn values(&mut self) -> Result<Vec<String>, SelectorError> {
         if !self.take("(") {
-            return Err(SelectorError::Parse(format!(
-                "found '{}' expected: '('",
-                self.rest
-            )));
+            return Err(SelectorError::Parse(format!("found '{}' expected: '('", self.rest)));
         }
         let mut values = vec![self.value()?];
         while self.take(",") {
@@ -248,10 +215,7 @@ impl<'a> Parser<'a> {
         if self.take(")") {
             Ok(values)
         } else {
-            Err(SelectorError::Parse(format!(
-                "found '{}', expected: ',' or ')'",
-                self.rest
-            )))
+            Err(SelectorError::Parse(format!("found '{}', expected: ',' or ')'", self.rest)))
         }
     }
 }
@@ -274,10 +238,7 @@ impl FieldSelector {
             if term.is_empty() {
                 continue;
             }
-            let error = || SelectorError::Term {
-                selector: s.to_owned(),
-                term: term.to_owned(),
-            };
+            let error = || SelectorError::Term { selector: s.to_owned(), term: term.to_owned() };
             let at = term.find(['=', '!']).ok_or_else(error)?;
             let (field, rest) = term.split_at(at);
             let (value, equal) = if let Some(v) = rest.strip_prefix("!=") {
@@ -301,17 +262,12 @@ impl FieldSelector {
     /// The value that a field must have, if it must have one.
     #[must_use]
     pub fn required(&self, field: &str) -> Option<&str> {
-        self.terms
-            .iter()
-            .find(|(f, _, equal)| *equal && f == field)
-            .map(|(_, v, _)| v.as_str())
+        self.terms.iter().find(|(f, _, equal)| *equal && f == field).map(|(_, v, _)| v.as_str())
     }
 
     /// Whether an object with these field values is selected; an unset field is the empty string.
     pub fn matches(&self, field: impl Fn(&str) -> String) -> bool {
-        self.terms
-            .iter()
-            .all(|(f, v, equal)| (field(f) == *v) == *equal)
+        self.terms.iter().all(|(f, v, equal)| (field(f) == *v) == *equal)
     }
 }
 
@@ -339,10 +295,7 @@ fn unescape(s: &str) -> Result<String, SelectorError> {
             (_, true) => match chars.next() {
                 Some(e @ ('\\' | ',' | '=')) => out.push(e),
                 other => {
-                    return Err(SelectorError::Escape(format!(
-                        "\\{}",
-                        other.map(String::from).unwrap_or_default()
-                    )));
+                    return Err(SelectorError::Escape(format!("\\{}", other.map(String::from).unwrap_or_default())));
                 }
             },
             // An operator sign inside a value must be escaped.
@@ -392,10 +345,9 @@ mod tests {
 
     #[test]
     fn broken_label_selectors_are_refused() {
-        for bad in [
-            "=", "a=b,", ",a", "a in b", "a in (b", "a ~ b", "a=b c", "a b", "-a=b", "a=-b", "a>x",
-            "!", "a=b=c",
-        ] {
+        for bad in
+            ["=", "a=b,", ",a", "a in b", "a in (b", "a ~ b", "a=b c", "a b", "-a=b", "a=-b", "a>x", "!", "a=b=c"]
+        {
             assert!(Selector::parse(bad).is_err(), "{bad}");
         }
     }
@@ -403,11 +355,7 @@ mod tests {
     #[test]
     fn field_selectors_match_as_documented() {
         let field = |f: &str| {
-            if f == "status.phase" {
-                "Running".to_owned()
-            } else {
-                String::new()
-            }
+            if f == "status.phase" { "Running".to_owned() } else { String::new() }
         };
         for (selector, expected) in [
             ("", true),
@@ -416,16 +364,9 @@ mod tests {
             ("status.phase!=Running", false),
             ("spec.nodeName=", true),
         ] {
-            assert_eq!(
-                FieldSelector::parse(selector).unwrap().matches(field),
-                expected,
-                "{selector}"
-            );
+            assert_eq!(FieldSelector::parse(selector).unwrap().matches(field), expected, "{selector}");
         }
-        assert_eq!(
-            FieldSelector::parse(r"a=b\,c\=d").unwrap().required("a"),
-            Some("b,c=d")
-        );
+        assert_eq!(FieldSelector::parse(r"a=b\,c\=d").unwrap().required("a"), Some("b,c=d"));
         for bad in ["a", "a=b,c", r"a=\x", "a!b", "a=b=c"] {
             assert!(FieldSelector::parse(bad).is_err(), "{bad}");
         }

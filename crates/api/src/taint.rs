@@ -14,9 +14,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         return false;
     }
     match toleration.operator.as_deref().unwrap_or("") {
-        "" | "Equal" => {
-            toleration.value.as_deref().unwrap_or("") == taint.value.as_deref().unwrap_or("")
-        }
+        "" | "Equal" => toleration.value.as_deref().unwrap_or("") == taint.value.as_deref().unwrap_or(""),
         "Exists" => true,
         _ => false,
     }
@@ -24,11 +22,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 
 /// The first taint with one of these effects that no toleration tolerates.
 #[must_use]
-pub fn untolerated<'a>(
-    taints: &'a [Taint],
-    tolerations: &[Toleration],
-    effects: &[&str],
-) -> Option<&'a Taint> {
+pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
     taints
         .iter()
         .filter(|taint| effects.contains(&taint.effect.as_str()))
@@ -49,12 +43,8 @@ mod tests {
             effect: some(effect),
             ..Default::default()
         };
-        let taint = Taint {
-            key: "disk".into(),
-            value: Some("slow".into()),
-            effect: "NoSchedule".into(),
-            ..Default::default()
-        };
+        let taint =
+            Taint { key: "disk".into(), value: Some("slow".into()), effect: "NoSchedule".into(), ..Default::default() };
         assert_eq!(tolerates(&toleration, &taint), expected, "{toleration:?}");
     }
 

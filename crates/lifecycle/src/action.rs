@@ -5,6 +5,7 @@
 //! of the kubelet the plan asks again for what may already be done.
 
 use crate::Hook;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ pub enum Action {
         id: String,
         /// From now until SIGKILL.
         grace: Duration,
+        /// When that is; a shorter grace period is another deadline, and so another action.
+        deadline: Timestamp,
         /// `lifecycle.stopSignal` of the spec (KEP-4960); `None` for the image's, then the runtime's own.
         signal: Option<String>,
     },

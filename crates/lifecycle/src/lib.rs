@@ -16,7 +16,22 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod conditions;
+mod container;
 mod event;
+mod explain;
+mod observe;
+mod phase;
+mod plan;
+mod pod;
+mod policy;
+mod status;
 
 pub use action::*;
 pub use event::*;
+pub use explain::{Explanation, explain};
+pub use observe::observe;
+pub use plan::{Plan, plan};
+pub use pod::Pod;
+pub use policy::{BackoffPolicy, NodePolicy};
+pub use status::status;

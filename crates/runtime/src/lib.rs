@@ -66,29 +66,15 @@ pub trait Runtime: Send + Sync + 'static {
     /// Asks the runtime to reopen a container's log file after it was rotated away.
     fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
     /// Sets new resource limits on a running container.
-    fn update_resources<'a>(
-        &'a self,
-        id: &'a ContainerId,
-        resources: &'a LinuxResources,
-    ) -> Call<'a, ()>;
+    fn update_resources<'a>(&'a self, id: &'a ContainerId, resources: &'a LinuxResources) -> Call<'a, ()>;
 
     /// Runs a command in a container and collects its output (at most 16 MiB).
     ///
     /// # Errors
     /// [`RuntimeError::Deadline`] when it outlives `timeout`; what it started is killed.
-    fn exec_sync<'a>(
-        &'a self,
-        id: &'a ContainerId,
-        command: &'a [String],
-        timeout: Duration,
-    ) -> Call<'a, ExecOutput>;
+    fn exec_sync<'a>(&'a self, id: &'a ContainerId, command: &'a [String], timeout: Duration) -> Call<'a, ExecOutput>;
     /// Runs a command with streams attached.
-    fn exec<'a>(
-        &'a self,
-        id: &'a ContainerId,
-        command: &'a [String],
-        io: SessionIo,
-    ) -> Call<'a, Session>;
+    fn exec<'a>(&'a self, id: &'a ContainerId, command: &'a [String], io: SessionIo) -> Call<'a, Session>;
     /// Attaches to the container's own process.
     fn attach<'a>(&'a self, id: &'a ContainerId, io: SessionIo) -> Call<'a, Session>;
     /// Opens one connection to a TCP port on loopback inside the sandbox's network namespace.
@@ -97,8 +83,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Resolves an image that is present; `None` when it is not.
     fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>>;
     /// Pulls an image; the answer is its reference (an id or digest) to create containers with.
-    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>)
-    -> Call<'a, String>;
+    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String>;
     /// All images that are present.
     fn images(&self) -> Call<'_, Vec<Image>>;
     /// Removes an image. One that is gone is a success.

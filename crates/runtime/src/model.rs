@@ -416,9 +416,7 @@ pub struct RegistryAuth {
 impl std::fmt::Debug for RegistryAuth {
     /// Never shows a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RegistryAuth")
-            .field("server_address", &self.server_address)
-            .finish_non_exhaustive()
+        f.debug_struct("RegistryAuth").field("server_address", &self.server_address).finish_non_exhaustive()
     }
 }
 

@@ -88,7 +88,9 @@ fn busybox_layer() -> Result<Vec<u8>, ImageError> {
     let binary = find_busybox().ok_or(ImageError::NoBusybox)?;
     let list = Command::new(&binary).arg("--list").output().map_err(ImageError::ListApplets)?;
     let mut layer = tar::Builder::new(Vec::new());
-    for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("home", 0o755), ("tmp", 0o1777), ("var", 0o755)] {
+    for (dir, mode) in
+        [("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("home", 0o755), ("tmp", 0o1777), ("var", 0o755)]
+    {
         let mut header = header(tar::EntryType::Directory, 0, mode);
         layer.append_data(&mut header, format!("{dir}/"), io::empty())?;
     }
@@ -97,7 +99,12 @@ fn busybox_layer() -> Result<Vec<u8>, ImageError> {
         let mut header = header(tar::EntryType::Symlink, 0, 0o777);
         layer.append_link(&mut header, format!("bin/{applet}"), "busybox")?;
     }
-    append(&mut layer, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n", 0o644)?;
+    append(
+        &mut layer,
+        "etc/passwd",
+        b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n",
+        0o644,
+    )?;
     append(&mut layer, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)?;
     Ok(layer.into_inner()?)
 }

@@ -17,11 +17,7 @@ impl FieldPath {
     /// The path of a field of this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() {
-            Self(name.to_owned())
-        } else {
-            Self(format!("{}.{name}", self.0))
-        }
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
     }
 
     /// The path of an element of a list.
@@ -73,90 +69,51 @@ impl FieldErrors {
 
     /// A value is missing.
     pub fn required(&mut self, field: &FieldPath, detail: &str) {
-        self.push(
-            "FieldValueRequired",
-            field,
-            with_detail("Required value", detail),
-        );
+        self.push("FieldValueRequired", field, with_detail("Required value", detail));
     }
 
     /// A value is wrong.
     pub fn invalid(&mut self, field: &FieldPath, value: &Value, detail: &str) {
-        self.push(
-            "FieldValueInvalid",
-            field,
-            with_detail(&format!("Invalid value: {}", shown(value)), detail),
-        );
+        self.push("FieldValueInvalid", field, with_detail(&format!("Invalid value: {}", shown(value)), detail));
     }
 
     /// A value is none of those allowed.
     pub fn not_supported(&mut self, field: &FieldPath, value: &Value, supported: &[&str]) {
-        let list = supported
-            .iter()
-            .map(|s| format!("{s:?}"))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
         self.push(
             "FieldValueNotSupported",
             field,
-            format!(
-                "Unsupported value: {}: supported values: {list}",
-                shown(value)
-            ),
+            format!("Unsupported value: {}: supported values: {list}", shown(value)),
         );
     }
 
     /// A value stands twice.
     pub fn duplicate(&mut self, field: &FieldPath, value: &Value) {
-        self.push(
-            "FieldValueDuplicate",
-            field,
-            format!("Duplicate value: {}", shown(value)),
-        );
+        self.push("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)));
     }
 
     /// A value may not be set here.
     pub fn forbidden(&mut self, field: &FieldPath, detail: &str) {
-        self.push(
-            "FieldValueForbidden",
-            field,
-            with_detail("Forbidden", detail),
-        );
+        self.push("FieldValueForbidden", field, with_detail("Forbidden", detail));
     }
 
     /// A value is too long.
     pub fn too_long(&mut self, field: &FieldPath, max: usize) {
-        self.push(
-            "FieldValueTooLong",
-            field,
-            format!("Too long: may not be more than {max} bytes"),
-        );
+        self.push("FieldValueTooLong", field, format!("Too long: may not be more than {max} bytes"));
     }
 
     /// Something that the value names does not exist.
     pub fn not_found(&mut self, field: &FieldPath, value: &Value) {
-        self.push(
-            "FieldValueNotFound",
-            field,
-            format!("Not found: {}", shown(value)),
-        );
+        self.push("FieldValueNotFound", field, format!("Not found: {}", shown(value)));
     }
 
     fn push(&mut self, reason: &'static str, field: &FieldPath, message: String) {
-        self.0.push(FieldError {
-            reason,
-            field: field.to_string(),
-            message,
-        });
+        self.0.push(FieldError { reason, field: field.to_string(), message });
     }
 }
 
 fn with_detail(head: &str, detail: &str) -> String {
-    if detail.is_empty() {
-        head.to_owned()
-    } else {
-        format!("{head}: {detail}")
-    }
+    if detail.is_empty() { head.to_owned() } else { format!("{head}: {detail}") }
 }
 
 /// As Go's `%#v` of the JSON form: strings quoted, everything else as JSON.

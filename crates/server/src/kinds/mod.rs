@@ -44,21 +44,13 @@ impl KindInfo {
     /// `group/version`, or the version alone for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// `plural.group`, or the plural alone for the core group: the name in error messages.
     #[must_use]
     pub fn group_resource(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.to_owned()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 }
 
@@ -130,13 +122,7 @@ pub trait Kind: Send + Sync {
     fn validate_create(&self, object: &Value, ctx: &WriteContext, errors: &mut FieldErrors);
 
     /// Upstream's validation of a change.
-    fn validate_update(
-        &self,
-        object: &Value,
-        old: &Value,
-        ctx: &WriteContext,
-        errors: &mut FieldErrors,
-    );
+    fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors);
 
     /// Whether `metadata.name` is valid; the message says why not (`ValidateNameFunc`).
     ///

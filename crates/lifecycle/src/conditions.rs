@@ -1,0 +1,116 @@
+//! The conditions of a Pod (LIFECYCLE.md 3.7 and 3.8).
+
+use crate::{
+    Pod,
+    phase::{Phase, app_started},
+    status::is_ready,
+};
+use api::pod::{ContainerKind, containers};
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::PodCondition, apimachinery::pkg::apis::meta::v1::Time};
+
+/// The conditions that the kubelet owns; all others belong to whoever wrote them.
+const OWNED: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+/// A condition's status with its reason and message.
+type Verdict = (bool, &'static str, String);
+
+pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCondition> {
+    let containers_ready = containers_ready(pod, phase);
+    let ready = ready(pod, &containers_ready);
+    let sandbox = pod.ready_sandbox().is_some();
+    let verdicts: [(&str, Verdict); 5] = [
+        (OWNED[0], (sandbox, "", String::new())),
+        (OWNED[1], initialized(pod, phase)),
+        (OWNED[2], ready),
+        (OWNED[3], containers_ready),
+        (OWNED[4], (true, "", String::new())),
+    ];
+    let mut all: Vec<PodCondition> =
+        verdicts.into_iter().map(|(kind, verdict)| condition(pod, kind, verdict, now)).collect();
+    if let Some((eviction, _)) = pod.evicted.as_ref().filter(|(e, _)| e.disruption_target && phase.is_terminal()) {
+        all.push(condition(pod, "DisruptionTarget", (true, "TerminationByKubelet", eviction.message.clone()), now));
+    }
+    let others = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    let foreign: Vec<PodCondition> = others.filter(|c| !all.iter().any(|own| own.type_ == c.type_)).cloned().collect();
+    all.extend(foreign);
+    all
+}
+
+fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Timestamp) -> PodCondition {
+    let status = if holds { "True" } else { "False" };
+    // The newest word of ours, else what the API had: the time of the last transition lives there.
+    let known =
+        |s: &k8s_openapi::api::core::v1::PodStatus| s.conditions.iter().flatten().find(|c| c.type_ == kind).cloned();
+    let before = pod.written.as_deref().and_then(known).or_else(|| pod.object.status.as_ref().and_then(known));
+    let since = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time);
+    PodCondition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: (!reason.is_empty()).then(|| reason.to_owned()),
+        message: (!message.is_empty()).then_some(message),
+        last_transition_time: Some(since.unwrap_or(Time(now))),
+        observed_generation: pod.object.metadata.generation,
+        last_probe_time: None,
+    }
+}
+
+fn initialized(pod: &Pod, phase: &Phase) -> Verdict {
+    if phase.phase == "Succeeded" {
+        return (true, "PodCompleted", String::new());
+    }
+    let incomplete = names(pod, |kind, c| match kind {
+        ContainerKind::Init => !is_ready(pod, kind, c),
+        ContainerKind::Sidecar => pod.container(&c.name).current.is_none(),
+        ContainerKind::App => false,
+    });
+    if incomplete.is_empty() || app_started(pod) {
+        return (true, "", String::new());
+    }
+    (false, "ContainersNotInitialized", format!("containers with incomplete status: [{}]", incomplete.join(" ")))
+}
+
+fn containers_ready(pod: &Pod, phase: &Phase) -> Verdict {
+    match phase.phase {
+        "Succeeded" => return (false, "PodCompleted", String::new()),
+        "Failed" => return (false, "PodFailed", String::new()),
+        _ => {}
+    }
+    let unready = names(pod, |kind, c| kind != ContainerKind::Init && !is_ready(pod, kind, c));
+    if unready.is_empty() {
+        return (true, "", String::new());
+    }
+    (false, "ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" ")))
+}
+
+fn ready(pod: &Pod, containers_ready: &Verdict) -> Verdict {
+    if !containers_ready.0 {
+        return containers_ready.clone();
+    }
+    let conditions = pod.object.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let complaints: Vec<String> = pod
+        .spec()
+        .readiness_gates
+        .iter()
+        .flatten()
+        .filter_map(|gate| match conditions.iter().find(|c| c.type_ == gate.condition_type) {
+            None => {
+                Some(format!("corresponding condition of pod readiness gate {:?} does not exist.", gate.condition_type))
+            }
+            Some(c) if c.status != "True" => Some(format!(
+                "the status of pod readiness gate {:?} is not \"True\", but {}",
+                gate.condition_type, c.status
+            )),
+            Some(_) => None,
+        })
+        .collect();
+    if complaints.is_empty() {
+        (true, "", String::new())
+    } else {
+        (false, "ReadinessGatesNotReady", complaints.join(", "))
+    }
+}
+
+fn names(pod: &Pod, wanted: impl Fn(ContainerKind, &k8s_openapi::api::core::v1::Container) -> bool) -> Vec<&str> {
+    containers(pod.spec()).filter(|(kind, c)| wanted(*kind, c)).map(|(_, c)| c.name.as_str()).collect()
+}

@@ -1,0 +1,156 @@
+//! What is known about one container of the spec.
+
+use crate::{BackoffPolicy, ContainerExit, StartStage};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// One container of the spec, over all of its restarts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Container {
+    /// The newest one that the runtime made.
+    pub(crate) current: Option<Instance>,
+    /// How the one before ended (`lastState`).
+    pub(crate) last: Option<Ended>,
+    /// Older ones that the runtime still has, to be removed.
+    pub(crate) dead: Vec<String>,
+    /// The image.
+    pub(crate) image: Image,
+    /// Why it could not be created, until it could.
+    pub(crate) start_failure: Option<StartFailure>,
+    /// How long the next restart waits after an exit; zero before the first restart.
+    pub(crate) delay: Duration,
+    /// When `delay` was last raised.
+    pub(crate) delay_raised: Option<Timestamp>,
+    /// What `delay` belongs to: a new image or new resources start anew.
+    pub(crate) delay_key: String,
+}
+
+/// A container that the runtime made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Instance {
+    pub(crate) id: String,
+    pub(crate) attempt: u32,
+    pub(crate) image_id: String,
+    pub(crate) state: State,
+}
+
+/// What it does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum State {
+    Created,
+    Running { since: Timestamp },
+    Exited(ContainerExit),
+}
+
+/// How an earlier one ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) id: String,
+    pub(crate) exit: ContainerExit,
+}
+
+/// Where the image is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Image {
+    /// Nobody asked yet.
+    #[default]
+    Unknown,
+    /// On its way.
+    Pulling,
+    /// There.
+    Present { image_ref: String },
+    /// Not to be had; asked again `delay` after `at`.
+    Failed { reason: String, message: String, at: Timestamp, delay: Duration },
+}
+
+/// Why it could not be created.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StartFailure {
+    pub(crate) stage: StartStage,
+    pub(crate) message: String,
+    pub(crate) at: Timestamp,
+    pub(crate) delay: Duration,
+}
+
+impl Container {
+    /// How the newest one ended, if it has.
+    pub(crate) fn exit(&self) -> Option<&ContainerExit> {
+        match self.current.as_ref().map(|i| &i.state) {
+            Some(State::Exited(exit)) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// Whether its process runs, or may run at any moment.
+    pub(crate) fn alive(&self) -> bool {
+        matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
+    }
+
+    /// Restarts so far.
+    pub(crate) fn restart_count(&self) -> u32 {
+        self.current.as_ref().map_or(0, |i| i.attempt)
+    }
+
+    /// The attempt that a start now would be.
+    pub(crate) fn next_attempt(&self) -> u32 {
+        self.current.as_ref().map_or(0, |i| i.attempt + 1)
+    }
+
+    /// When it may be started again after its exit (LIFECYCLE.md 3.9): at once the first time, and after ten good minutes.
+    pub(crate) fn restart_at(&self, spec: &Spec, policy: &BackoffPolicy) -> Option<Timestamp> {
+        let exit = self.exit()?;
+        Some(exit.finished_at + self.pending_delay(spec, policy, exit.finished_at))
+    }
+
+    /// The delay that applies to an exit at this moment.
+    pub(crate) fn pending_delay(&self, spec: &Spec, policy: &BackoffPolicy, finished_at: Timestamp) -> Duration {
+        let expired = self.delay_raised.is_none_or(|raised| elapsed(raised, finished_at) > policy.reset_after);
+        if expired || self.delay_key != delay_key(spec) { Duration::ZERO } else { self.delay }
+    }
+
+    /// Raises the delay because a restart happens now.
+    pub(crate) fn raise_delay(&mut self, spec: &Spec, policy: &BackoffPolicy, finished_at: Timestamp, now: Timestamp) {
+        self.delay = policy.next(self.pending_delay(spec, policy, finished_at));
+        self.delay_raised = Some(now);
+        self.delay_key = delay_key(spec);
+    }
+}
+
+/// What a delay belongs to: upstream hashes image and resources into its key.
+fn delay_key(spec: &Spec) -> String {
+    let resources = serde_json::to_string(&spec.resources).unwrap_or_default();
+    format!("{} {resources}", spec.image.as_deref().unwrap_or(""))
+}
+
+/// Time from `from` to `to`; zero when that is negative.
+pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}
+
+/// Whether a container that ended with this code is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`):
+/// its own rules first, then its own policy, then the Pod's. A plain init container that succeeded is done.
+pub(crate) fn restarts(pod: &PodSpec, spec: &Spec, init: bool, code: i32) -> bool {
+    let own = spec.restart_policy.as_deref();
+    let matched = spec.restart_policy_rules.iter().flatten().any(|rule| {
+        let listed = |values: &Option<Vec<i32>>| values.iter().flatten().any(|v| *v == code);
+        rule.action == "Restart"
+            && rule.exit_codes.as_ref().is_some_and(|e| match e.operator.as_str() {
+                "In" => listed(&e.values),
+                "NotIn" => !listed(&e.values),
+                _ => false,
+            })
+    });
+    if own.is_some() && matched {
+        return true;
+    }
+    if init && own != Some("Always") && code == 0 {
+        return false;
+    }
+    match own.or(pod.restart_policy.as_deref()).unwrap_or("Always") {
+        "Never" => false,
+        "OnFailure" => code != 0,
+        _ => true,
+    }
+}

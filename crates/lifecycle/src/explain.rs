@@ -1,0 +1,104 @@
+//! Why a Pod is in its state, what it waits for, and when that ends.
+
+use crate::{
+    Action, NodePolicy, Pod,
+    phase::phase,
+    pod::StopCause,
+    status::{human, status},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The answer of `podium explain`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The phase, and whether the Pod is ending.
+    pub state: String,
+    /// Why, one sentence each.
+    pub because: Vec<String>,
+    /// What happens next.
+    pub next: Vec<String>,
+    /// When the state changes by itself, if nothing else happens.
+    pub until: Option<Timestamp>,
+}
+
+/// Why a Pod is in its state, from the same facts that the plan and the status come from.
+#[must_use]
+pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
+    let plan = crate::plan(pod, policy, now);
+    let phase = phase(pod, now);
+    let mut because = Vec::new();
+    if let Some(reason) = &phase.reason {
+        because.push(format!("{reason}: {}", phase.message.as_deref().unwrap_or("")));
+    }
+    because.extend(pod.stop(now).map(|stop| stop_reason(stop.cause).to_owned()));
+    if let crate::pod::Volumes::Failed(trouble) = &pod.volumes {
+        because.push(format!("its volumes cannot be set up: {}", trouble.message));
+    }
+    if let Some(trouble) = &pod.sandbox_failure {
+        because.push(format!("its sandbox cannot be created: {}", trouble.message));
+    }
+    let shown = status(pod, policy, now);
+    for container in shown.init_container_statuses.iter().chain(&shown.container_statuses).flatten() {
+        because.extend(container_reason(container));
+    }
+    let next = plan.actions.iter().filter(|a| !matches!(a, Action::Record(_))).map(describe).collect();
+    let ending = pod.stop(now).is_some() && !phase.is_terminal();
+    Explanation {
+        state: format!("{}{}", phase.phase, if ending { ", ending" } else { "" }),
+        because,
+        next,
+        until: plan.wake,
+    }
+}
+
+fn stop_reason(cause: StopCause) -> &'static str {
+    match cause {
+        StopCause::Rejected => "the node did not take it",
+        StopCause::Gone => "it was removed from the API; the node cleans up",
+        StopCause::Deleted => "it is being deleted",
+        StopCause::Evicted => "the node wants it away",
+        StopCause::DeadlineExceeded => "its activeDeadlineSeconds are over",
+        StopCause::Terminal => "it has ended; a terminal phase never changes",
+    }
+}
+
+fn container_reason(status: &k8s_openapi::api::core::v1::ContainerStatus) -> Option<String> {
+    let name = &status.name;
+    let state = status.state.as_ref()?;
+    if let Some(w) = &state.waiting {
+        let message = w.message.as_deref().map_or_else(String::new, |m| format!(": {m}"));
+        return Some(format!("container {name} waits, {}{message}", w.reason.as_deref().unwrap_or("")));
+    }
+    if let Some(t) = &state.terminated {
+        return Some(format!(
+            "container {name} ended with code {}, {}",
+            t.exit_code,
+            t.reason.as_deref().unwrap_or("")
+        ));
+    }
+    let since = state.running.as_ref()?.started_at.as_ref()?;
+    Some(format!("container {name} runs since {}, restarts: {}", since.0, status.restart_count))
+}
+
+fn describe(action: &Action) -> String {
+    match action {
+        Action::Admit => "decide whether the node takes it".to_owned(),
+        Action::MountVolumes => "set up its volumes".to_owned(),
+        Action::UnmountVolumes => "remove its volumes".to_owned(),
+        Action::CreateSandbox { .. } => "create its sandbox and network".to_owned(),
+        Action::StopSandbox { .. } => "stop its sandbox".to_owned(),
+        Action::RemoveSandbox { .. } => "remove its sandbox".to_owned(),
+        Action::EnsureImage { container } => format!("find or pull the image of {container}"),
+        Action::StartContainer { container, attempt, .. } => format!("start {container} (restart count {attempt})"),
+        Action::StopContainer { container, grace, .. } => format!("stop {container}, SIGKILL after {}", human(*grace)),
+        Action::RemoveContainer { container, .. } => {
+            format!("remove an old container of {container}")
+        }
+        Action::RunHook { container, hook, .. } => format!("run the {hook:?} hook of {container}"),
+        Action::Probe { container, probe, .. } => format!("probe {container} ({probe:?})"),
+        Action::Record(event) => format!("record the event {}", event.reason),
+        Action::DeleteFromApi => "remove it from the API".to_owned(),
+        Action::Forget => "forget it".to_owned(),
+    }
+}

@@ -1,0 +1,90 @@
+//! The phase: a summary of where the Pod is (LIFECYCLE.md 3.6; the documents' section "Pod phase").
+
+use crate::{Pod, pod::StopCause};
+use api::pod::{ContainerKind, containers};
+use jiff::Timestamp;
+
+/// Phase, and the reason and message that go with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) phase: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) message: Option<String>,
+}
+
+impl Phase {
+    fn plain(phase: &'static str) -> Self {
+        Self { phase, reason: None, message: None }
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self.phase, "Succeeded" | "Failed")
+    }
+}
+
+pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
+    if let Some(written) = pod.written_phase() {
+        // A terminal phase never changes, and keeps its reason.
+        let status =
+            pod.written.as_deref().filter(|s| s.phase.as_deref() == Some(written)).or(pod.object.status.as_ref());
+        let phase = if written == "Succeeded" { "Succeeded" } else { "Failed" };
+        return Phase {
+            phase,
+            reason: status.and_then(|s| s.reason.clone()),
+            message: status.and_then(|s| s.message.clone()),
+        };
+    }
+    let alive = pod.any_alive();
+    match pod.stop(now) {
+        Some(stop) if !alive => ended(pod, stop.cause),
+        None if pod.finished() && !alive => Phase::plain(outcome(pod)),
+        _ => Phase::plain(if pending(pod) { "Pending" } else { "Running" }),
+    }
+}
+
+/// Nothing runs any more, because the Pod was told to end.
+fn ended(pod: &Pod, cause: StopCause) -> Phase {
+    let failed = |reason: &str, message: &str| Phase {
+        phase: "Failed",
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+    };
+    match cause {
+        StopCause::Rejected => match &pod.admission {
+            Some(crate::Admission::Rejected { reason, message }) => {
+                failed(reason, &format!("Pod was rejected: {message}"))
+            }
+            _ => Phase::plain("Failed"),
+        },
+        StopCause::DeadlineExceeded => {
+            failed("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+        }
+        StopCause::Evicted => match &pod.evicted {
+            Some((eviction, _)) => failed(&eviction.reason, &eviction.message),
+            None => Phase::plain("Failed"),
+        },
+        StopCause::Gone | StopCause::Deleted | StopCause::Terminal => Phase::plain(outcome(pod)),
+    }
+}
+
+/// Succeeded when every app container ended well; one that never ran did not.
+fn outcome(pod: &Pod) -> &'static str {
+    let mut app = containers(pod.spec()).filter(|(kind, _)| *kind == ContainerKind::App);
+    if app.all(|(_, c)| pod.container(&c.name).exit().is_some_and(|e| e.code == 0)) { "Succeeded" } else { "Failed" }
+}
+
+/// Not every container has been set up yet.
+fn pending(pod: &Pod) -> bool {
+    containers(pod.spec()).any(|(kind, c)| {
+        let container = pod.container(&c.name);
+        match kind {
+            ContainerKind::Init => !container.exit().is_some_and(|e| e.code == 0) && !app_started(pod),
+            ContainerKind::Sidecar | ContainerKind::App => container.current.is_none(),
+        }
+    })
+}
+
+/// Whether any app container was ever made: initialization is over then, for good.
+pub(crate) fn app_started(pod: &Pod) -> bool {
+    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && pod.container(&c.name).current.is_some())
+}

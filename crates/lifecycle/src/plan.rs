@@ -1,0 +1,209 @@
+//! What is to be done now.
+
+use crate::{
+    Action, ActionKey, Admission, NodePolicy, Pod, StartStage,
+    container::{Container, Image, State, elapsed},
+    pod::{SandboxState, Stop, StopCause, Volumes},
+};
+use api::pod::{ContainerKind, containers};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container as Spec;
+
+/// What is to be done now, and when to look again.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    /// Actions, in the order in which they should begin.
+    pub actions: Vec<Action>,
+    /// The next moment at which the plan changes by itself.
+    pub wake: Option<Timestamp>,
+}
+
+impl Plan {
+    fn wake_at(&mut self, at: Timestamp) {
+        self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
+    }
+}
+
+impl Action {
+    /// What makes this action the same as another one.
+    #[must_use]
+    pub fn key(&self) -> ActionKey {
+        ActionKey(match self {
+            Self::Admit => "admit".to_owned(),
+            Self::MountVolumes => "mount".to_owned(),
+            Self::UnmountVolumes => "unmount".to_owned(),
+            Self::CreateSandbox { attempt } => format!("create-sandbox/{attempt}"),
+            Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
+            Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
+            Self::EnsureImage { container } => format!("image/{container}"),
+            Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
+            // A shorter grace is another request; the same one, seconds later, is not.
+            Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
+            Self::RemoveContainer { id, .. } => format!("remove/{id}"),
+            Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
+            Self::Probe { id, probe, .. } => format!("probe/{probe:?}/{id}"),
+            Self::Record(event) => format!("event/{}", event.sequence),
+            Self::DeleteFromApi => "delete".to_owned(),
+            Self::Forget => "forget".to_owned(),
+        })
+    }
+}
+
+/// What is to be done now. Asking again without a new fact gives the same actions with the same keys.
+#[must_use]
+pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
+    let mut plan = Plan { actions: pod.outbox.iter().cloned().map(Action::Record).collect(), wake: None };
+    for (name, container) in &pod.containers {
+        plan.actions.extend(
+            container.dead.iter().map(|id| Action::RemoveContainer { container: name.clone(), id: id.clone() }),
+        );
+    }
+    match pod.stop(now) {
+        Some(stop) => stopping(pod, &stop, policy, now, &mut plan),
+        None if pod.finished() => settle(pod, &mut plan),
+        None => running(pod, policy, now, &mut plan),
+    }
+    plan
+}
+
+/// The Pod is to live: each step waits for the one before (LIFECYCLE.md 3.3, `SyncPod` order).
+fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    if let Some(deadline) = pod.active_deadline() {
+        plan.wake_at(deadline);
+    }
+    if pod.admission != Some(Admission::Admitted) {
+        plan.actions.push(Action::Admit);
+        return;
+    }
+    match &pod.volumes {
+        Volumes::Mounted => {}
+        Volumes::Failed(trouble) if trouble.retry_at() > now => {
+            return plan.wake_at(trouble.retry_at());
+        }
+        _ => return plan.actions.push(Action::MountVolumes),
+    }
+    let lost = pod.sandboxes.iter().filter(|s| s.state == SandboxState::Lost);
+    plan.actions.extend(lost.map(|s| Action::StopSandbox { id: s.id.clone() }));
+    let Some(sandbox) = pod.ready_sandbox() else {
+        return create_sandbox(pod, now, plan);
+    };
+    for (kind, spec) in containers(pod.spec()) {
+        let container = pod.container(&spec.name);
+        let busy = match container.current.as_ref().map(|i| &i.state) {
+            Some(State::Running { .. }) => false,
+            // Created, and its start is on the way: the next container waits its turn.
+            Some(State::Created) => true,
+            Some(State::Exited(exit)) if !pod.restarts(kind, spec, exit.code) => false,
+            _ => start(container, spec, &sandbox.id, policy, now, plan),
+        };
+        let init_done = kind != ContainerKind::Init || container.exit().is_some_and(|e| e.code == 0);
+        if busy || !init_done {
+            return;
+        }
+    }
+}
+
+fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
+    // A broken sandbox goes first: its name and its network are still taken.
+    if pod.sandboxes.iter().any(|s| s.state == SandboxState::Lost) {
+        return;
+    }
+    match &pod.sandbox_failure {
+        Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
+        _ => plan.actions.push(Action::CreateSandbox { attempt: pod.sandboxes.last().map_or(0, |s| s.attempt + 1) }),
+    }
+}
+
+/// Plans what brings this container to life; gives whether the next one has to wait for it.
+fn start(
+    container: &Container,
+    spec: &Spec,
+    sandbox: &str,
+    policy: &NodePolicy,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> bool {
+    if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
+        plan.wake_at(at);
+        return false;
+    }
+    if let Some(failure) = container.start_failure.as_ref() {
+        let at = failure.at + failure.delay;
+        if at > now {
+            plan.wake_at(at);
+            return false;
+        }
+    }
+    match &container.image {
+        Image::Present { image_ref } => plan.actions.push(Action::StartContainer {
+            container: spec.name.clone(),
+            attempt: container.next_attempt(),
+            image_ref: image_ref.clone(),
+            sandbox: sandbox.to_owned(),
+        }),
+        Image::Failed { at, delay, .. } if *at + *delay > now => {
+            // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
+            let turn = *at + crate::status::ERR_IMAGE_PULL_SHOWN;
+            plan.wake_at(if turn > now { turn } else { *at + *delay });
+            return false;
+        }
+        _ => plan.actions.push(Action::EnsureImage { container: spec.name.clone() }),
+    }
+    true
+}
+
+/// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
+fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    let grace = elapsed(now, stop.deadline).max(policy.minimum_grace);
+    for (_, spec) in containers(pod.spec()) {
+        let Some(instance) = pod.container(&spec.name).current.as_ref() else {
+            continue;
+        };
+        if matches!(instance.state, State::Running { .. }) {
+            plan.actions.push(Action::StopContainer {
+                container: spec.name.clone(),
+                id: instance.id.clone(),
+                grace,
+                deadline: stop.deadline,
+                signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
+            });
+        }
+    }
+    if pod.any_alive() {
+        return;
+    }
+    settle(pod, plan);
+    let settled = pod.sandboxes.iter().all(|s| s.state == SandboxState::Stopped)
+        && matches!(pod.volumes, Volumes::Absent | Volumes::Removed);
+    if !settled {
+        return;
+    }
+    if stop.cause == StopCause::Gone {
+        let removals = pod.sandboxes.iter().map(|s| Action::RemoveSandbox { id: s.id.clone() });
+        plan.actions.extend(removals);
+        if pod.sandboxes.is_empty() && pod.outbox.is_empty() {
+            plan.actions.push(Action::Forget);
+        }
+    } else if pod.deleted.is_some() && pod.written_phase().is_some() && !pod.delete_sent {
+        plan.actions.push(Action::DeleteFromApi);
+    }
+}
+
+/// Nothing runs and nothing will: the sandbox stops, then the volumes go. Containers and logs stay for people to read.
+fn settle(pod: &Pod, plan: &mut Plan) {
+    let standing = pod.sandboxes.iter().filter(|s| s.state != SandboxState::Stopped);
+    let before = plan.actions.len();
+    plan.actions.extend(standing.map(|s| Action::StopSandbox { id: s.id.clone() }));
+    if plan.actions.len() == before && matches!(pod.volumes, Volumes::Mounted | Volumes::Failed(_)) {
+        plan.actions.push(Action::UnmountVolumes);
+    }
+}
+
+/// The waiting reason for a failed start (LIFECYCLE.md 3.12).
+pub(crate) fn start_failure_reason(stage: StartStage) -> &'static str {
+    match stage {
+        StartStage::Config => "CreateContainerConfigError",
+        StartStage::Create => "CreateContainerError",
+        StartStage::Start => "RunContainerError",
+    }
+}

@@ -1,0 +1,290 @@
+//! All that is known about one Pod on its node.
+
+use crate::{
+    Admission, Eviction, PodEvent,
+    container::{self, Container, elapsed},
+};
+use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as Spec, Pod as ApiPod, PodSpec, PodStatus};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+/// All that is known about one Pod on its node. The kubelet keeps it on disk, so that a restart forgets nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pod {
+    pub(crate) object: Arc<ApiPod>,
+    /// When the node first saw it (`status.startTime`).
+    pub(crate) seen_at: Timestamp,
+    pub(crate) admission: Option<Admission>,
+    pub(crate) evicted: Option<(Eviction, Timestamp)>,
+    /// When its deletion was first seen, and the grace that then stood.
+    pub(crate) deleted: Option<(Timestamp, Duration)>,
+    /// When its object left the API.
+    pub(crate) gone_at: Option<Timestamp>,
+    /// The API server took our last delete; finalizers may still hold the object.
+    pub(crate) delete_sent: bool,
+    pub(crate) volumes: Volumes,
+    pub(crate) sandboxes: Vec<Sandbox>,
+    pub(crate) sandbox_failure: Option<Trouble>,
+    pub(crate) ips: Vec<IpAddr>,
+    pub(crate) containers: BTreeMap<String, Container>,
+    /// Containers whose stop was announced.
+    pub(crate) killing: Vec<String>,
+    pub(crate) outbox: Vec<PodEvent>,
+    pub(crate) sequence: u64,
+    pub(crate) written: Option<Box<PodStatus>>,
+    pub(crate) durable: u64,
+}
+
+/// Where the Pod's volumes are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Volumes {
+    Absent,
+    Failed(Trouble),
+    Mounted,
+    Removed,
+}
+
+/// A sandbox that the runtime has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sandbox {
+    pub(crate) id: String,
+    pub(crate) attempt: u32,
+    pub(crate) state: SandboxState,
+}
+
+/// What a sandbox does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SandboxState {
+    Ready,
+    /// Broken, and to be stopped.
+    Lost,
+    Stopped,
+}
+
+/// Something that failed and is tried again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Trouble {
+    pub(crate) message: String,
+    pub(crate) at: Timestamp,
+    pub(crate) delay: Duration,
+}
+
+impl Trouble {
+    pub(crate) fn retry_at(&self) -> Timestamp {
+        self.at + self.delay
+    }
+}
+
+/// Why nothing of the Pod may run any more, and until when it may take its leave.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stop {
+    pub(crate) cause: StopCause,
+    /// When SIGKILL comes.
+    pub(crate) deadline: Timestamp,
+}
+
+/// Why nothing of the Pod may run any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// The node does not take it.
+    Rejected,
+    /// Its object left the API.
+    Gone,
+    /// It is being deleted.
+    Deleted,
+    /// The node wants it away.
+    Evicted,
+    /// `activeDeadlineSeconds` is over.
+    DeadlineExceeded,
+    /// The API already shows a terminal phase.
+    Terminal,
+}
+
+impl Pod {
+    /// A Pod that the node sees for the first time.
+    #[must_use]
+    pub fn new(object: Arc<ApiPod>, now: Timestamp) -> Self {
+        let seen_at = object.status.as_ref().and_then(|s| s.start_time.as_ref()).map_or(now, |t| t.0);
+        let mut pod = Self {
+            object: Arc::clone(&object),
+            seen_at,
+            admission: None,
+            evicted: None,
+            deleted: None,
+            gone_at: None,
+            delete_sent: false,
+            volumes: Volumes::Absent,
+            sandboxes: Vec::new(),
+            sandbox_failure: None,
+            ips: Vec::new(),
+            containers: BTreeMap::new(),
+            killing: Vec::new(),
+            outbox: Vec::new(),
+            sequence: 0,
+            written: None,
+            durable: 0,
+        };
+        crate::observe::updated(&mut pod, object, now);
+        pod
+    }
+
+    /// `metadata.uid`.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.object.metadata.uid.as_deref().unwrap_or("")
+    }
+
+    /// `metadata.name`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or("")
+    }
+
+    /// `metadata.namespace`.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.object.metadata.namespace.as_deref().unwrap_or("")
+    }
+
+    /// The newest version of its object.
+    #[must_use]
+    pub fn object(&self) -> &Arc<ApiPod> {
+        &self.object
+    }
+
+    /// Rises whenever a fact was folded in that must be on disk before it is acted upon.
+    #[must_use]
+    pub fn durable_revision(&self) -> u64 {
+        self.durable
+    }
+
+    /// Whether the node has taken it.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.admission == Some(Admission::Admitted)
+    }
+
+    /// The runtime's id and restart count of a container: the newest one, or the one before.
+    #[must_use]
+    pub fn container_id(&self, name: &str, previous: bool) -> Option<(String, u32)> {
+        let container = self.containers.get(name)?;
+        let current = container.current.as_ref()?;
+        if previous {
+            let ended = container.last.as_ref()?;
+            Some((ended.id.clone(), current.attempt.checked_sub(1)?))
+        } else {
+            Some((current.id.clone(), current.attempt))
+        }
+    }
+
+    /// Whether a container's process runs.
+    #[must_use]
+    pub fn is_running(&self, name: &str) -> bool {
+        self.containers.get(name).is_some_and(Container::alive)
+    }
+
+    /// The sandbox that stands.
+    #[must_use]
+    pub fn sandbox_id(&self) -> Option<&str> {
+        self.ready_sandbox().map(|s| s.id.as_str())
+    }
+
+    /// Whether the runtime's id belongs to this Pod.
+    #[must_use]
+    pub fn owns(&self, id: &str) -> bool {
+        self.sandboxes.iter().any(|s| s.id == id)
+            || self.containers.values().any(|c| c.current.as_ref().is_some_and(|i| i.id == id))
+    }
+
+    /// The addresses of the Pod.
+    #[must_use]
+    pub fn ips(&self) -> &[IpAddr] {
+        &self.ips
+    }
+
+    pub(crate) fn spec(&self) -> &PodSpec {
+        static EMPTY: std::sync::LazyLock<PodSpec> = std::sync::LazyLock::new(PodSpec::default);
+        self.object.spec.as_ref().unwrap_or(&EMPTY)
+    }
+
+    pub(crate) fn container_spec(&self, name: &str) -> Option<(ContainerKind, &Spec)> {
+        containers(self.spec()).find(|(_, c)| c.name == name)
+    }
+
+    pub(crate) fn container(&self, name: &str) -> &Container {
+        static EMPTY: std::sync::LazyLock<Container> = std::sync::LazyLock::new(Container::default);
+        self.containers.get(name).unwrap_or(&EMPTY)
+    }
+
+    pub(crate) fn ready_sandbox(&self) -> Option<&Sandbox> {
+        self.sandboxes.iter().rev().find(|s| s.state == SandboxState::Ready)
+    }
+
+    /// Whether a container that has ended will be started again, as far as its policy goes.
+    pub(crate) fn restarts(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
+        container::restarts(self.spec(), spec, kind != ContainerKind::App, code)
+    }
+
+    pub(crate) fn any_alive(&self) -> bool {
+        self.containers.values().any(Container::alive)
+    }
+
+    pub(crate) fn active_deadline(&self) -> Option<Timestamp> {
+        let seconds = u64::try_from(self.spec().active_deadline_seconds?).ok()?;
+        Some(self.seen_at + Duration::from_secs(seconds))
+    }
+
+    /// The Pod's own grace period.
+    pub(crate) fn own_grace(&self) -> Duration {
+        let seconds = self.spec().termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1))
+    }
+
+    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (LIFECYCLE.md 3.3).
+    pub(crate) fn stop(&self, now: Timestamp) -> Option<Stop> {
+        let mut stops = Vec::new();
+        let mut add = |cause, since: Timestamp, grace: Duration| stops.push(Stop { cause, deadline: since + grace });
+        if let Some(at) = self.gone_at {
+            add(StopCause::Gone, at, Duration::from_secs(2));
+        }
+        if let Some((at, grace)) = self.deleted {
+            add(StopCause::Deleted, at, grace);
+        }
+        if let Some((eviction, at)) = &self.evicted {
+            let grace = eviction.grace_seconds.map_or(self.own_grace(), |s| Duration::from_secs(u64::from(s)));
+            add(StopCause::Evicted, *at, grace);
+        }
+        if let Some(at) = self.active_deadline().filter(|at| *at <= now) {
+            add(StopCause::DeadlineExceeded, at, self.own_grace());
+        }
+        if matches!(self.admission, Some(Admission::Rejected { .. })) {
+            add(StopCause::Rejected, self.seen_at, Duration::ZERO);
+        }
+        if self.written_phase().is_some() {
+            add(StopCause::Terminal, self.seen_at, elapsed(self.seen_at, now));
+        }
+        let deadline = stops.iter().map(|s| s.deadline).min()?;
+        let cause = stops.first()?.cause;
+        Some(Stop { cause, deadline })
+    }
+
+    /// The terminal phase that the API shows, if it does: it never changes again.
+    pub(crate) fn written_phase(&self) -> Option<&str> {
+        let terminal = |p: &str| matches!(p, "Succeeded" | "Failed");
+        let ours = self.written.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p));
+        ours.or_else(|| self.object.status.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p)))
+    }
+
+    /// Whether every container has ended for good: nothing is left to run.
+    pub(crate) fn finished(&self) -> bool {
+        let ended =
+            |kind, spec: &Spec| self.container(&spec.name).exit().is_some_and(|e| !self.restarts(kind, spec, e.code));
+        let mut app = containers(self.spec()).filter(|(kind, _)| *kind == ContainerKind::App).peekable();
+        let failed_init = containers(self.spec()).any(|(kind, c)| {
+            kind == ContainerKind::Init && ended(kind, c) && self.container(&c.name).exit().is_some_and(|e| e.code != 0)
+        });
+        failed_init || (app.peek().is_some() && app.all(|(kind, c)| ended(kind, c)))
+    }
+}

@@ -1,0 +1,104 @@
+//! What the node decides for all of its Pods: addresses, delays, features.
+
+use api::feature_gates::{FeatureGates, Gate};
+use std::{net::IpAddr, time::Duration};
+
+/// A delay that doubles up to a cap (LIFECYCLE.md 3.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackoffPolicy {
+    /// The first delay.
+    pub initial: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// How long something must have gone well for the delay to start anew.
+    pub reset_after: Duration,
+}
+
+impl BackoffPolicy {
+    /// The delay that follows this one.
+    #[must_use]
+    pub fn next(&self, delay: Duration) -> Duration {
+        if delay.is_zero() { self.initial.min(self.max) } else { (delay * 2).min(self.max) }
+    }
+}
+
+/// What the node decides for all of its Pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePolicy {
+    /// The node's addresses, the primary one first (`status.hostIPs`).
+    pub host_ips: Vec<IpAddr>,
+    /// Scheme of container ids, for example `containerd`.
+    pub runtime_name: String,
+    /// Delay before a container that ended is started again.
+    pub container_backoff: BackoffPolicy,
+    /// Delay before a failed pull is tried again.
+    pub image_backoff: BackoffPolicy,
+    /// Delay before another failed step (a volume, a sandbox, a container's configuration) is tried again.
+    pub retry_backoff: BackoffPolicy,
+    /// What a container gets between the stop signal and SIGKILL at least (LIFECYCLE.md 3.2).
+    pub minimum_grace: Duration,
+    /// Features.
+    pub gates: FeatureGates,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Default for NodePolicy {
+    /// Upstream's values (LIFECYCLE.md 3.2 and 3.9).
+    fn default() -> Self {
+        let backoff =
+            |initial, max| BackoffPolicy { initial: SECOND * initial, max: SECOND * max, reset_after: SECOND * 600 };
+        Self {
+            host_ips: Vec::new(),
+            runtime_name: "containerd".to_owned(),
+            container_backoff: backoff(10, 300),
+            image_backoff: backoff(10, 300),
+            retry_backoff: backoff(1, 60),
+            minimum_grace: SECOND * 2,
+            gates: FeatureGates::default(),
+        }
+    }
+}
+
+impl NodePolicy {
+    /// Sets the container back-off from the gates and `crashLoopBackOff.maxContainerRestartPeriod` of the
+    /// KubeletConfiguration, with the precedence of upstream's `newCrashLoopBackOff` (LIFECYCLE.md 3.9).
+    #[must_use]
+    pub fn with_crash_loop_backoff(mut self, gates: FeatureGates, node_max: Option<Duration>) -> Self {
+        let (mut initial, mut max) = if gates.enabled(Gate::ReduceDefaultCrashLoopBackOffDecay) {
+            (SECOND, SECOND * 60)
+        } else {
+            (SECOND * 10, SECOND * 300)
+        };
+        if let Some(node_max) = node_max.filter(|_| gates.enabled(Gate::KubeletCrashLoopBackOffMax)) {
+            max = node_max;
+            initial = initial.min(max);
+        }
+        self.container_backoff = BackoffPolicy { initial, max, ..self.container_backoff };
+        self.gates = gates;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(gates: &str, node_max: Option<u64>, expected: (u64, u64)) {
+        let gates = FeatureGates::parse(gates).unwrap();
+        let b =
+            NodePolicy::default().with_crash_loop_backoff(gates, node_max.map(Duration::from_secs)).container_backoff;
+        assert_eq!((b.initial.as_secs(), b.max.as_secs()), expected);
+    }
+
+    #[test]
+    fn the_node_wins_over_the_gate_and_the_gate_over_the_default() {
+        check("", None, (10, 300));
+        check("", Some(100), (10, 100));
+        check("", Some(2), (2, 2));
+        check("ReduceDefaultCrashLoopBackOffDecay=true", None, (1, 60));
+        check("ReduceDefaultCrashLoopBackOffDecay=true", Some(300), (1, 300));
+        check("KubeletCrashLoopBackOffMax=false", Some(2), (10, 300));
+    }
+}

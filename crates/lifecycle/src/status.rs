@@ -1,0 +1,205 @@
+//! What the API shows: derived from what is known, never kept twice.
+
+use crate::{
+    NodePolicy, Pod,
+    conditions::conditions,
+    container::{Container, Image, Instance, State, elapsed},
+    phase::phase,
+    plan::start_failure_reason,
+};
+use api::pod::{ContainerKind, containers};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{
+        Container as Spec, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+        ContainerStatus, HostIP, PodIP, PodStatus,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use std::time::Duration;
+
+/// How long `ErrImagePull` is shown before `ImagePullBackOff`: long enough to be seen, short enough to be news.
+pub(crate) const ERR_IMAGE_PULL_SHOWN: Duration = Duration::from_secs(1);
+
+/// What the API shows of a Pod at this moment.
+#[must_use]
+pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
+    let phase = phase(pod, now);
+    let list = |init: bool| -> Option<Vec<ContainerStatus>> {
+        let all: Vec<_> = containers(pod.spec())
+            .filter(|(kind, _)| (*kind != ContainerKind::App) == init)
+            .map(|(kind, c)| container_status(pod, kind, c, phase.is_terminal(), policy, now))
+            .collect();
+        (!all.is_empty()).then_some(all)
+    };
+    let (init_container_statuses, container_statuses) = (list(true), list(false));
+    let known = pod.object.status.as_ref();
+    let pod_ips: Vec<PodIP> = pod.ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect();
+    let host_ips: Vec<HostIP> = policy.host_ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect();
+    PodStatus {
+        conditions: Some(conditions(pod, &phase, now)),
+        host_ip: policy.host_ips.first().map(ToString::to_string),
+        host_ips: (!host_ips.is_empty()).then_some(host_ips),
+        pod_ip: pod.ips.first().map(ToString::to_string),
+        pod_ips: (!pod_ips.is_empty()).then_some(pod_ips),
+        start_time: Some(Time(pod.seen_at)),
+        qos_class: known
+            .and_then(|s| s.qos_class.clone())
+            .or_else(|| Some(api::resources::qos_class(pod.spec()).as_str().to_owned())),
+        phase: Some(phase.phase.to_owned()),
+        reason: phase.reason.clone(),
+        message: phase.message.clone(),
+        observed_generation: pod.object.metadata.generation,
+        nominated_node_name: known.and_then(|s| s.nominated_node_name.clone()),
+        init_container_statuses,
+        container_statuses,
+        ..PodStatus::default()
+    }
+}
+
+/// Whether a container counts as ready: it runs (probes are not carried out yet; admission refuses Pods that have any),
+/// or it is an init container that did its work.
+pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
+    let container = pod.container(&spec.name);
+    match kind {
+        ContainerKind::Init => container.exit().is_some_and(|e| e.code == 0),
+        ContainerKind::Sidecar | ContainerKind::App => container.alive(),
+    }
+}
+
+fn container_status(
+    pod: &Pod,
+    kind: ContainerKind,
+    spec: &Spec,
+    terminal: bool,
+    policy: &NodePolicy,
+    now: Timestamp,
+) -> ContainerStatus {
+    let container = pod.container(&spec.name);
+    let id = |id: &str| format!("{}://{id}", policy.runtime_name);
+    let terminated = |ended_id: &str, exit: &crate::ContainerExit| ContainerState {
+        terminated: Some(ContainerStateTerminated {
+            container_id: Some(id(ended_id)),
+            exit_code: exit.code,
+            reason: Some(exit.reason.clone()),
+            message: (!exit.message.is_empty()).then(|| exit.message.clone()),
+            started_at: exit.started_at.map(Time),
+            finished_at: Some(Time(exit.finished_at)),
+            signal: None,
+        }),
+        ..ContainerState::default()
+    };
+    let earlier = container.last.as_ref().map(|l| terminated(&l.id, &l.exit));
+    let (state, last_state) = match &container.current {
+        Some(Instance { state: State::Running { since }, .. }) => (
+            ContainerState {
+                running: Some(ContainerStateRunning { started_at: Some(Time(*since)) }),
+                ..ContainerState::default()
+            },
+            earlier,
+        ),
+        Some(Instance { id, state: State::Exited(exit), .. }) => {
+            match waiting_to_restart(pod, kind, spec, container, policy, now) {
+                Some(waiting) if !terminal => (waiting, Some(terminated(id, exit))),
+                _ => (terminated(id, exit), earlier),
+            }
+        }
+        Some(Instance { state: State::Created, .. }) | None if terminal => (unlocated(now), earlier),
+        Some(Instance { state: State::Created, .. }) => (creating(pod), earlier),
+        None => (trouble(spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
+    };
+    ContainerStatus {
+        name: spec.name.clone(),
+        image: spec.image.clone().unwrap_or_default(),
+        image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
+        container_id: container.current.as_ref().map(|i| id(&i.id)),
+        ready: is_ready(pod, kind, spec) && !terminal,
+        started: Some(container.alive()),
+        restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
+        state: Some(state),
+        last_state,
+        resources: spec.resources.clone().filter(|_| container.alive()),
+        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| container.alive()),
+        ..ContainerStatus::default()
+    }
+}
+
+fn waiting(reason: &str, message: Option<String>) -> ContainerState {
+    ContainerState {
+        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
+        ..ContainerState::default()
+    }
+}
+
+fn creating(pod: &Pod) -> ContainerState {
+    let init = pod.spec().init_containers.as_ref().is_some_and(|c| !c.is_empty());
+    waiting(if init { "PodInitializing" } else { "ContainerCreating" }, None)
+}
+
+/// A Pod that ended before its container was made, in upstream's words (LIFECYCLE.md 3.7, `TerminatePod`).
+fn unlocated(now: Timestamp) -> ContainerState {
+    ContainerState {
+        terminated: Some(ContainerStateTerminated {
+            exit_code: 137,
+            reason: Some("ContainerStatusUnknown".to_owned()),
+            message: Some("The container could not be located when the pod was terminated".to_owned()),
+            finished_at: Some(Time(now)),
+            ..ContainerStateTerminated::default()
+        }),
+        ..ContainerState::default()
+    }
+}
+
+/// A container that ended and will be started again: it waits for its back-off, or for what hinders its start.
+fn waiting_to_restart(
+    pod: &Pod,
+    kind: ContainerKind,
+    spec: &Spec,
+    container: &Container,
+    policy: &NodePolicy,
+    now: Timestamp,
+) -> Option<ContainerState> {
+    let exit = container.exit().filter(|e| pod.restarts(kind, spec, e.code))?;
+    if pod.stop(now).is_some() {
+        return None;
+    }
+    let at = container.restart_at(spec, &policy.container_backoff)?;
+    if at <= now {
+        return trouble(spec, container, now);
+    }
+    let delay = elapsed(exit.finished_at, at);
+    let message = format!(
+        "back-off {} restarting failed container={} pod={}_{}({}), next try at {}",
+        human(delay),
+        spec.name,
+        pod.name(),
+        pod.namespace(),
+        pod.uid(),
+        at.round(jiff::Unit::Second).unwrap_or(at)
+    );
+    Some(waiting("CrashLoopBackOff", Some(message)))
+}
+
+/// What hinders a start, if anything does.
+fn trouble(spec: &Spec, container: &Container, now: Timestamp) -> Option<ContainerState> {
+    if let Some(failure) = &container.start_failure {
+        return Some(waiting(start_failure_reason(failure.stage), Some(failure.message.clone())));
+    }
+    let Image::Failed { reason, message, at, .. } = &container.image else {
+        return None;
+    };
+    let image = spec.image.as_deref().unwrap_or("");
+    if reason == "ErrImagePull" && elapsed(*at, now) >= ERR_IMAGE_PULL_SHOWN {
+        return Some(waiting(
+            "ImagePullBackOff",
+            Some(format!("Back-off pulling image {image:?}: {reason}: {message}")),
+        ));
+    }
+    Some(waiting(reason, Some(message.clone())))
+}
+
+/// As Go prints a duration of whole seconds: `10s`, `1m20s`, `5m0s`.
+pub(crate) fn human(d: Duration) -> String {
+    let seconds = d.as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}

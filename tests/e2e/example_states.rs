@@ -1,0 +1,98 @@
+//! The "Example states" of the Pod lifecycle document (2018 edition), each on real containers.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl};
+
+pub const TESTS: &[Shared] = &[
+    ("one container exits with success", one_container_exits_with_success),
+    ("one container exits with failure", one_container_exits_with_failure),
+    ("one of two containers exits with failure", one_of_two_containers_exits_with_failure),
+    ("both containers exit, one with failure", both_containers_exit_one_with_failure),
+    ("a container runs out of memory", a_container_runs_out_of_memory),
+];
+
+/// What a row of the document says about a Pod.
+enum Expect {
+    /// The container is restarted; the phase stays Running.
+    Restarts,
+    /// No restart; the phase becomes this one and stays.
+    Phase(&'static str),
+}
+
+fn pod(policy: &str, containers: &[(&str, &str)]) -> String {
+    let containers: Vec<Value> = containers
+        .iter()
+        .map(|(name, script)| json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "resources": {}}))
+        .collect();
+    let name = format!("p-{}", policy.to_lowercase());
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": containers}})
+        .to_string()
+}
+
+/// Applies one Pod per restart policy and checks that container `watched` does what the row says.
+#[track_caller]
+fn check(cluster: &Cluster, containers: &[(&str, &str)], watched: &str, rows: [(&str, Expect); 3]) {
+    let kubectl = cluster.kubectl();
+    for (policy, _) in &rows {
+        kubectl.apply(&pod(policy, containers));
+    }
+    for (policy, expected) in &rows {
+        let object = format!("pod/p-{}", policy.to_lowercase());
+        match expected {
+            Expect::Restarts => {
+                tests::wait_for(&format!("{policy}: a restart of {watched}"), std::time::Duration::from_secs(60), || {
+                    let status = container_status(&kubectl, &object, watched);
+                    if status["restartCount"].as_i64() >= Some(1) { Ok(()) } else { Err(status.to_string()) }
+                });
+                assert_eq!(kubectl.value(&object, "/status/phase"), "Running", "{policy}");
+            }
+            Expect::Phase(phase) => {
+                kubectl.wait_value(&object, "/status/phase", &json!(phase));
+                assert_eq!(container_status(&kubectl, &object, watched)["restartCount"], 0, "{policy}");
+            }
+        }
+    }
+    kubectl.run("delete pods --all --wait=false").ok();
+}
+
+fn container_status(kubectl: &Kubectl, object: &str, container: &str) -> Value {
+    let statuses = kubectl.value(object, "/status/containerStatuses");
+    statuses.as_array().into_iter().flatten().find(|s| s["name"] == container).cloned().unwrap_or(Value::Null)
+}
+
+fn one_container_exits_with_success(cluster: &Cluster) {
+    let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Phase("Succeeded")), ("Never", Expect::Phase("Succeeded"))];
+    check(cluster, &[("c", "exit 0")], "c", rows);
+}
+
+fn one_container_exits_with_failure(cluster: &Cluster) {
+    let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Failed"))];
+    check(cluster, &[("c", "exit 3")], "c", rows);
+}
+
+fn one_of_two_containers_exits_with_failure(cluster: &Cluster) {
+    let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Running"))];
+    check(cluster, &[("one", "exit 3"), ("two", "sleep 1000")], "one", rows);
+}
+
+fn both_containers_exit_one_with_failure(cluster: &Cluster) {
+    let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Failed"))];
+    check(cluster, &[("one", "exit 3"), ("two", "sleep 1")], "one", rows);
+}
+
+fn a_container_runs_out_of_memory(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let eat = "x=a; while :; do x=$x$x$x$x; done";
+    for (policy, restarts) in [("Always", true), ("Never", false)] {
+        let mut manifest: Value = serde_json::from_str(&pod(policy, &[("c", eat)])).unwrap();
+        manifest["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": "16Mi"}});
+        kubectl.apply(&manifest.to_string());
+        let object = format!("pod/p-{}", policy.to_lowercase());
+        let pointer = if restarts { "/status/containerStatuses/0/lastState/terminated/reason" } else { "/status/containerStatuses/0/state/terminated/reason" };
+        kubectl.wait_value(&object, pointer, &json!("OOMKilled"));
+        let phase = if restarts { "Running" } else { "Failed" };
+        kubectl.wait_value(&object, "/status/phase", &json!(phase));
+    }
+    kubectl.run("delete pods --all --wait=false").ok();
+}
