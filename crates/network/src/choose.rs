@@ -1,0 +1,152 @@
+//! Which CIDR a Pod network gets: pure.
+
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// The range that CIDRs are picked from; the first one is what most Kubernetes networks use.
+const POOL: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 244, 0, 0), 16);
+const POOL_PREFIX: u8 = 24;
+
+/// Addresses that somebody on this machine uses: a route or an address of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Occupied {
+    pub(crate) net: Ipv4Net,
+    /// The interface, for the message.
+    pub(crate) device: String,
+}
+
+/// What is wished for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// This one or none.
+    Given(Ipv4Net),
+    /// The one that was picked before, if it is still free.
+    Remembered(Ipv4Net),
+    /// Any.
+    Any,
+}
+
+/// Why no CIDR could be taken.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ChooseError {
+    /// The given CIDR has no room for a gateway and a Pod.
+    #[error("the Pod CIDR {0} is not usable: it must be an IPv4 block between /8 and /29")]
+    Size(Ipv4Net),
+    /// The given CIDR overlaps with addresses that are in use.
+    #[error("the Pod CIDR {wanted} overlaps with {taken} on {device}")]
+    Overlap {
+        /// The given CIDR.
+        wanted: Ipv4Net,
+        /// What is in use.
+        taken: Ipv4Net,
+        /// The interface that uses it.
+        device: String,
+    },
+    /// Every block of the pool is in use.
+    #[error("every /24 of 10.244.0.0/16 is in use on this machine: give a Pod CIDR")]
+    Exhausted,
+}
+
+/// Chooses a CIDR that collides with nothing in `occupied`, which must not list the own bridge.
+pub(crate) fn choose(wish: Wish, occupied: &[Occupied]) -> Result<Ipv4Net, ChooseError> {
+    match wish {
+        Wish::Given(net) => {
+            let net = net.trunc();
+            if !(8..=29).contains(&net.prefix_len()) {
+                return Err(ChooseError::Size(net));
+            }
+            match collision(net, occupied) {
+                None => Ok(net),
+                Some(other) => {
+                    Err(ChooseError::Overlap { wanted: net, taken: other.net, device: other.device.clone() })
+                }
+            }
+        }
+        Wish::Remembered(net) if collision(net, occupied).is_none() => Ok(net),
+        Wish::Remembered(_) | Wish::Any => POOL
+            .subnets(POOL_PREFIX)
+            .into_iter()
+            .flatten()
+            .find(|net| collision(*net, occupied).is_none())
+            .ok_or(ChooseError::Exhausted),
+    }
+}
+
+/// What `net` collides with. A route to a very wide block (the default route, a VPN's 10.0.0.0/8) says where packets
+/// go that nobody asks for more precisely, and the Pod network does: that is no collision.
+fn collision(net: Ipv4Net, occupied: &[Occupied]) -> Option<&Occupied> {
+    occupied.iter().find(|other| {
+        let wide = other.net.prefix_len() < 16 && other.net.prefix_len() < net.prefix_len();
+        !wide && (other.net.contains(&net) || net.contains(&other.net))
+    })
+}
+
+/// The gateway: the first address of the block.
+pub(crate) fn gateway(net: Ipv4Net) -> Ipv4Addr {
+    net.hosts().next().unwrap_or(net.network())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `wish` is a CIDR, a CIDR with `?` (remembered) or empty; `occupied` is a list of `CIDR`s of device `br0`.
+    #[track_caller]
+    fn check(wish: &str, occupied: &[&str], expected: Result<&str, &str>) {
+        let net = |s: &str| s.parse::<Ipv4Net>().expect("a CIDR");
+        let wish = match wish.strip_suffix('?') {
+            Some(s) => Wish::Remembered(net(s)),
+            None if wish.is_empty() => Wish::Any,
+            None => Wish::Given(net(wish)),
+        };
+        let occupied: Vec<_> = occupied.iter().map(|s| Occupied { net: net(s), device: "br0".into() }).collect();
+        let got = choose(wish, &occupied).map_err(|e| e.to_string());
+        assert_eq!(got.as_ref().map(ToString::to_string).map_err(String::as_str), expected.map(Into::into));
+    }
+
+    #[test]
+    fn the_first_free_block_is_picked() {
+        check("", &[], Ok("10.244.0.0/24"));
+        check("", &["0.0.0.0/0", "127.0.0.0/8", "192.0.2.0/24"], Ok("10.244.0.0/24"));
+        check("", &["10.244.0.0/24"], Ok("10.244.1.0/24"));
+        check("", &["10.244.1.0/24", "10.244.0.0/24", "10.244.3.0/24"], Ok("10.244.2.0/24"));
+        check("", &["10.244.0.77/32"], Ok("10.244.1.0/24"));
+        check("", &["10.244.0.0/23"], Ok("10.244.2.0/24"));
+    }
+
+    #[test]
+    fn a_wide_route_is_no_collision_but_an_address_inside_is() {
+        check("", &["10.0.0.0/8"], Ok("10.244.0.0/24"));
+        check("", &["10.0.0.0/8", "10.244.0.9/32"], Ok("10.244.1.0/24"));
+        check("10.244.5.0/24", &["10.0.0.0/8"], Ok("10.244.5.0/24"));
+    }
+
+    #[test]
+    fn a_full_pool_is_an_error() {
+        check("", &["10.244.0.0/16"], Err("every /24 of 10.244.0.0/16 is in use on this machine: give a Pod CIDR"));
+    }
+
+    #[test]
+    fn a_given_block_is_taken_or_refused() {
+        check("10.9.0.0/16", &["10.244.0.0/24"], Ok("10.9.0.0/16"));
+        check("10.9.3.7/24", &[], Ok("10.9.3.0/24"));
+        check("10.9.0.0/16", &["10.9.4.0/24"], Err("the Pod CIDR 10.9.0.0/16 overlaps with 10.9.4.0/24 on br0"));
+        check("10.0.0.0/8", &["10.9.4.0/24"], Err("the Pod CIDR 10.0.0.0/8 overlaps with 10.9.4.0/24 on br0"));
+        check(
+            "10.9.0.0/30",
+            &[],
+            Err("the Pod CIDR 10.9.0.0/30 is not usable: it must be an IPv4 block between /8 and /29"),
+        );
+    }
+
+    #[test]
+    fn a_remembered_block_is_kept_while_it_is_free() {
+        check("10.244.7.0/24?", &["10.244.0.0/24"], Ok("10.244.7.0/24"));
+        check("10.244.7.0/24?", &["10.244.7.0/24"], Ok("10.244.0.0/24"));
+    }
+
+    #[test]
+    fn the_gateway_is_the_first_address() {
+        assert_eq!(gateway("10.244.3.0/24".parse().expect("a CIDR")).to_string(), "10.244.3.1");
+    }
+}

@@ -1,0 +1,156 @@
+//! The CNI configuration list that the container runtime reads.
+
+use crate::names::Names;
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+
+/// 0.4.0 is what every CNI plugin since 2019 and every containerd understands.
+const CNI_VERSION: &str = "0.4.0";
+
+/// What the list depends on beside the names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) cidr: Ipv4Net,
+    pub(crate) gateway: Ipv4Addr,
+    /// The MTU of the way out, where there is one.
+    pub(crate) mtu: Option<u32>,
+    /// Whether host ports can be mapped.
+    pub(crate) portmap: bool,
+}
+
+/// Bridge and addresses, and host ports where they are possible.
+pub(crate) fn conflist(names: &Names, facts: Facts) -> Value {
+    let mut bridge = json!({
+        "type": "bridge",
+        "bridge": names.bridge,
+        "isGateway": true,
+        // See the crate's documentation: one rule for the whole CIDR does it.
+        "ipMasq": false,
+        // A Pod reaches itself through a Service or a host port.
+        "hairpinMode": true,
+        "promiscMode": false,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": names.ipam_dir(),
+            "ranges": [[{ "subnet": facts.cidr, "gateway": facts.gateway }]],
+            "routes": [{ "dst": "0.0.0.0/0" }],
+        },
+    });
+    if let Some(mtu) = facts.mtu {
+        bridge["mtu"] = mtu.into();
+    }
+    let mut plugins = vec![bridge];
+    if facts.portmap {
+        plugins.push(json!({
+            "type": "portmap",
+            "capabilities": { "portMappings": true },
+            "snat": true,
+        }));
+    }
+    json!({ "cniVersion": CNI_VERSION, "name": names.bridge, "plugins": plugins })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use std::path::Path;
+
+    #[track_caller]
+    fn check(mtu: Option<u32>, portmap: bool, expected: &Expect) {
+        let names = Names::of(Path::new("/var/lib/podium"));
+        let cidr: Ipv4Net = "10.244.1.0/24".parse().expect("a CIDR");
+        let facts = Facts { cidr, gateway: crate::choose::gateway(cidr), mtu, portmap };
+        let text = serde_json::to_string_pretty(&conflist(&names, facts)).expect("JSON");
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn the_list_has_a_bridge_and_host_ports() {
+        check(
+            Some(1400),
+            true,
+            &expect![[r#"
+            {
+              "cniVersion": "0.4.0",
+              "name": "podium",
+              "plugins": [
+                {
+                  "bridge": "podium",
+                  "hairpinMode": true,
+                  "ipMasq": false,
+                  "ipam": {
+                    "dataDir": "/var/lib/podium/network/ipam",
+                    "ranges": [
+                      [
+                        {
+                          "gateway": "10.244.1.1",
+                          "subnet": "10.244.1.0/24"
+                        }
+                      ]
+                    ],
+                    "routes": [
+                      {
+                        "dst": "0.0.0.0/0"
+                      }
+                    ],
+                    "type": "host-local"
+                  },
+                  "isGateway": true,
+                  "mtu": 1400,
+                  "promiscMode": false,
+                  "type": "bridge"
+                },
+                {
+                  "capabilities": {
+                    "portMappings": true
+                  },
+                  "snat": true,
+                  "type": "portmap"
+                }
+              ]
+            }"#]],
+        );
+    }
+
+    #[test]
+    fn without_a_way_out_and_without_portmap_it_is_the_bridge_alone() {
+        check(
+            None,
+            false,
+            &expect![[r#"
+            {
+              "cniVersion": "0.4.0",
+              "name": "podium",
+              "plugins": [
+                {
+                  "bridge": "podium",
+                  "hairpinMode": true,
+                  "ipMasq": false,
+                  "ipam": {
+                    "dataDir": "/var/lib/podium/network/ipam",
+                    "ranges": [
+                      [
+                        {
+                          "gateway": "10.244.1.1",
+                          "subnet": "10.244.1.0/24"
+                        }
+                      ]
+                    ],
+                    "routes": [
+                      {
+                        "dst": "0.0.0.0/0"
+                      }
+                    ],
+                    "type": "host-local"
+                  },
+                  "isGateway": true,
+                  "promiscMode": false,
+                  "type": "bridge"
+                }
+              ]
+            }"#]],
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! Removes a data directory's network.
+
+use crate::leftovers::{cached, stale_rules};
+use crate::links::Netlink;
+use crate::program::{find, run};
+use crate::{Error, Names, masquerade};
+use nix::mount::{MntFlags, umount2};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where others keep what belongs to our Pods; tests have places of their own.
+pub(crate) struct Places {
+    /// libcni's cache.
+    pub(crate) cni_cache: PathBuf,
+    /// Directories of network namespaces: nothing outside them (and the data directory) is ever unmounted.
+    pub(crate) namespaces: Vec<PathBuf>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            cni_cache: "/var/lib/cni/results".into(),
+            namespaces: vec!["/run/netns".into(), "/var/run/netns".into()],
+        }
+    }
+}
+
+pub(crate) async fn destroy(data_dir: &Path, places: &Places) -> Result<(), Error> {
+    let names = Names::of(data_dir);
+    remove_namespaces(&names, places)?;
+    remove_links(&names).await?;
+    masquerade::remove_table(&names).await;
+    if find("iptables").is_some() {
+        remove_rules(&names).await?;
+    }
+    let dir = names.dir();
+    match fs::remove_dir_all(&dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &dir)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Network namespaces that outlived their Pods, as libcni's cache remembers them.
+fn remove_namespaces(names: &Names, places: &Places) -> Result<(), Error> {
+    let found = match cached(&places.cni_cache, &names.bridge) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(Error::file("read", &places.cni_cache))?,
+    };
+    let known = |path: &Path| {
+        let parents = places.namespaces.iter().chain([&names.data_dir]);
+        path.components().all(|c| c != std::path::Component::ParentDir)
+            && parents.into_iter().any(|dir| path.starts_with(dir))
+    };
+    for path in found.namespaces.iter().filter(|p| known(p)) {
+        // Not mounted, or gone with its Pod: both are what is wanted.
+        let _ = umount2(path, MntFlags::MNT_DETACH);
+        remove_file(path)?;
+    }
+    found.files.iter().try_for_each(|path| remove_file(path))
+}
+
+fn remove_file(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// The veths first: a namespace that a stray process holds keeps its end otherwise.
+async fn remove_links(names: &Names) -> Result<(), Error> {
+    let netlink = Netlink::open()?;
+    let machine = netlink.machine().await?;
+    let Some(bridge) = machine.link(&names.bridge) else {
+        return Ok(());
+    };
+    if bridge.alias.as_ref().is_some_and(|alias| *alias != names.alias) {
+        tracing::warn!(bridge = names.bridge, "is left alone: it is not this data directory's");
+        return Ok(());
+    }
+    for port in machine.ports(bridge.index) {
+        netlink.delete(port).await?;
+    }
+    netlink.delete(bridge).await
+}
+
+async fn remove_rules(names: &Names) -> Result<(), Error> {
+    // Where the table cannot be read, nothing was ever written to it.
+    let Ok(listing) = run("iptables", &["-w", "10", "-t", "nat", "-S"], "").await else {
+        return Ok(());
+    };
+    match stale_rules(&listing, &names.bridge) {
+        Some(input) => run("iptables-restore", &["-w", "10", "--noflush"], &input).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "real_tests.rs"]
+mod real_tests;

@@ -1,0 +1,159 @@
+//! What CNI leaves behind when Pods are not removed one by one: found by the network's name, removed as a whole.
+
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// A file of libcni's cache, which has one for every interface that it added.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CacheEntry {
+    #[serde(default)]
+    network_name: String,
+    #[serde(default)]
+    container_id: String,
+    /// Only newer libcni writes it.
+    #[serde(default, rename = "netns")]
+    netns: Option<PathBuf>,
+    #[serde(default)]
+    result: CacheResult,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct CacheResult {
+    #[serde(default)]
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Interface {
+    /// The network namespace that the interface was put into; empty for the host's end.
+    #[serde(default)]
+    sandbox: String,
+}
+
+/// What the cache knows of a network.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cached {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) namespaces: Vec<PathBuf>,
+}
+
+/// Reads the cache of `network` in `dir`; the loopback interface of the same Pods is included.
+pub(crate) fn cached(dir: &Path, network: &str) -> std::io::Result<Cached> {
+    let mut entries = Vec::new();
+    for file in std::fs::read_dir(dir)? {
+        let path = file?.path();
+        // A file that vanishes or is no entry is none of ours.
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        if let Ok(entry) = serde_json::from_slice::<CacheEntry>(&bytes) {
+            entries.push((path, entry));
+        }
+    }
+    let ours: Vec<String> =
+        entries.iter().filter(|(_, e)| e.network_name == network).map(|(_, e)| e.container_id.clone()).collect();
+    let mut found = Cached::default();
+    for (path, entry) in entries {
+        if !ours.contains(&entry.container_id) {
+            continue;
+        }
+        found.files.push(path);
+        let sandboxes = entry.result.interfaces.into_iter().map(|i| PathBuf::from(i.sandbox));
+        found.namespaces.extend(entry.netns.into_iter().chain(sandboxes));
+    }
+    found.files.sort();
+    found.namespaces.retain(|p| p.is_absolute());
+    found.namespaces.sort();
+    found.namespaces.dedup();
+    Ok(found)
+}
+
+/// From `iptables -t nat -S`: the input of `iptables-restore --noflush` that removes this network's masquerading and
+/// host ports (the chains that portmap makes per Pod); `None` when there is nothing to remove.
+pub(crate) fn stale_rules(listing: &str, network: &str) -> Option<String> {
+    let marks = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::masquerade::comment(network)];
+    let marked = |line: &str| {
+        marks.iter().any(|mark| {
+            line.find(mark.as_str()).is_some_and(|at| {
+                // The mark must not be the beginning of a longer name.
+                let rest = &line[at + mark.len()..];
+                mark.ends_with(' ') || rest.is_empty() || rest.starts_with([' ', '"'])
+            })
+        })
+    };
+    let (mut rules, mut chains) = (Vec::new(), Vec::new());
+    for line in listing.lines() {
+        let Some(rule) = line.strip_prefix("-A ").filter(|_| marked(line)) else {
+            continue;
+        };
+        rules.push(format!("-D {rule}"));
+        let target = line.rsplit_once(" -j ").map(|(_, t)| t.trim());
+        if let Some(chain) = target.filter(|t| t.starts_with("CNI-DN-"))
+            && !chains.contains(&chain)
+        {
+            chains.push(chain);
+        }
+    }
+    if rules.is_empty() {
+        return None;
+    }
+    let flush = chains.iter().map(|c| format!("-F {c}"));
+    let delete = chains.iter().map(|c| format!("-X {c}"));
+    let body: Vec<String> = rules.into_iter().chain(flush).chain(delete).collect();
+    Some(format!("*nat\n{}\nCOMMIT\n", body.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    const LISTING: &str = r#"-P POSTROUTING ACCEPT
+-N CNI-DN-aaa
+-N CNI-DN-bbb
+-N CNI-HOSTPORT-DNAT
+-A POSTROUTING -s 10.244.0.0/24 ! -d 10.244.0.0/24 -m comment --comment "podium-network:pd-1" -j MASQUERADE
+-A POSTROUTING -s 10.244.1.0/24 ! -d 10.244.1.0/24 -m comment --comment podium-network:pd-12 -j MASQUERADE
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"pd-1\" id: \"c1\"" -m multiport --dports 80 -j CNI-DN-aaa
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"pd-12\" id: \"c2\"" -m multiport --dports 81 -j CNI-DN-bbb
+-A CNI-DN-aaa -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.2:80
+"#;
+
+    #[track_caller]
+    fn check(network: &str, expected: &Expect) {
+        expected.assert_eq(&stale_rules(LISTING, network).unwrap_or_default());
+    }
+
+    #[test]
+    fn only_the_rules_of_this_network_go() {
+        check(
+            "pd-1",
+            &expect![[r#"
+            *nat
+            -D POSTROUTING -s 10.244.0.0/24 ! -d 10.244.0.0/24 -m comment --comment "podium-network:pd-1" -j MASQUERADE
+            -D CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"pd-1\" id: \"c1\"" -m multiport --dports 80 -j CNI-DN-aaa
+            -F CNI-DN-aaa
+            -X CNI-DN-aaa
+            COMMIT
+        "#]],
+        );
+        check("pd-2", &expect![[r#""#]]);
+    }
+
+    #[test]
+    fn the_cache_names_the_namespaces_of_this_network() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| {
+            std::fs::write(dir.path().join(name), text).expect("writable");
+        };
+        write(
+            "pd-1-c1-eth0",
+            r#"{"kind":"cniCacheV1","containerId":"c1","networkName":"pd-1","result":{"interfaces":[{"name":"pd-1"},{"name":"eth0","sandbox":"/run/netns/cni-1"}]}}"#,
+        );
+        write("cni-loopback-c1-lo", r#"{"containerId":"c1","networkName":"cni-loopback","netns":"/run/netns/cni-1"}"#);
+        write("pd-2-c2-eth0", r#"{"containerId":"c2","networkName":"pd-2","netns":"/run/netns/cni-2"}"#);
+        write("damaged", "{");
+        let found = cached(dir.path(), "pd-1").expect("readable");
+        assert_eq!(found.namespaces, [PathBuf::from("/run/netns/cni-1")]);
+        assert_eq!(found.files, [dir.path().join("cni-loopback-c1-lo"), dir.path().join("pd-1-c1-eth0")]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Names that belong to one data directory.
+
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// The data directory whose bridge has the plain name.
+pub const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
+
+/// What the data directory's network is called, and where its files lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    /// The data directory, absolute and without symbolic links where it exists.
+    pub(crate) data_dir: PathBuf,
+    /// The bridge, the CNI network and the masquerade rules: at most 15 bytes, the kernel's limit for an interface.
+    pub(crate) bridge: String,
+    /// What the bridge says of its owner (`ip -d link`).
+    pub(crate) alias: String,
+    /// The bridge's MAC address: a bridge without one of its own changes it whenever a Pod comes or goes.
+    pub(crate) mac: [u8; 6],
+}
+
+impl Names {
+    pub(crate) fn of(data_dir: &Path) -> Self {
+        let data_dir = data_dir
+            .canonicalize()
+            .or_else(|_| std::path::absolute(data_dir))
+            .unwrap_or_else(|_| data_dir.to_path_buf());
+        let digest = Sha256::digest(data_dir.as_os_str().as_encoded_bytes());
+        let hex: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
+        let bridge = if data_dir == Path::new(DEFAULT_DATA_DIR) { "podium".to_owned() } else { format!("pd-{hex}") };
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&digest[4..10]);
+        // Locally administered, unicast.
+        mac[0] = (mac[0] | 0b10) & !0b1;
+        let mut alias = format!("podium {}", data_dir.display());
+        // The kernel's limit is 255 bytes.
+        if alias.len() > 200 {
+            alias = format!("podium data directory {hex}");
+        }
+        Self { data_dir, bridge, alias, mac }
+    }
+
+    /// Everything that this crate writes.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.data_dir.join("network")
+    }
+
+    pub(crate) fn conf_dir(&self) -> PathBuf {
+        self.dir().join("cni")
+    }
+
+    pub(crate) fn ipam_dir(&self) -> PathBuf {
+        self.dir().join("ipam")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_data_directory_has_a_bridge_of_its_own() {
+        let (a, b) = (Names::of(Path::new("/a")), Names::of(Path::new("/b")));
+        assert_ne!(a.bridge, b.bridge);
+        assert_ne!(a.mac, b.mac);
+        assert_eq!(a.bridge, Names::of(Path::new("/a")).bridge);
+        assert!(a.bridge.starts_with("pd-") && a.bridge.len() == 11);
+        assert_eq!(a.mac[0] & 0b11, 0b10);
+    }
+
+    #[test]
+    fn the_default_data_directory_has_the_plain_name() {
+        assert_eq!(Names::of(Path::new(DEFAULT_DATA_DIR)).bridge, "podium");
+    }
+
+    #[test]
+    fn a_long_path_still_gives_an_alias_that_the_kernel_takes() {
+        let names = Names::of(Path::new(&format!("/{}", "x".repeat(300))));
+        assert!(names.alias.len() < 256);
+    }
+}

@@ -1,0 +1,141 @@
+//! Makes a data directory's network, or takes it over.
+
+use crate::choose::{Wish, choose, gateway};
+use crate::conflist::{Facts, conflist};
+use crate::links::{Link, Machine, Netlink};
+use crate::state::{self, Lock};
+use crate::{Error, Names, Network, Options, masquerade, program};
+use ipnet::Ipv4Net;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Orders all Podiums of this machine while they look for a CIDR and take it.
+pub(crate) const LOCK: &str = "/run/podium/network.lock";
+
+pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
+    let data_dir = &options.data_dir;
+    fs::create_dir_all(data_dir).map_err(Error::file("create", data_dir))?;
+    let names = Names::of(data_dir);
+    let bin_dir = plugins(&options.plugin_dirs)?;
+    for dir in [names.conf_dir(), names.ipam_dir()] {
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+    }
+
+    let lock = Lock::take(Path::new(LOCK)).await?;
+    let (cidr, mtu) = take_cidr(&names, options.pod_cidr).await?;
+    state::remember(&names, cidr)?;
+    drop(lock);
+
+    masquerade::set(&names, cidr).await?;
+    let gateway = gateway(cidr);
+    // portmap is a plugin over iptables.
+    let portmap = bin_dir.join("portmap").is_file() && program::find("iptables").is_some();
+    let list = conflist(&names, Facts { cidr, gateway, mtu, portmap });
+    let file = names.conf_dir().join("10-podium.conflist");
+    state::replace(&file, format!("{list:#}\n").as_bytes())?;
+    Ok(Network { conf_dir: names.conf_dir(), bin_dir, bridge: names.bridge, cidr, gateway })
+}
+
+/// The first directory with all plugins that the network needs.
+fn plugins(dirs: &[PathBuf]) -> Result<PathBuf, Error> {
+    let complete = |dir: &&PathBuf| ["bridge", "host-local", "loopback"].iter().all(|p| dir.join(p).is_file());
+    dirs.iter().find(complete).cloned().ok_or_else(|| {
+        let dirs: Vec<_> = dirs.iter().map(|d| d.display().to_string()).collect();
+        Error::PluginsMissing(dirs.join(", "))
+    })
+}
+
+/// Chooses the CIDR and takes it, by a bridge with an address in it. Returns the MTU of the way out, too.
+async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Option<u32>), Error> {
+    let netlink = Netlink::open()?;
+    let machine = netlink.machine().await?;
+    let mut own = own_bridge(&machine, names)?;
+    let current = own.and_then(|l| machine.network_of(l.index)).map(|n| n.trunc());
+
+    let cidr = match (given.map(|n| n.trunc()), current) {
+        // The bridge is there and it is the wished one: whatever came since then came later.
+        (None, Some(current)) => current,
+        (Some(given), Some(current)) if given == current => current,
+        (given, _) => {
+            let wish = match (given, state::remembered(names)?) {
+                (Some(given), _) => Wish::Given(given),
+                (None, Some(remembered)) => Wish::Remembered(remembered),
+                (None, None) => Wish::Any,
+            };
+            choose(wish, &machine.occupied(own.map(|l| l.index)))?
+        }
+    };
+    if let (Some(link), Some(current)) = (own, current)
+        && current != cidr
+    {
+        if machine.ports(link.index).next().is_some() {
+            let bridge = names.bridge.clone();
+            return Err(Error::CidrInUse { bridge, current, wanted: cidr });
+        }
+        netlink.delete(link).await?;
+        forget_addresses(&names.ipam_dir())?;
+        own = None;
+    }
+    let address = Ipv4Net::new(gateway(cidr), cidr.prefix_len()).unwrap_or(cidr);
+    let has_address = own.is_some() && current == Some(cidr);
+    netlink.ensure_bridge(names, own.map(|l| l.index), address, has_address).await?;
+    Ok((cidr, machine.uplink_mtu()))
+}
+
+/// The bridge of an earlier run. An unmarked one without ports is ours, too: Podium died between making and marking it.
+fn own_bridge<'a>(machine: &'a Machine, names: &Names) -> Result<Option<&'a Link>, Error> {
+    let Some(link) = machine.link(&names.bridge) else {
+        return Ok(None);
+    };
+    let unmarked = link.alias.is_none() && machine.ports(link.index).next().is_none();
+    if link.is_bridge && (unmarked || link.alias.as_deref() == Some(&names.alias)) {
+        return Ok(Some(link));
+    }
+    let kind = if link.is_bridge { "a bridge" } else { "not a bridge" };
+    let owner = link.alias.clone().unwrap_or_else(|| format!("{kind}, without an alias"));
+    Err(Error::BridgeTaken { bridge: names.bridge.clone(), owner })
+}
+
+/// Addresses of another CIDR mean nothing any more.
+pub(crate) fn forget_addresses(ipam_dir: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(ipam_dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", ipam_dir)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(alias: Option<&str>, is_bridge: bool, has_port: bool, ours: bool) {
+        let names = Names::of(Path::new("/a"));
+        let link = |index, name: &str, controller| Link {
+            index,
+            name: name.into(),
+            alias: None,
+            is_bridge: false,
+            controller,
+            mtu: 1500,
+        };
+        let mut bridge = link(7, &names.bridge, None);
+        bridge.alias = alias.map(Into::into);
+        bridge.is_bridge = is_bridge;
+        let mut machine = Machine { links: vec![bridge], ..Default::default() };
+        if has_port {
+            machine.links.push(link(8, "veth0", Some(7)));
+        }
+        assert_eq!(own_bridge(&machine, &names).is_ok(), ours);
+    }
+
+    #[test]
+    fn only_a_bridge_that_is_marked_or_fresh_is_taken_over() {
+        check(Some("podium /a"), true, true, true);
+        check(Some("podium /b"), true, false, false);
+        check(None, true, false, true);
+        check(None, true, true, false);
+        check(None, false, false, false);
+    }
+}

@@ -1,0 +1,158 @@
+//! The real kernel and the real plugins, in network namespaces that the test makes. Needs root.
+
+use super::*;
+use crate::{Network, Options};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::{Value, json};
+use std::process::Stdio;
+use tokio::io::AsyncWriteExt;
+
+/// Runs `test` on a thread of its own with a network and mounts of its own, or says why not.
+fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+    let missing = ["/usr/lib/cni/bridge", "/usr/lib/cni/host-local"].into_iter().find(|p| !Path::new(p).is_file());
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    if let Some(missing) = missing {
+        println!("skipped: {missing} is not installed");
+        return;
+    }
+    let thread = std::thread::spawn(move || {
+        if let Err(e) = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS) {
+            println!("skipped: no network namespaces here ({e})");
+            return;
+        }
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+            .expect("private mounts");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(test());
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A namespace like containerd's: mounted on a file.
+fn pod_namespace(file: &Path) {
+    fs::write(file, "").expect("writable");
+    let file = file.to_path_buf();
+    let made = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a namespace");
+        let own = format!("/proc/self/task/{}/ns/net", nix::unistd::gettid());
+        mount(Some(own.as_str()), &file, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("mounted");
+    });
+    made.join().expect("a namespace");
+}
+
+/// What the container runtime does to plug a Pod in: run the plugin, keep the result in libcni's cache.
+async fn add_pod(network: &Network, places: &Places, netns: &Path) -> Value {
+    let file = network.conf_dir.join("10-podium.conflist");
+    let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
+    let mut config = list["plugins"][0].clone();
+    config["cniVersion"] = list["cniVersion"].clone();
+    config["name"] = list["name"].clone();
+    let mut child = tokio::process::Command::new(network.bin_dir.join("bridge"))
+        .env("CNI_COMMAND", "ADD")
+        .env("CNI_CONTAINERID", "c1")
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_NETNS", netns)
+        .env("CNI_PATH", &network.bin_dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the plugin starts");
+    let mut stdin = child.stdin.take().expect("stdin");
+    stdin.write_all(config.to_string().as_bytes()).await.expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().await.expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let result: Value = serde_json::from_str(&text).expect("a result");
+    fs::create_dir_all(&places.cni_cache).expect("a directory");
+    let entry = json!({ "containerId": "c1", "networkName": network.bridge, "result": result });
+    let name = format!("{}-c1-eth0", network.bridge);
+    fs::write(places.cni_cache.join(name), entry.to_string()).expect("writable");
+    result
+}
+
+#[test]
+fn a_network_is_made_taken_over_and_removed() {
+    in_a_namespace(async || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data_dir = dir.path().join("data");
+        let places = Places { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
+        let first = Network::prepare(Options::new(&data_dir)).await.expect("a network");
+        assert_eq!(first.cidr.to_string(), "10.244.0.0/24");
+
+        let netns = dir.path().join("cni-1");
+        pod_namespace(&netns);
+        let result = add_pod(&first, &places, &netns).await;
+        assert_eq!(result["ips"][0]["address"], "10.244.0.2/24");
+        assert_eq!(result["ips"][0]["gateway"], "10.244.0.1");
+
+        let again = Network::prepare(Options::new(&data_dir)).await.expect("taken over");
+        assert_eq!(again, first);
+        let mut other = Options::new(&data_dir);
+        other.pod_cidr = Some("10.9.0.0/24".parse().expect("a CIDR"));
+        let refused = Network::prepare(other.clone()).await.expect_err("Pods run");
+        assert!(matches!(refused, Error::CidrInUse { .. }), "{refused}");
+
+        destroy(&data_dir, &places).await.expect("removed");
+        destroy(&data_dir, &places).await.expect("removed twice");
+        let machine = Netlink::open().expect("netlink").machine().await.expect("links");
+        let left: Vec<_> = machine.links.iter().filter(|l| l.is_bridge || l.name.starts_with("veth")).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert!(!netns.exists() && !data_dir.join("network").exists());
+        assert_eq!(fs::read_dir(&places.cni_cache).expect("the cache").count(), 0);
+
+        let changed = Network::prepare(other).await.expect("nobody is plugged in");
+        assert_eq!(changed.gateway.to_string(), "10.9.0.1");
+        destroy(&data_dir, &places).await.expect("removed");
+    });
+}
+
+#[test]
+fn two_networks_side_by_side_do_not_collide() {
+    in_a_namespace(async || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = |name: &str| Options::new(dir.path().join(name));
+        let (a, b) = tokio::join!(Network::prepare(options("a")), Network::prepare(options("b")));
+        let (a, b) = (a.expect("a network"), b.expect("another"));
+        assert_ne!(a.cidr, b.cidr);
+        assert_ne!(a.bridge, b.bridge);
+
+        let mut taken = options("c");
+        taken.pod_cidr = Some(a.cidr);
+        let refused = Network::prepare(taken).await.expect_err("the CIDR is taken");
+        assert_eq!(refused.to_string(), format!("the Pod CIDR {} overlaps with {} on {}", a.cidr, a.cidr, a.bridge));
+
+        // Its bridge is gone (the machine was restarted): the CIDR is still the same.
+        let netlink = Netlink::open().expect("netlink");
+        let machine = netlink.machine().await.expect("links");
+        netlink.delete(machine.link(&b.bridge).expect("the bridge")).await.expect("deleted");
+        assert_eq!(Network::prepare(options("b")).await.expect("a network").cidr, b.cidr);
+        for name in ["a", "b", "c"] {
+            destroy(&dir.path().join(name), &Places::default()).await.expect("removed");
+        }
+    });
+}
+
+#[test]
+fn a_bridge_of_somebody_else_is_an_error() {
+    in_a_namespace(async || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let names = Names::of(dir.path());
+        let mut foreign = names.clone();
+        foreign.alias = "somebody else".into();
+        let netlink = Netlink::open().expect("netlink");
+        let address = "10.9.0.1/24".parse().expect("an address");
+        netlink.ensure_bridge(&foreign, None, address, false).await.expect("a bridge");
+        let refused = Network::prepare(Options::new(dir.path())).await.expect_err("taken");
+        assert!(matches!(refused, Error::BridgeTaken { .. }), "{refused}");
+        destroy(dir.path(), &Places::default()).await.expect("nothing to do");
+        let machine = netlink.machine().await.expect("links");
+        assert!(machine.link(&names.bridge).is_some(), "what is not ours stays");
+    });
+}

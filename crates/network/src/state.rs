@@ -1,0 +1,94 @@
+//! What a data directory remembers of its network, and the lock that orders all Podiums of the machine.
+
+use crate::Error;
+use crate::names::Names;
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The lock is held for a few netlink calls: longer than this means that its holder hangs.
+const LOCK_DEADLINE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct State {
+    pod_cidr: Ipv4Net,
+}
+
+fn path(names: &Names) -> PathBuf {
+    names.dir().join("state.json")
+}
+
+/// The CIDR of the last run. A file that cannot be understood counts as none: the CIDR is picked anew.
+pub(crate) fn remembered(names: &Names) -> Result<Option<Ipv4Net>, Error> {
+    let path = path(names);
+    match fs::read(&path) {
+        Ok(bytes) => Ok(serde_json::from_slice::<State>(&bytes)
+            .inspect_err(|e| tracing::warn!(path = %path.display(), "forgets its Pod CIDR: {e}"))
+            .ok()
+            .map(|s| s.pod_cidr)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::file("read", &path)(e)),
+    }
+}
+
+/// Remembers the CIDR.
+pub(crate) fn remember(names: &Names, pod_cidr: Ipv4Net) -> Result<(), Error> {
+    let path = path(names);
+    let text = serde_json::to_vec_pretty(&State { pod_cidr }).map_err(|e| Error::file("write", &path)(e.into()))?;
+    replace(&path, &text)
+}
+
+/// Writes a file so that it is there whole or not at all, also after a power cut.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let temporary = path.with_extension("tmp");
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(Error::file("write", path))
+}
+
+/// Held while a CIDR is looked for and taken; released when dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
+
+impl Lock {
+    /// Waits for the lock at `path`, which must be the same for all Podiums of the machine.
+    pub(crate) async fn take(path: &Path) -> Result<Self, Error> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
+        }
+        let file = File::create(path).map_err(Error::file("open", path))?;
+        let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
+        match tokio::time::timeout(LOCK_DEADLINE, locked).await {
+            Ok(Ok(Ok(file))) => Ok(Self(file)),
+            Ok(Ok(Err(e))) => Err(Error::file("lock", path)(e)),
+            Ok(Err(e)) => Err(Error::file("lock", path)(io::Error::other(e))),
+            Err(_) => Err(Error::LockTimeout(path.to_path_buf())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cidr_is_remembered_and_a_damaged_record_is_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let names = Names::of(dir.path());
+        fs::create_dir_all(names.dir()).expect("a directory");
+        assert_eq!(remembered(&names).expect("readable"), None);
+        let cidr = "10.244.9.0/24".parse().expect("a CIDR");
+        remember(&names, cidr).expect("writable");
+        assert_eq!(remembered(&names).expect("readable"), Some(cidr));
+        fs::write(path(&names), "{").expect("writable");
+        assert_eq!(remembered(&names).expect("readable"), None);
+    }
+}
