@@ -6,9 +6,15 @@
 //! **Invariant:** a runtime's containers outlive this process. Dropping a [`Runtime`] stops nothing.
 #![forbid(unsafe_code)]
 
+pub mod containerd;
+mod cri;
+mod import;
 mod model;
+mod pause;
 mod session;
 
+pub use cri::CriRuntime;
+pub use import::{ImportError, import};
 pub use model::*;
 pub use session::*;
 

@@ -1,0 +1,129 @@
+//! Podium's own containerd: configuration, root and state below the data directory.
+//!
+//! **Invariant:** only containerd itself starts and stops with Podium. Its shims, and so all containers, live on.
+
+mod config;
+mod destroy;
+mod supervise;
+
+pub use destroy::destroy;
+
+use crate::{CriRuntime, Runtime, RuntimeError, pause};
+use config::{Paths, Programs};
+use std::{io, path::PathBuf, time::Duration};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Why containerd cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ContainerdError {
+    /// Programs are not installed.
+    #[error("these programs are missing: {}; on Debian: apt-get install containerd runc containernetworking-plugins", .0.join(", "))]
+    MissingPrograms(Vec<String>),
+    /// Its files could not be written.
+    #[error("cannot prepare {path}: {source}")]
+    Prepare {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not start.
+    #[error("cannot start containerd: {0}")]
+    Start(#[source] io::Error),
+    /// It started and does not answer.
+    #[error("containerd did not become ready within {limit:?}: {reason}; its log: {log}")]
+    NotReady {
+        /// How long was waited.
+        limit: Duration,
+        /// What it said last.
+        reason: String,
+        /// Where its log is.
+        log: PathBuf,
+    },
+    /// Something of it could not be removed.
+    #[error("cannot remove what ran in {path}: {reason}")]
+    Destroy {
+        /// The data directory.
+        path: PathBuf,
+        /// What failed.
+        reason: String,
+    },
+}
+
+/// A running containerd that belongs to a data directory. Dropping it stops nothing; see [`OwnContainerd::shutdown`].
+#[derive(Debug)]
+pub struct OwnContainerd {
+    paths: Paths,
+    stop: CancellationToken,
+    supervisor: JoinHandle<()>,
+}
+
+impl OwnContainerd {
+    /// Starts containerd; one that an earlier Podium left behind is replaced. Returns before it answers.
+    ///
+    /// # Errors
+    /// When programs are missing (one error names them all), its files cannot be written, or it cannot be started.
+    pub async fn start(data_dir: PathBuf, cni_conf_dir: PathBuf) -> Result<Self, ContainerdError> {
+        let programs = Programs::find()?;
+        let paths = Paths::new(&data_dir);
+        config::write(&paths, &programs, &cni_conf_dir)?;
+        supervise::end_previous(&paths).await;
+        let first = supervise::spawn(&paths, &programs).map_err(ContainerdError::Start)?;
+        let stop = CancellationToken::new();
+        let supervisor = tokio::spawn(supervise::supervise(first, paths.clone(), programs, stop.clone()));
+        Ok(Self { paths, stop, supervisor })
+    }
+
+    /// Its CRI endpoint.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        self.paths.endpoint()
+    }
+
+    /// Waits until it can run sandboxes: the CRI answers and the sandbox image is there.
+    ///
+    /// # Errors
+    /// When it cannot within `limit`.
+    pub async fn wait_ready(&self, limit: Duration) -> Result<(), ContainerdError> {
+        let deadline = tokio::time::Instant::now() + limit;
+        let not_ready = |reason: String| ContainerdError::NotReady { limit, reason, log: self.paths.log.clone() };
+        loop {
+            match self.prepare_image().await {
+                Ok(()) => return Ok(()),
+                Err(e) if tokio::time::Instant::now() > deadline => return Err(not_ready(e.to_string())),
+                // It says nowhere when it is ready: its socket answers or does not.
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    async fn prepare_image(&self) -> Result<(), RuntimeError> {
+        let runtime = CriRuntime::new(&self.endpoint())?;
+        if runtime.image(pause::IMAGE).await?.is_some() {
+            return Ok(());
+        }
+        let archive = pause::archive().map_err(|e| RuntimeError::Failed(e.to_string()))?;
+        crate::import(&self.endpoint(), &mut archive.as_slice(), |_| {})
+            .await
+            .map(drop)
+            .map_err(|e| RuntimeError::Failed(e.to_string()))
+    }
+
+    /// Stops containerd and leaves every container running.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        let _ = self.supervisor.await;
+    }
+}
+
+/// The endpoint of a data directory's own containerd, whether it runs or not.
+#[must_use]
+pub fn endpoint(data_dir: &std::path::Path) -> String {
+    Paths::new(data_dir).endpoint()
+}
+
+/// Where `ctr` is.
+pub(crate) fn find_ctr() -> Option<PathBuf> {
+    config::find_program("ctr")
+}

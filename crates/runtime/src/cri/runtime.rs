@@ -1,0 +1,234 @@
+//! The [`Runtime`] trait, call by call.
+
+use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto};
+use crate::{
+    Call, ContainerConfig, ContainerId, ContainerStatus, Duplex, ExecOutput, Image, LinuxResources, RegistryAuth,
+    Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session, SessionIo,
+    Version,
+};
+use futures::{FutureExt, stream::BoxStream};
+use std::time::Duration;
+
+fn missing(what: &str) -> RuntimeError {
+    RuntimeError::Failed(format!("the container runtime's answer lacks {what}"))
+}
+
+/// What is gone need not be removed.
+fn gone_is_fine(result: Result<proto::Empty, RuntimeError>) -> Result<(), RuntimeError> {
+    match result {
+        Ok(_) | Err(RuntimeError::NotFound(_)) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Streams need the CRI's streaming protocol, which is not spoken yet.
+fn no_streams<T: Send + 'static>(what: &'static str) -> Call<'static, T> {
+    async move {
+        Err(RuntimeError::Unimplemented(format!(
+            "{what} is not implemented yet: the CRI streaming protocol is missing"
+        )))
+    }
+    .boxed()
+}
+
+impl Runtime for CriRuntime {
+    fn version(&self) -> Call<'_, Version> {
+        async {
+            let v = call(REQUEST_TIMEOUT, self.runtime().version(proto::VersionRequest { version: "v1".to_owned() }))
+                .await?;
+            Ok(Version { name: v.runtime_name, version: v.runtime_version })
+        }
+        .boxed()
+    }
+
+    fn status(&self) -> Call<'_, RuntimeStatus> {
+        async {
+            let answer = call(REQUEST_TIMEOUT, self.runtime().status(proto::Empty {})).await?;
+            let conditions = answer.status.ok_or_else(|| missing("a status"))?.conditions;
+            let not_ready = |name: &str| match conditions.iter().find(|c| c.r#type == name) {
+                Some(c) if c.status => None,
+                Some(c) => Some(format!("{}: {}", c.reason, c.message)),
+                None => Some(format!("the runtime does not report {name}")),
+            };
+            Ok(RuntimeStatus {
+                runtime_not_ready: not_ready("RuntimeReady"),
+                network_not_ready: not_ready("NetworkReady"),
+            })
+        }
+        .boxed()
+    }
+
+    fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {
+        async {
+            let request = proto::RunPodSandboxRequest {
+                config: Some(convert::sandbox_config(config)),
+                runtime_handler: config.runtime_handler.clone(),
+            };
+            Ok(SandboxId(call(REQUEST_TIMEOUT * 2, self.runtime().run_pod_sandbox(request)).await?.pod_sandbox_id))
+        }
+        .boxed()
+    }
+
+    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
+        let request = proto::PodSandboxId { pod_sandbox_id: id.0.clone() };
+        async { gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().stop_pod_sandbox(request)).await) }.boxed()
+    }
+
+    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
+        let request = proto::PodSandboxId { pod_sandbox_id: id.0.clone() };
+        async { gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().remove_pod_sandbox(request)).await) }.boxed()
+    }
+
+    fn sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, SandboxStatus> {
+        async {
+            let request = proto::PodSandboxId { pod_sandbox_id: id.0.clone() };
+            let answer = call(REQUEST_TIMEOUT, self.runtime().pod_sandbox_status(request)).await?;
+            let s = answer.status.ok_or_else(|| missing("a sandbox status"))?;
+            let mut status = convert::sandbox_status(s.id, s.metadata.unwrap_or_default(), s.state, s.created_at);
+            let network = s.network.unwrap_or_default();
+            let all = std::iter::once(network.ip).chain(network.additional_ips.into_iter().map(|i| i.ip));
+            status.ips = all.filter_map(|ip| ip.parse().ok()).collect();
+            Ok(status)
+        }
+        .boxed()
+    }
+
+    fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>> {
+        async {
+            let items = call(REQUEST_TIMEOUT, self.runtime().list_pod_sandbox(proto::Empty {})).await?.items;
+            let ours = items.into_iter().filter(|s| s.labels.contains_key(crate::labels::POD_UID));
+            Ok(ours
+                .map(|s| convert::sandbox_status(s.id, s.metadata.unwrap_or_default(), s.state, s.created_at))
+                .collect())
+        }
+        .boxed()
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        sandbox: &'a SandboxId,
+        config: &'a ContainerConfig,
+        sandbox_config: &'a SandboxConfig,
+    ) -> Call<'a, ContainerId> {
+        async {
+            let request = proto::CreateContainerRequest {
+                pod_sandbox_id: sandbox.0.clone(),
+                config: Some(convert::container_config(config, sandbox_config)),
+                sandbox_config: Some(convert::sandbox_config(sandbox_config)),
+            };
+            let answer = Box::pin(call(REQUEST_TIMEOUT, self.runtime().create_container(request))).await?;
+            Ok(ContainerId(answer.container_id))
+        }
+        .boxed()
+    }
+
+    fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
+        let request = proto::ContainerId { container_id: id.0.clone() };
+        async { call(REQUEST_TIMEOUT, self.runtime().start_container(request)).await.map(drop) }.boxed()
+    }
+
+    fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration) -> Call<'a, ()> {
+        // Whole seconds, rounded up: a grace period is never cut short.
+        let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
+        let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let request = proto::StopContainerRequest { container_id: id.0.clone(), timeout };
+        async move { gone_is_fine(call(grace + REQUEST_TIMEOUT, self.runtime().stop_container(request)).await) }.boxed()
+    }
+
+    fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
+        let request = proto::ContainerId { container_id: id.0.clone() };
+        async { gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().remove_container(request)).await) }.boxed()
+    }
+
+    fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus> {
+        let request = proto::ContainerId { container_id: id.0.clone() };
+        async {
+            let answer = call(REQUEST_TIMEOUT, self.runtime().container_status(request)).await?;
+            Ok(convert::container_status(answer.status.ok_or_else(|| missing("a container status"))?))
+        }
+        .boxed()
+    }
+
+    fn containers(&self) -> Call<'_, Vec<ContainerStatus>> {
+        async {
+            let all = call(REQUEST_TIMEOUT, self.runtime().list_containers(proto::Empty {})).await?.containers;
+            Ok(all.into_iter().map(convert::container).filter(|c| !c.uid.is_empty()).collect())
+        }
+        .boxed()
+    }
+
+    fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
+        let request = proto::ContainerId { container_id: id.0.clone() };
+        async { call(REQUEST_TIMEOUT, self.runtime().reopen_container_log(request)).await.map(drop) }.boxed()
+    }
+
+    fn update_resources<'a>(&'a self, id: &'a ContainerId, resources: &'a LinuxResources) -> Call<'a, ()> {
+        async {
+            let request = proto::UpdateContainerResourcesRequest {
+                container_id: id.0.clone(),
+                linux: Some(convert::resources(resources)),
+            };
+            call(REQUEST_TIMEOUT, self.runtime().update_container_resources(request)).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn exec_sync<'a>(&'a self, id: &'a ContainerId, command: &'a [String], timeout: Duration) -> Call<'a, ExecOutput> {
+        async move {
+            let seconds = i64::try_from(timeout.as_secs().max(1)).unwrap_or(i64::MAX);
+            let request =
+                proto::ExecSyncRequest { container_id: id.0.clone(), cmd: command.to_vec(), timeout: seconds };
+            let o = call(timeout + Duration::from_secs(5), self.runtime().exec_sync(request)).await?;
+            Ok(ExecOutput { code: o.exit_code, stdout: o.stdout, stderr: o.stderr })
+        }
+        .boxed()
+    }
+
+    fn exec<'a>(&'a self, _id: &'a ContainerId, _command: &'a [String], _io: SessionIo) -> Call<'a, Session> {
+        no_streams("exec")
+    }
+
+    fn attach<'a>(&'a self, _id: &'a ContainerId, _io: SessionIo) -> Call<'a, Session> {
+        no_streams("attach")
+    }
+
+    fn port_forward<'a>(&'a self, _id: &'a SandboxId, _port: u16) -> Call<'a, Box<dyn Duplex>> {
+        no_streams("port-forward")
+    }
+
+    fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>> {
+        let request = proto::ImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }) };
+        async { Ok(call(REQUEST_TIMEOUT, self.images().image_status(request)).await?.image.map(convert::image)) }
+            .boxed()
+    }
+
+    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
+        let auth = auth.map(|a| proto::AuthConfig {
+            username: a.username.clone(),
+            password: a.password.clone(),
+            server_address: a.server_address.clone(),
+            identity_token: a.identity_token.clone(),
+            registry_token: a.registry_token.clone(),
+        });
+        let request = proto::PullImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }), auth };
+        // A large image over a slow line takes its time; what hangs for an hour hangs.
+        async { Ok(call(Duration::from_secs(3600), self.images().pull_image(request)).await?.image_ref) }.boxed()
+    }
+
+    fn images(&self) -> Call<'_, Vec<Image>> {
+        async {
+            let images = call(REQUEST_TIMEOUT, CriRuntime::images(self).list_images(proto::Empty {})).await?.images;
+            Ok(images.into_iter().map(convert::image).collect())
+        }
+        .boxed()
+    }
+
+    fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()> {
+        let request = proto::ImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }) };
+        async { gone_is_fine(call(REQUEST_TIMEOUT, CriRuntime::images(self).remove_image(request)).await) }.boxed()
+    }
+
+    fn events(&self) -> BoxStream<'static, RuntimeEvent> {
+        events::follow(self.channel.clone())
+    }
+}

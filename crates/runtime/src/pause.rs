@@ -1,0 +1,137 @@
+//! The sandbox image, without a registry: one static program that waits for ever, in a `docker save` archive.
+
+use sha2::{Digest, Sha256};
+use std::io;
+
+/// The name under which containerd knows it.
+pub(crate) const IMAGE: &str = "podium.local/pause:1";
+
+/// x86-64: `rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8)`, so that the kernel reaps orphans of a shared process namespace;
+/// then `pause()` for ever. As process 1 of its namespace it gets no signal that it does not handle, but SIGKILL.
+#[cfg(target_arch = "x86_64")]
+const CODE: &[u8] = &[
+    0xb8, 0x0d, 0x00, 0x00, 0x00, // mov eax, 13 (rt_sigaction)
+    0xbf, 0x11, 0x00, 0x00, 0x00, // mov edi, 17 (SIGCHLD)
+    0x48, 0x8d, 0x35, 0x14, 0x00, 0x00, 0x00, // lea rsi, [rip + 20] (the action below)
+    0x31, 0xd2, // xor edx, edx
+    0x41, 0xba, 0x08, 0x00, 0x00, 0x00, // mov r10d, 8
+    0x0f, 0x05, // syscall
+    0xb8, 0x22, 0x00, 0x00, 0x00, // loop: mov eax, 34 (pause)
+    0x0f, 0x05, // syscall
+    0xeb, 0xf7, // jmp loop
+    0x90, 0x90, // alignment
+    // struct sigaction: SIG_IGN, flags, restorer, mask
+    0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+#[cfg(target_arch = "x86_64")]
+const MACHINE: (u16, &str) = (62, "amd64");
+
+/// AArch64: the same with `ppoll(NULL, 0, NULL, NULL)`, for there is no `pause` call.
+#[cfg(target_arch = "aarch64")]
+const CODE: &[u8] = &[
+    0x20, 0x02, 0x80, 0xd2, // mov x0, 17 (SIGCHLD)
+    0x41, 0x01, 0x00, 0x10, // adr x1, action
+    0x02, 0x00, 0x80, 0xd2, // mov x2, 0
+    0x03, 0x01, 0x80, 0xd2, // mov x3, 8
+    0xc8, 0x10, 0x80, 0xd2, // mov x8, 134 (rt_sigaction)
+    0x01, 0x00, 0x00, 0xd4, // svc 0
+    0x00, 0x00, 0x80, 0xd2, // loop: mov x0, 0
+    0x01, 0x00, 0x80, 0xd2, // mov x1, 0
+    0x02, 0x00, 0x80, 0xd2, // mov x2, 0
+    0x68, 0x09, 0x80, 0xd2, // mov x8, 73 (ppoll); x3 is still 8 and is not read without a mask
+    0x01, 0x00, 0x00, 0xd4, // svc 0
+    0xfb, 0xff, 0xff, 0x17, // b loop
+    0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+#[cfg(target_arch = "aarch64")]
+const MACHINE: (u16, &str) = (183, "arm64");
+
+/// ELF header and one program header: 64 + 56 bytes.
+const HEADERS: u64 = 120;
+const BASE: u64 = 0x0040_0000;
+
+/// A static ELF executable of one segment.
+fn program() -> Vec<u8> {
+    let size = HEADERS + CODE.len() as u64;
+    let mut elf = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut half = |v: u16| elf.extend_from_slice(&v.to_le_bytes());
+    half(2); // executable
+    half(MACHINE.0);
+    elf.extend_from_slice(&1u32.to_le_bytes());
+    for v in [BASE + HEADERS, 64, 0] {
+        elf.extend_from_slice(&v.to_le_bytes()); // entry, program headers, section headers
+    }
+    elf.extend_from_slice(&0u32.to_le_bytes());
+    for v in [64u16, 56, 1, 0, 0, 0] {
+        elf.extend_from_slice(&v.to_le_bytes());
+    }
+    elf.extend_from_slice(&1u32.to_le_bytes()); // loadable
+    elf.extend_from_slice(&5u32.to_le_bytes()); // read, execute
+    for v in [0, BASE, BASE, size, size, 0x1000] {
+        elf.extend_from_slice(&v.to_le_bytes());
+    }
+    elf.extend_from_slice(CODE);
+    elf
+}
+
+/// The image as an archive that `ctr images import` takes.
+pub(crate) fn archive() -> io::Result<Vec<u8>> {
+    let layer = tarball(&[("pause", &program(), 0o755)])?;
+    let digest = hex(&Sha256::digest(&layer));
+    let config = serde_json::json!({
+        "architecture": MACHINE.1, "os": "linux", "config": {"Entrypoint": ["/pause"], "WorkingDir": "/"},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]}, "history": [],
+    })
+    .to_string();
+    let name = format!("{}.json", hex(&Sha256::digest(config.as_bytes())));
+    let manifest = serde_json::json!([{"Config": name, "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]).to_string();
+    tarball(&[
+        ("layer.tar", &layer, 0o644),
+        (&name, config.as_bytes(), 0o644),
+        ("manifest.json", manifest.as_bytes(), 0o644),
+    ])
+}
+
+fn tarball(files: &[(&str, &[u8], u32)]) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, data, mode) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        header.set_mode(*mode);
+        header.set_mtime(0);
+        archive.append_data(&mut header, name, *data)?;
+    }
+    archive.into_inner()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::{fs::PermissionsExt, process::ExitStatusExt};
+
+    #[test]
+    fn the_program_waits_until_it_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pause");
+        std::fs::write(&path, program()).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut child = std::process::Command::new(&path).spawn().unwrap();
+        // It ignores SIGCHLD only once it runs its own code: /proc says so, and that it did not crash before.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:\t")).unwrap();
+            if u64::from_str_radix(ignored, 16).unwrap() & (1 << 16) != 0 {
+                break;
+            }
+            assert!(std::time::Instant::now() < deadline && child.try_wait().unwrap().is_none(), "{status}");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+}
