@@ -1,0 +1,388 @@
+//! An API server of 300 lines, for tests of components that know a `kube::Client` only: objects in a map, lists,
+//! watches, merge patches, graceful deletion with finalizers. It validates nothing and forgets nothing.
+#![allow(dead_code, clippy::expect_used, reason = "each test uses a part of it, and a test may panic")]
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+/// The server. Clones are the same server.
+#[derive(Clone)]
+pub(crate) struct FakeApi {
+    state: Arc<Mutex<State>>,
+    /// Ticks at every request that is done.
+    ticks: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Default)]
+struct State {
+    revision: u64,
+    /// By resource (`api/v1/pods`), namespace (empty for none) and name.
+    objects: BTreeMap<Key, Value>,
+    watchers: Vec<Watcher>,
+    /// `POST api/v1/namespaces/x/pods`: every write, in order.
+    writes: Vec<String>,
+    /// Refuses writes whose line begins so, once each.
+    refusals: Vec<(String, u16)>,
+}
+
+type Reply = UnsyncBoxBody<Bytes, Infallible>;
+type Key = (String, String, String);
+type Events = mpsc::UnboundedSender<Result<http_body::Frame<Bytes>, Infallible>>;
+
+struct Watcher {
+    resource: String,
+    namespace: String,
+    events: Events,
+}
+
+/// A path, taken apart.
+struct Target {
+    resource: String,
+    namespace: String,
+    name: String,
+    subresource: String,
+}
+
+impl Target {
+    fn of(path: &str) -> Self {
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let root = if parts[0] == "api" { 2 } else { 3 };
+        let group = parts[..root.min(parts.len())].join("/");
+        let rest = &parts[root.min(parts.len())..];
+        let namespaced = rest.len() > 2 && rest[0] == "namespaces" && !matches!(rest[2], "finalize" | "status");
+        let (namespace, rest) = if namespaced { (rest[1], &rest[2..]) } else { ("", rest) };
+        let part = |i: usize| rest.get(i).copied().unwrap_or_default().to_owned();
+        Self {
+            resource: format!("{group}/{}", part(0)),
+            namespace: namespace.to_owned(),
+            name: part(1),
+            subresource: part(2),
+        }
+    }
+
+    fn key(&self) -> Key {
+        (self.resource.clone(), self.namespace.clone(), self.name.clone())
+    }
+}
+
+impl FakeApi {
+    pub(crate) fn new() -> Self {
+        Self { state: Arc::default(), ticks: Arc::new(watch::channel(0).0) }
+    }
+
+    /// A client that is wired to this server.
+    pub(crate) fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.serve(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Creates or replaces an object as its user would; `path` is that of the object.
+    pub(crate) fn put(&self, path: &str, object: Value) {
+        let target = Target::of(path);
+        self.state.lock().store(&target.key(), object);
+        self.tick();
+    }
+
+    /// Removes an object, whatever its finalizers.
+    pub(crate) fn remove(&self, path: &str) {
+        self.state.lock().drop_object(&Target::of(path).key());
+        self.tick();
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+        self.state.lock().objects.get(&Target::of(path).key()).cloned()
+    }
+
+    /// All objects below a collection's path.
+    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
+        let target = Target::of(path);
+        self.state.lock().matching(&target.resource, &target.namespace)
+    }
+
+    /// Every write so far: method and path.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.state.lock().writes.clone()
+    }
+
+    /// Answers the next write that begins so with this code.
+    pub(crate) fn refuse(&self, write: &str, code: u16) {
+        self.state.lock().refusals.push((write.to_owned(), code));
+    }
+
+    /// Waits until the server's state is so; the clock may be a paused one.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+        let mut ticks = self.ticks.subscribe();
+        let wait = async {
+            while !condition(self) {
+                ticks.changed().await.expect("the server lives");
+            }
+        };
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(3600), wait).await;
+        assert!(waited.is_ok(), "never came true: {what}; writes: {:#?}", self.writes());
+    }
+
+    fn tick(&self) {
+        self.ticks.send_modify(|n| *n += 1);
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Response<Reply> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let path = parts.uri.path().trim_matches('/').to_owned();
+        let answer = self.state.lock().answer(&parts.method, &path, &query, body);
+        self.tick();
+        answer
+    }
+}
+
+fn reply(code: u16, body: &Value) -> Response<Reply> {
+    let code = StatusCode::from_u16(code).expect("a code");
+    Response::builder().status(code).body(Full::new(Bytes::from(body.to_string())).boxed_unsync()).expect("a response")
+}
+
+fn status(code: u16, reason: &str) -> Response<Reply> {
+    let body = json!({ "kind": "Status", "apiVersion": "v1", "status": if code < 400 { "Success" } else { "Failure" },
+        "code": code, "reason": reason, "message": reason });
+    reply(code, &body)
+}
+
+impl State {
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: Value) -> Response<Reply> {
+        if let Some(document) = discovery(path) {
+            return reply(200, &document);
+        }
+        let target = Target::of(path);
+        if *method == Method::GET {
+            return self.read(&target, query);
+        }
+        let line = format!("{method} {path}");
+        if let Some(at) = self.refusals.iter().position(|(start, _)| line.starts_with(start)) {
+            let (_, code) = self.refusals.remove(at);
+            return status(code, if code == 409 { "Conflict" } else { "Refused" });
+        }
+        self.writes.push(line);
+        match method.as_str() {
+            "POST" if target.subresource == "binding" => self.bind(&target, &body),
+            "POST" => self.create(target, body),
+            "DELETE" if target.name.is_empty() => {
+                for object in self.matching(&target.resource, &target.namespace) {
+                    self.delete(&key_of(&target.resource, &object), &body);
+                }
+                status(200, "")
+            }
+            "DELETE" => self.delete(&target.key(), &body),
+            "PATCH" => self.change(&target, |object| merge(object, body)),
+            "PUT" if target.subresource == "finalize" => {
+                let finalizers = body["spec"]["finalizers"].clone();
+                let answer = self.change(&target, |object| object["spec"]["finalizers"] = finalizers);
+                self.collect(&target.key());
+                answer
+            }
+            "PUT" => self.change(&target, |object| *object = body),
+            _ => status(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn read(&mut self, target: &Target, query: &str) -> Response<Reply> {
+        if !target.name.is_empty() {
+            return match self.objects.get(&target.key()) {
+                Some(object) => reply(200, object),
+                None => status(404, "NotFound"),
+            };
+        }
+        if query.contains("watch=") {
+            return self.watch(target, query);
+        }
+        let items = self.matching(&target.resource, &target.namespace);
+        let metadata = json!({ "resourceVersion": self.revision.to_string() });
+        reply(200, &json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }))
+    }
+
+    /// Changes after the given revision and then everything; the fake keeps no history, so what is newer is `ADDED`.
+    fn watch(&mut self, target: &Target, query: &str) -> Response<Reply> {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let since = query.split('&').find_map(|p| p.strip_prefix("resourceVersion="));
+        let since: u64 = since.and_then(|s| s.parse().ok()).unwrap_or(0);
+        for object in self.matching(&target.resource, &target.namespace) {
+            if revision_of(&object) > since {
+                send(&events, "ADDED", &object);
+            }
+        }
+        let (resource, namespace) = (target.resource.clone(), target.namespace.clone());
+        self.watchers.push(Watcher { resource, namespace, events });
+        let frames = UnboundedReceiverStream::new(receiver);
+        Response::new(StreamBody::new(frames).boxed_unsync())
+    }
+
+    fn create(&mut self, target: Target, mut object: Value) -> Response<Reply> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let key = (target.resource, target.namespace.clone(), name);
+        if self.objects.contains_key(&key) {
+            return status(409, "AlreadyExists");
+        }
+        if !target.namespace.is_empty() {
+            object["metadata"]["namespace"] = target.namespace.into();
+        }
+        self.store(&key, object.clone());
+        reply(201, &object)
+    }
+
+    fn bind(&mut self, target: &Target, binding: &Value) -> Response<Reply> {
+        let node = binding["target"]["name"].clone();
+        let answer = self.change(target, |pod| pod["spec"]["nodeName"] = node);
+        if answer.status().is_success() { status(201, "") } else { answer }
+    }
+
+    fn change(&mut self, target: &Target, change: impl FnOnce(&mut Value)) -> Response<Reply> {
+        let Some(mut object) = self.objects.get(&target.key()).cloned() else {
+            return status(404, "NotFound");
+        };
+        change(&mut object);
+        self.store(&target.key(), object.clone());
+        reply(200, &object)
+    }
+
+    /// Marks what has finalizers, removes the rest. A bound Pod is kept unless its grace period is 0.
+    fn delete(&mut self, key: &Key, options: &Value) -> Response<Reply> {
+        let Some(mut object) = self.objects.get(key).cloned() else {
+            return status(404, "NotFound");
+        };
+        let graceful = object["spec"]["nodeName"].is_string() && options["gracePeriodSeconds"] != json!(0);
+        if graceful || has_finalizers(&object) {
+            if object["metadata"]["deletionTimestamp"].is_null() {
+                object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }
+            if key.0 == "api/v1/namespaces" {
+                object["status"]["phase"] = "Terminating".into();
+            }
+            self.store(key, object.clone());
+        } else {
+            self.drop_object(key);
+        }
+        reply(200, &object)
+    }
+
+    /// Removes what is marked and has no finalizers any more.
+    fn collect(&mut self, key: &Key) {
+        let done = self
+            .objects
+            .get(key)
+            .is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null() && !has_finalizers(object));
+        if done {
+            self.drop_object(key);
+        }
+    }
+
+    fn matching(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        let here = |key: &Key| key.0 == resource && (namespace.is_empty() || key.1 == namespace);
+        self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| object.clone()).collect()
+    }
+
+    fn store(&mut self, key: &Key, mut object: Value) {
+        self.revision += 1;
+        object["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = format!("uid-{}", self.revision).into();
+        }
+        let known = self.objects.insert(key.clone(), object.clone()).is_some();
+        self.publish(key, if known { "MODIFIED" } else { "ADDED" }, &object);
+    }
+
+    fn drop_object(&mut self, key: &Key) {
+        if let Some(mut object) = self.objects.remove(key) {
+            self.revision += 1;
+            object["metadata"]["resourceVersion"] = self.revision.to_string().into();
+            self.publish(key, "DELETED", &object);
+        }
+    }
+
+    fn publish(&mut self, key: &Key, event: &str, object: &Value) {
+        let sees = |w: &Watcher| w.resource == key.0 && (w.namespace.is_empty() || w.namespace == key.1);
+        self.watchers.retain(|w| !sees(w) || send(&w.events, event, object));
+    }
+}
+
+fn send(events: &Events, event: &str, object: &Value) -> bool {
+    let line = format!("{}\n", json!({ "type": event, "object": object }));
+    events.send(Ok(http_body::Frame::data(line.into()))).is_ok()
+}
+
+fn revision_of(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|s| s.parse().ok()).unwrap_or(0)
+}
+
+fn key_of(resource: &str, object: &Value) -> Key {
+    let part = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+    (resource.to_owned(), part("namespace"), part("name"))
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    let any = |v: &Value| v.as_array().is_some_and(|a| !a.is_empty());
+    any(&object["metadata"]["finalizers"]) || any(&object["spec"]["finalizers"])
+}
+
+/// A merge patch that joins lists of conditions by their type, as a strategic one does.
+fn merge(into: &mut Value, patch: Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (key, value) in patch {
+                match into.entry(key.clone()).or_insert(Value::Null) {
+                    Value::Array(list) if key == "conditions" => {
+                        for condition in value.as_array().into_iter().flatten() {
+                            list.retain(|c| c["type"] != condition["type"]);
+                            list.push(condition.clone());
+                        }
+                    }
+                    slot => merge(slot, value),
+                }
+            }
+        }
+        (into, patch) => *into = patch,
+    }
+}
+
+/// What the server serves: enough for the namespace controller to find content.
+fn discovery(path: &str) -> Option<Value> {
+    let resource = |name: &str, kind: &str, namespaced: bool, verbs: &[&str]| json!({ "name": name, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs });
+    let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    match path {
+        "api" => Some(json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })),
+        "apis" => {
+            let version = json!({ "groupVersion": "coordination.k8s.io/v1", "version": "v1" });
+            let group = json!({ "name": "coordination.k8s.io", "versions": [version], "preferredVersion": version });
+            Some(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [group] }))
+        }
+        "api/v1" => {
+            let resources = [
+                resource("namespaces", "Namespace", false, &all),
+                resource("configmaps", "ConfigMap", true, &all),
+                resource("serviceaccounts", "ServiceAccount", true, &all),
+                resource("pods", "Pod", true, &all),
+                resource("pods/status", "Pod", true, &["get", "patch", "update"]),
+                resource("bindings", "Binding", true, &["create"]),
+            ];
+            Some(json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": resources }))
+        }
+        "apis/coordination.k8s.io/v1" => {
+            let resources = [resource("leases", "Lease", true, &all)];
+            Some(json!({ "kind": "APIResourceList", "groupVersion": "coordination.k8s.io/v1", "resources": resources }))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,299 @@
+//! What the scheduler knows of the cluster: of each node what decides, of each placed Pod what it takes away.
+
+use api::quantity::Amount;
+use api::resources::{self, Amounts, Side};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::{BTreeMap, HashMap};
+
+/// A Pod's `metadata.uid`.
+pub type Uid = String;
+
+/// Nodes and what is placed on them.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    nodes: BTreeMap<String, NodeFacts>,
+    /// Also of nodes that are not known (yet): their Pods were seen first.
+    used: HashMap<String, Used>,
+    placed: HashMap<Uid, Placed>,
+}
+
+/// What decides of a node. Everything else of the object is dropped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeFacts {
+    /// Name, labels, taints and `unschedulable`.
+    pub node: Node,
+    /// `status.allocatable`.
+    pub allocatable: Amounts,
+}
+
+/// What the Pods of a node take away.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Used {
+    /// The sum of their effective requests.
+    pub requests: Amounts,
+    /// How many there are.
+    pub pods: i64,
+    /// The host ports that they hold.
+    pub ports: Vec<HostPort>,
+}
+
+/// A port of the node that a container asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPort {
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// The address; `0.0.0.0` is every address.
+    pub ip: String,
+    /// The port.
+    pub port: i32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Placed {
+    node: String,
+    requests: Amounts,
+    ports: Vec<HostPort>,
+    /// Decided, and not yet seen in the API.
+    assumed: bool,
+}
+
+impl HostPort {
+    /// Whether both cannot be held on the same node.
+    #[must_use]
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let every = "0.0.0.0";
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || self.ip == every || other.ip == every)
+    }
+}
+
+/// The host ports of a Pod's app containers and sidecars.
+#[must_use]
+pub fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
+    let or = |value: Option<&String>, default: &str| {
+        value.filter(|s| !s.is_empty()).map_or_else(|| default.to_owned(), Clone::clone)
+    };
+    api::pod::containers(spec)
+        .filter(|(kind, _)| *kind != api::pod::ContainerKind::Init)
+        .flat_map(|(_, c)| c.ports.iter().flatten())
+        .filter_map(|p| {
+            let port = p.host_port.filter(|port| *port > 0)?;
+            Some(HostPort { protocol: or(p.protocol.as_ref(), "TCP"), ip: or(p.host_ip.as_ref(), "0.0.0.0"), port })
+        })
+        .collect()
+}
+
+impl NodeFacts {
+    /// Keeps of a node what decides.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
+        let spec = node.spec.as_ref();
+        let allocatable = node.status.as_ref().and_then(|s| s.allocatable.as_ref());
+        Self {
+            node: Node {
+                metadata: ObjectMeta {
+                    name: node.metadata.name.clone(),
+                    labels: node.metadata.labels.clone(),
+                    ..Default::default()
+                },
+                spec: Some(NodeSpec {
+                    taints: spec.and_then(|s| s.taints.clone()),
+                    unschedulable: spec.and_then(|s| s.unschedulable),
+                    ..Default::default()
+                }),
+                status: None,
+            },
+            allocatable: resources::amounts(allocatable),
+        }
+    }
+}
+
+impl Used {
+    fn add(&mut self, placed: &Placed) {
+        resources::add(&mut self.requests, &placed.requests);
+        self.ports.extend(placed.ports.iter().cloned());
+        self.pods += 1;
+    }
+
+    fn subtract(&mut self, placed: &Placed) {
+        for (name, amount) in &placed.requests {
+            if let Some(sum) = self.requests.get_mut(name) {
+                *sum = sum.minus(*amount);
+            }
+        }
+        self.requests.retain(|_, sum| *sum != Amount::ZERO);
+        for port in &placed.ports {
+            if let Some(at) = self.ports.iter().position(|p| p == port) {
+                self.ports.swap_remove(at);
+            }
+        }
+        self.pods -= 1;
+    }
+}
+
+impl Cluster {
+    /// The nodes in the order of their names, each with what is used on it.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &NodeFacts, Option<&Used>)> {
+        self.nodes.iter().map(|(name, facts)| (name.as_str(), facts, self.used.get(name)))
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Takes a node's newest state; says whether anything changed that decides.
+    pub fn set_node(&mut self, node: &Node) -> bool {
+        let Some(name) = node.metadata.name.clone() else {
+            return false;
+        };
+        let facts = NodeFacts::of(node);
+        self.nodes.insert(name, facts.clone()) != Some(facts)
+    }
+
+    /// Forgets a node.
+    pub fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// Forgets the nodes that are not listed.
+    pub fn retain_nodes(&mut self, listed: impl Fn(&str) -> bool) {
+        self.nodes.retain(|name, _| listed(name));
+    }
+
+    /// Reserves a node for a Pod whose binding is on its way.
+    pub fn assume(&mut self, uid: &str, spec: &PodSpec, node: &str) {
+        self.place(uid, spec, node, true);
+    }
+
+    /// Takes a bound Pod as the API has it; says whether this frees something.
+    pub fn set_pod(&mut self, pod: &Pod) -> bool {
+        let (Some(uid), Some(spec), Some(node)) =
+            (pod.metadata.uid.as_deref(), pod.spec.as_ref(), api::pod::node_name(pod))
+        else {
+            return false;
+        };
+        self.place(uid, spec, node, false)
+    }
+
+    fn place(&mut self, uid: &str, spec: &PodSpec, node: &str, assumed: bool) -> bool {
+        let placed = Placed {
+            node: node.to_owned(),
+            requests: resources::pod(spec, Side::Requests),
+            ports: host_ports(spec),
+            assumed,
+        };
+        if let Some(known) = self.placed.get_mut(uid) {
+            let same = known.node == placed.node && known.requests == placed.requests && known.ports == placed.ports;
+            if same {
+                known.assumed = assumed;
+                return false;
+            }
+        }
+        let frees = self.remove_pod(uid);
+        self.used.entry(placed.node.clone()).or_default().add(&placed);
+        self.placed.insert(uid.to_owned(), placed);
+        frees
+    }
+
+    /// Whether a decision on this Pod is on its way.
+    #[must_use]
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.placed.get(uid).is_some_and(|p| p.assumed)
+    }
+
+    /// Forgets a Pod; says whether it held anything.
+    pub fn remove_pod(&mut self, uid: &str) -> bool {
+        let Some(placed) = self.placed.remove(uid) else {
+            return false;
+        };
+        if let Some(used) = self.used.get_mut(&placed.node) {
+            used.subtract(&placed);
+            if used.pods == 0 {
+                self.used.remove(&placed.node);
+            }
+        }
+        true
+    }
+
+    /// Forgets the Pods that are not listed; says whether there were any.
+    pub fn retain_pods(&mut self, listed: impl Fn(&str) -> bool) -> bool {
+        let gone: Vec<Uid> = self.placed.keys().filter(|uid| !listed(uid)).cloned().collect();
+        for uid in &gone {
+            self.remove_pod(uid);
+        }
+        !gone.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(uid: &str, node: &str, cpu: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": { "name": uid, "uid": uid },
+            "spec": { "nodeName": node, "containers": [{
+                "name": "c",
+                "resources": { "requests": { "cpu": cpu } },
+                "ports": [{ "containerPort": 80, "hostPort": 80 }],
+            }] },
+        }))
+        .expect("a Pod")
+    }
+
+    #[track_caller]
+    fn check(cluster: &Cluster, node: &str, expected: Option<(i64, i64, usize)>) {
+        let used = cluster.used.get(node);
+        assert_eq!(used.map(|u| (u.requests["cpu"].milli(), u.pods, u.ports.len())), expected);
+    }
+
+    #[test]
+    fn what_pods_take_is_added_and_given_back() {
+        let mut cluster = Cluster::default();
+        assert!(!cluster.set_pod(&pod("a", "n", "100m")));
+        cluster.set_pod(&pod("b", "n", "200m"));
+        check(&cluster, "n", Some((300, 2, 2)));
+        // The same again changes nothing; less frees something.
+        assert!(!cluster.set_pod(&pod("b", "n", "200m")));
+        assert!(cluster.set_pod(&pod("b", "n", "50m")));
+        check(&cluster, "n", Some((150, 2, 2)));
+        assert!(cluster.remove_pod("a"));
+        assert!(!cluster.remove_pod("a"));
+        check(&cluster, "n", Some((50, 1, 1)));
+        assert!(cluster.retain_pods(|uid| uid != "b"));
+        check(&cluster, "n", None);
+    }
+
+    #[test]
+    fn an_assumption_becomes_a_fact_without_counting_twice() {
+        let mut cluster = Cluster::default();
+        let bound = pod("a", "n", "100m");
+        cluster.assume("a", bound.spec.as_ref().expect("a spec"), "n");
+        assert!(cluster.is_assumed("a"));
+        cluster.set_pod(&bound);
+        assert!(!cluster.is_assumed("a"));
+        check(&cluster, "n", Some((100, 1, 1)));
+    }
+
+    #[test]
+    fn only_what_decides_counts_as_a_change_of_a_node() {
+        let node = |heartbeat: &str, cpu: &str| -> Node {
+            serde_json::from_value(json!({
+                "metadata": { "name": "n", "resourceVersion": heartbeat },
+                "status": { "allocatable": { "cpu": cpu }, "conditions": [
+                    { "type": "Ready", "status": "True", "reason": heartbeat },
+                ] },
+            }))
+            .expect("a node")
+        };
+        let mut cluster = Cluster::default();
+        assert!(cluster.set_node(&node("1", "4")));
+        assert!(!cluster.set_node(&node("2", "4")));
+        assert!(cluster.set_node(&node("2", "8")));
+    }
+}

@@ -1,0 +1,203 @@
+//! Which node a Pod goes to, and why it goes to none: pure.
+//!
+//! The filters and their words are those of upstream's default plugins, in their order; the first that refuses a node
+//! speaks for it.
+
+use crate::cluster::{Cluster, HostPort, NodeFacts, Used, host_ports};
+use crate::message;
+use api::affinity::{matches_node, matches_term};
+use api::quantity::Amount;
+use api::resources::{self, Amounts, Side};
+use api::taint;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Taint, Toleration};
+use std::collections::BTreeSet;
+
+/// What is to be done with a Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It goes to this node.
+    Node(String),
+    /// It fits nowhere; the message is upstream's.
+    Unschedulable(String),
+}
+
+/// Why a node is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// One for each thing that is missing.
+    pub(crate) reasons: Vec<String>,
+    /// Whether removing Pods from the node could help.
+    pub(crate) resolvable: bool,
+}
+
+/// What a Pod asks for, worked out once for all nodes.
+struct Ask<'a> {
+    spec: &'a PodSpec,
+    requests: Amounts,
+    ports: Vec<HostPort>,
+    tolerations: &'a [Toleration],
+    /// When every term of the required affinity names nodes: only these are looked at.
+    named: Option<BTreeSet<&'a str>>,
+}
+
+/// Decides upon a Pod.
+#[must_use]
+pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
+    if cluster.node_count() == 0 {
+        return Decision::Unschedulable(message::NO_NODES.into());
+    }
+    let none = PodSpec::default();
+    let ask = Ask::of(pod.spec.as_ref().unwrap_or(&none));
+    let mut refusals = Vec::new();
+    let mut best: Option<(Rank, &str)> = None;
+    for (name, facts, used) in cluster.nodes() {
+        match ask.filter(name, facts, used) {
+            Some(refusal) => refusals.push(refusal),
+            None => {
+                let rank = ask.rank(facts, used);
+                // Nodes come in the order of their names: of equals the first one stays.
+                if best.is_none_or(|(other, _)| rank > other) {
+                    best = Some((rank, name));
+                }
+            }
+        }
+    }
+    match best {
+        Some((_, name)) => Decision::Node(name.to_owned()),
+        None => {
+            let never = ask.spec.preemption_policy.as_deref() == Some("Never");
+            Decision::Unschedulable(message::unschedulable(&refusals, never))
+        }
+    }
+}
+
+/// How good a node is: fields in the order of their weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// The more taints it would rather not have Pods for, the worse.
+    taints: std::cmp::Reverse<usize>,
+    /// The sum of the weights of the preferred affinity that it matches.
+    preferred: i64,
+    /// How much CPU and memory is left, in thousandths of what it has.
+    free: i64,
+}
+
+impl<'a> Ask<'a> {
+    fn of(spec: &'a PodSpec) -> Self {
+        let mut requests = resources::pod(spec, Side::Requests);
+        requests.retain(|_, amount| *amount > Amount::ZERO);
+        Self {
+            requests,
+            ports: host_ports(spec),
+            tolerations: spec.tolerations.as_deref().unwrap_or_default(),
+            named: named_nodes(spec),
+            spec,
+        }
+    }
+
+    fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Option<Refusal> {
+        if self.named.as_ref().is_some_and(|named| !named.contains(name)) {
+            return hopeless(message::NOT_NAMED.into());
+        }
+        let spec = facts.node.spec.as_ref();
+        let cordon =
+            Taint { key: message::UNSCHEDULABLE_TAINT.into(), effect: "NoSchedule".into(), ..Default::default() };
+        let tolerated = || self.tolerations.iter().any(|t| taint::tolerates(t, &cordon));
+        if spec.and_then(|s| s.unschedulable).unwrap_or(false) && !tolerated() {
+            return hopeless(message::CORDONED.into());
+        }
+        let taints = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
+        if let Some(taint) = taint::untolerated(taints, self.tolerations, &["NoSchedule", "NoExecute"]) {
+            return hopeless(message::taint(taint));
+        }
+        if !matches_node(self.spec, &facts.node) {
+            return hopeless(message::AFFINITY.into());
+        }
+        let held = used.map(|u| u.ports.as_slice()).unwrap_or_default();
+        if self.ports.iter().any(|want| held.iter().any(|have| want.conflicts(have))) {
+            return Some(Refusal { reasons: vec![message::PORTS.into()], resolvable: true });
+        }
+        self.filter_resources(facts, used)
+    }
+
+    fn filter_resources(&self, facts: &NodeFacts, used: Option<&Used>) -> Option<Refusal> {
+        let (mut reasons, mut resolvable) = (Vec::new(), true);
+        let room = facts.allocatable.get("pods").map_or(0, |a| a.value());
+        if used.map_or(0, |u| u.pods) + 1 > room {
+            reasons.push(message::TOO_MANY_PODS.into());
+        }
+        for (resource, request) in &self.requests {
+            let allocatable = facts.allocatable.get(resource).copied().unwrap_or_default();
+            let taken = used.and_then(|u| u.requests.get(resource)).copied().unwrap_or_default();
+            if *request > allocatable.minus(taken) {
+                reasons.push(message::insufficient(resource));
+                // An empty node would be too small.
+                resolvable &= *request <= allocatable;
+            }
+        }
+        (!reasons.is_empty()).then_some(Refusal { reasons, resolvable })
+    }
+
+    fn rank(&self, facts: &NodeFacts, used: Option<&Used>) -> Rank {
+        let taints = facts.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
+        let disliked = taints
+            .iter()
+            .filter(|t| t.effect == "PreferNoSchedule")
+            .filter(|t| !self.tolerations.iter().any(|x| taint::tolerates(x, t)))
+            .count();
+        let affinity = self.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
+        let preferred = affinity.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let preferred = preferred.into_iter().flatten();
+        // A Pod that asks for nothing still takes something: upstream's guess keeps such Pods from piling up.
+        let free = [("cpu", Amount::milli_units(100)), ("memory", Amount::units(200 << 20))]
+            .map(|(resource, least)| {
+                let has = facts.allocatable.get(resource).copied().unwrap_or_default().milli();
+                let taken = used.and_then(|u| u.requests.get(resource)).copied().unwrap_or_default();
+                let want = self.requests.get(resource).copied().unwrap_or(least);
+                let left = has.saturating_sub(taken.plus(want).milli()).max(0);
+                i64::try_from(i128::from(left) * 1000 / i128::from(has.max(1))).unwrap_or(0)
+            })
+            .iter()
+            .sum();
+        Rank {
+            taints: std::cmp::Reverse(disliked),
+            preferred: preferred
+                .filter(|p| matches_term(&p.preference, &facts.node))
+                .map(|p| i64::from(p.weight))
+                .sum(),
+            free,
+        }
+    }
+}
+
+fn hopeless(reason: String) -> Option<Refusal> {
+    Some(Refusal { reasons: vec![reason], resolvable: false })
+}
+
+/// The nodes that the required affinity names, when each of its terms names some by `metadata.name`.
+fn named_nodes(spec: &PodSpec) -> Option<BTreeSet<&str>> {
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+    if terms.is_empty() {
+        return None;
+    }
+    let mut names = BTreeSet::new();
+    for term in terms {
+        let fields = term.match_fields.iter().flatten();
+        let by_name = fields.filter(|f| f.key == "metadata.name" && f.operator == "In");
+        let mut of_term: Option<BTreeSet<&str>> = None;
+        for field in by_name {
+            let values: BTreeSet<_> = field.values.iter().flatten().map(String::as_str).collect();
+            of_term = Some(match of_term {
+                None => values,
+                Some(others) => others.intersection(&values).copied().collect(),
+            });
+        }
+        names.extend(of_term?);
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+#[path = "fit_tests.rs"]
+mod tests;

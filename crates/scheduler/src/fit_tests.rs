@@ -1,0 +1,220 @@
+//! Tables: nodes and a Pod in, a node or upstream's message out.
+#![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
+
+use super::*;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+/// A node with 4 CPUs, 8 GiB and room for 10 Pods; `change` is merged over it.
+fn node(name: &str, change: Value) -> Node {
+    let mut node = json!({
+        "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name } },
+        "spec": {},
+        "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi", "pods": "10" } },
+    });
+    merge(&mut node, change);
+    serde_json::from_value(node).expect("a node")
+}
+
+/// A Pod with one container that asks for nothing; `change` is merged over its spec.
+fn pod(change: Value) -> Pod {
+    let mut spec = json!({ "containers": [{ "name": "c" }] });
+    merge(&mut spec, change);
+    serde_json::from_value(json!({ "metadata": { "name": "p", "uid": "p" }, "spec": spec })).expect("a Pod")
+}
+
+fn merge(into: &mut Value, change: Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change,
+    }
+}
+
+fn asking(resources: Value) -> Value {
+    json!({ "containers": [{ "name": "c", "resources": { "requests": resources } }] })
+}
+
+fn cluster(nodes: Vec<Node>, placed: Vec<(&str, Value)>) -> Cluster {
+    let mut cluster = Cluster::default();
+    for node in &nodes {
+        cluster.set_node(node);
+    }
+    for (i, (node, spec)) in placed.into_iter().enumerate() {
+        cluster.assume(&format!("placed-{i}"), &pod(spec).spec.expect("a spec"), node);
+    }
+    cluster
+}
+
+/// `expected` is a node's name or a message.
+#[track_caller]
+fn check(cluster: &Cluster, spec: Value, expected: &str) {
+    let got = match fit(&pod(spec), cluster) {
+        Decision::Node(text) | Decision::Unschedulable(text) => text,
+    };
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn without_nodes_nothing_is_schedulable() {
+    check(&cluster(vec![], vec![]), json!({}), "no nodes available to schedule pods");
+}
+
+#[test]
+fn requests_must_fit_into_what_is_left() {
+    let two_used = || cluster(vec![node("a", json!({}))], vec![("a", asking(json!({ "cpu": "2" })))]);
+    check(&two_used(), asking(json!({ "cpu": "2", "memory": "8Gi" })), "a");
+    check(
+        &two_used(),
+        asking(json!({ "cpu": "2500m" })),
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+         1 No preemption victims found for incoming pod.",
+    );
+    check(
+        &two_used(),
+        asking(json!({ "cpu": "100", "memory": "9Gi", "nvidia.com/gpu": "1" })),
+        "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Insufficient nvidia.com/gpu. \
+         preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+    );
+    check(&two_used(), asking(json!({ "nvidia.com/gpu": "0" })), "a");
+}
+
+#[test]
+fn a_full_node_takes_no_more_pods() {
+    let full = node("a", json!({ "status": { "allocatable": { "pods": "1" } } }));
+    check(
+        &cluster(vec![full], vec![("a", json!({}))]),
+        json!({}),
+        "0/1 nodes are available: 1 Too many pods. preemption: 0/1 nodes are available: \
+         1 No preemption victims found for incoming pod.",
+    );
+}
+
+#[test]
+fn a_cordoned_node_is_for_those_who_tolerate_it() {
+    let cordoned = || cluster(vec![node("a", json!({ "spec": { "unschedulable": true } }))], vec![]);
+    check(
+        &cordoned(),
+        json!({}),
+        "0/1 nodes are available: 1 node(s) were unschedulable. preemption: 0/1 nodes are available: \
+         1 Preemption is not helpful for scheduling.",
+    );
+    let tolerant = json!({ "tolerations": [{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }] });
+    check(&cordoned(), tolerant, "a");
+}
+
+#[test]
+fn taints_keep_pods_away() {
+    let taint = |key: &str, value: &str, effect: &str| json!({ "spec": { "taints": [{ "key": key, "value": value, "effect": effect }] } });
+    let tainted = || {
+        let nodes = vec![
+            node("a", taint("disk", "slow", "NoSchedule")),
+            node("b", taint("node.kubernetes.io/not-ready", "", "NoExecute")),
+            node("c", taint("disk", "slow", "NoSchedule")),
+        ];
+        cluster(nodes, vec![])
+    };
+    check(
+        &tainted(),
+        json!({}),
+        "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, \
+         2 node(s) had untolerated taint {disk: slow}. preemption: 0/3 nodes are available: \
+         3 Preemption is not helpful for scheduling.",
+    );
+    check(&tainted(), json!({ "tolerations": [{ "key": "disk", "value": "slow" }] }), "a");
+    check(&tainted(), json!({ "tolerations": [{ "operator": "Exists", "effect": "NoExecute" }] }), "b");
+}
+
+#[test]
+fn selectors_and_required_affinity_choose_nodes() {
+    let zones = || {
+        let zone = |z: &str| json!({ "metadata": { "labels": { "zone": z } } });
+        cluster(vec![node("a", zone("x")), node("b", zone("y"))], vec![])
+    };
+    let required = |term: Value| {
+        json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [term] } } } })
+    };
+    let none = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. \
+                preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    check(&zones(), json!({ "nodeSelector": { "zone": "y" } }), "b");
+    check(&zones(), json!({ "nodeSelector": { "zone": "z" } }), none);
+    let expression = |op: &str, values: &[&str]| {
+        required(json!({ "matchExpressions": [{ "key": "zone", "operator": op, "values": values }] }))
+    };
+    check(&zones(), expression("In", &["y", "z"]), "b");
+    check(&zones(), expression("NotIn", &["x", "y"]), none);
+    let named = |name: &str| {
+        required(json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] }))
+    };
+    check(&zones(), named("b"), "b");
+    check(
+        &zones(),
+        named("c"),
+        "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. \
+         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+    );
+}
+
+#[test]
+fn host_ports_are_held_once_per_address() {
+    let port = |port: i32, ip: &str, protocol: &str| {
+        json!({ "containers": [{ "name": "c", "ports": [
+            { "containerPort": 80, "hostPort": port, "hostIP": ip, "protocol": protocol },
+        ] }] })
+    };
+    let held = || cluster(vec![node("a", json!({}))], vec![("a", port(80, "127.0.0.1", "TCP"))]);
+    check(&held(), port(81, "127.0.0.1", "TCP"), "a");
+    check(&held(), port(80, "127.0.0.2", "TCP"), "a");
+    check(&held(), port(80, "127.0.0.1", "UDP"), "a");
+    let taken = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. \
+                 preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+    check(&held(), port(80, "127.0.0.1", "TCP"), taken);
+    check(&held(), port(80, "", ""), taken);
+}
+
+#[test]
+fn each_node_speaks_for_itself_and_the_sum_is_sorted() {
+    let nodes = vec![
+        node("a", json!({ "spec": { "unschedulable": true } })),
+        node("b", json!({})),
+        node("c", json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": "NoSchedule" }] } })),
+    ];
+    check(
+        &cluster(nodes, vec![("b", asking(json!({ "cpu": "4" })))]),
+        asking(json!({ "cpu": "1" })),
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {k: v}, \
+         1 node(s) were unschedulable. preemption: 0/3 nodes are available: \
+         1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling.",
+    );
+}
+
+#[test]
+fn a_pod_that_never_preempts_says_so() {
+    let mut spec = asking(json!({ "cpu": "5" }));
+    spec["preemptionPolicy"] = "Never".into();
+    check(
+        &cluster(vec![node("a", json!({}))], vec![]),
+        spec,
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
+    );
+}
+
+#[test]
+fn of_those_that_fit_the_best_one_is_taken() {
+    let disliked = json!({ "spec": { "taints": [{ "key": "k", "effect": "PreferNoSchedule" }] } });
+    let busy = || vec![("a", asking(json!({ "cpu": "1" })))];
+    // Equal: the first by name. Less used: that one. Disliked: only when there is no other.
+    check(&cluster(vec![node("b", json!({})), node("a", json!({}))], vec![]), json!({}), "a");
+    check(&cluster(vec![node("a", json!({})), node("b", json!({}))], busy()), json!({}), "b");
+    check(&cluster(vec![node("a", json!({})), node("b", disliked.clone())], busy()), json!({}), "a");
+    check(&cluster(vec![node("b", disliked)], vec![]), json!({}), "b");
+    let preferred = json!({ "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+        { "weight": 5, "preference": { "matchExpressions": [
+            { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] } ] } },
+    ] } } });
+    check(&cluster(vec![node("a", json!({})), node("b", json!({}))], busy()), preferred, "a");
+}

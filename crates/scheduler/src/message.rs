@@ -1,0 +1,76 @@
+//! The words of `FailedScheduling` (`pkg/scheduler/framework/types.go`, `FitError`), in one place.
+
+use crate::fit::Refusal;
+use k8s_openapi::api::core::v1::Taint;
+use std::collections::BTreeMap;
+
+pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
+pub(crate) const CORDONED: &str = "node(s) were unschedulable";
+pub(crate) const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
+pub(crate) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+pub(crate) const PORTS: &str = "node(s) didn't have free ports for the requested pod ports";
+pub(crate) const TOO_MANY_PODS: &str = "Too many pods";
+pub(crate) const GATED: &str = "Scheduling is blocked due to non-empty scheduling gates";
+pub(crate) const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+const NO_HELP: &str = "Preemption is not helpful for scheduling";
+const NEVER_PREEMPTS: &str = "not eligible due to preemptionPolicy=Never.";
+
+/// The longest note that an event may have.
+const NOTE_LIMIT: usize = 1024;
+
+pub(crate) fn insufficient(resource: &str) -> String {
+    format!("Insufficient {resource}")
+}
+
+pub(crate) fn taint(taint: &Taint) -> String {
+    let value = taint.value.as_deref().unwrap_or("");
+    format!("node(s) had untolerated taint {{{}: {value}}}", taint.key)
+}
+
+/// The whole message. Podium preempts nothing, so the second half says what upstream says when there is no victim.
+pub(crate) fn unschedulable(refusals: &[Refusal], never_preempts: bool) -> String {
+    let all = refusals.len();
+    let reasons = refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str));
+    let first = counted(all, reasons);
+    if never_preempts {
+        return format!("{first} preemption: {NEVER_PREEMPTS}");
+    }
+    let helps = refusals.iter().map(|r| if r.resolvable { NO_VICTIMS } else { NO_HELP });
+    format!("{first} preemption: {}", counted(all, helps))
+}
+
+/// `0/3 nodes are available: 1 This, 2 That.` Upstream sorts the counted reasons as strings.
+fn counted<'a>(nodes: usize, reasons: impl Iterator<Item = &'a str>) -> String {
+    let mut counts = BTreeMap::new();
+    for reason in reasons {
+        *counts.entry(reason).or_insert(0) += 1;
+    }
+    let mut counts: Vec<String> = counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+    counts.sort();
+    format!("0/{nodes} nodes are available: {}.", counts.join(", "))
+}
+
+/// Shortens a message to what an event can hold.
+pub(crate) fn note(message: &str) -> String {
+    const ELLIPSIS: &str = " ...";
+    if message.len() <= NOTE_LIMIT {
+        return message.to_owned();
+    }
+    let limit = NOTE_LIMIT - ELLIPSIS.len();
+    let end = (0..=limit).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}{ELLIPSIS}", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_cut_to_the_limit_of_an_event() {
+        assert_eq!(note("short"), "short");
+        let cut = note(&"é".repeat(1000));
+        assert!(cut.len() <= 1024 && cut.ends_with("é ..."), "{cut}");
+    }
+}

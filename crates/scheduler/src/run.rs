@@ -1,0 +1,232 @@
+//! The loop: what happens in the cluster goes in, attempts to place Pods come out.
+
+use crate::cluster::{Cluster, Uid};
+use crate::fit::{Decision, fit};
+use crate::message;
+use crate::queue::Queue;
+use crate::write::{Outcome, Writer};
+use crate::{DEFAULT_SCHEDULER, Options};
+use api::pod::{is_terminal, node_name};
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, Error, Event, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// No watch is trusted for longer: a new list repairs what it lost.
+const RELIST: Duration = Duration::from_secs(600);
+
+pub(crate) struct Loop {
+    client: Client,
+    options: Options,
+    writer: Writer,
+    cluster: Cluster,
+    queue: Queue,
+    /// Bindings and reports on their way.
+    writes: JoinSet<Outcome>,
+    nodes: Listing,
+    pods: Listing,
+}
+
+/// How far the list of a kind has come.
+#[derive(Debug, Default)]
+struct Listing {
+    /// What the list that is being read has shown.
+    seen: HashSet<String>,
+    /// Whether a list was read to its end: a decision before that would rest on half of the facts.
+    complete: bool,
+}
+
+impl Loop {
+    pub(crate) fn new(client: Client, options: Options) -> Self {
+        Self {
+            writer: Writer::new(client.clone(), &options.scheduler_name),
+            client,
+            options,
+            cluster: Cluster::default(),
+            queue: Queue::default(),
+            writes: JoinSet::new(),
+            nodes: Listing::default(),
+            pods: Listing::default(),
+        }
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut nodes = relisting::<Node>(Api::all(self.client.clone()), Config::default());
+        // Pods that have ended hold nothing: the server drops them from this watch.
+        let alive = Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let mut pods = relisting::<Pod>(Api::all(self.client.clone()), alive);
+        loop {
+            let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(event) = nodes.next() => self.on_node(event),
+                Some(event) = pods.next() => self.on_pod(event),
+                Some(done) = self.writes.join_next() => match done {
+                    Ok(outcome) => self.on_written(outcome),
+                    Err(e) => tracing::error!("a write ended without an outcome: {e}"),
+                },
+                () = until(wakeup) => {}
+            }
+            self.schedule();
+        }
+    }
+
+    fn may_schedule(&self) -> bool {
+        self.nodes.complete && self.pods.complete && self.writes.len() < self.options.writes_in_flight
+    }
+
+    fn schedule(&mut self) {
+        while self.may_schedule() {
+            let Some((uid, pod)) = self.queue.pop(Instant::now()) else {
+                return;
+            };
+            self.place(uid, pod);
+        }
+    }
+
+    fn place(&mut self, uid: Uid, pod: Arc<Pod>) {
+        let spec = pod.spec.as_ref();
+        if spec.is_some_and(|s| s.scheduling_gates.as_ref().is_some_and(|g| !g.is_empty())) {
+            if self.writer.needs_report(&pod, "SchedulingGated", message::GATED) {
+                self.writes.spawn(self.writer.clone().gated(uid, pod));
+            } else {
+                self.queue.park(&uid, Instant::now());
+            }
+            return;
+        }
+        match fit(&pod, &self.cluster) {
+            Decision::Node(node) => {
+                if let Some(spec) = spec {
+                    self.cluster.assume(&uid, spec, &node);
+                }
+                self.writes.spawn(self.writer.clone().bind(uid, pod, node));
+            }
+            Decision::Unschedulable(message) => {
+                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message));
+            }
+        }
+    }
+
+    fn on_written(&mut self, outcome: Outcome) {
+        let now = Instant::now();
+        match outcome {
+            Outcome::Bound(uid) => {
+                self.queue.remove(&uid);
+                self.writer.forget(&uid);
+            }
+            Outcome::Gone(uid) => self.remove_pod(&uid),
+            Outcome::BindFailed(uid) => {
+                if self.cluster.is_assumed(&uid) && self.cluster.remove_pod(&uid) {
+                    self.queue.changed(now);
+                }
+                self.queue.retry(&uid, now);
+            }
+            Outcome::Reported(uid) => self.queue.park(&uid, now),
+        }
+    }
+
+    fn on_node(&mut self, event: Result<Event<Node>, Error>) {
+        match event {
+            Ok(Event::Init) => self.nodes.seen.clear(),
+            Ok(Event::InitApply(node)) => {
+                self.nodes.seen.extend(node.metadata.name.clone());
+                self.set_node(&node);
+            }
+            Ok(Event::InitDone) => {
+                let seen = std::mem::take(&mut self.nodes.seen);
+                self.cluster.retain_nodes(|name| seen.contains(name));
+                self.nodes.complete = true;
+            }
+            Ok(Event::Apply(node)) => self.set_node(&node),
+            Ok(Event::Delete(node)) => self.cluster.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
+            Err(e) => tracing::warn!("the watch of nodes is interrupted: {e}"),
+        }
+    }
+
+    fn set_node(&mut self, node: &Node) {
+        if self.cluster.set_node(node) {
+            self.queue.changed(Instant::now());
+        }
+    }
+
+    fn on_pod(&mut self, event: Result<Event<Pod>, Error>) {
+        match event {
+            Ok(Event::Init) => self.pods.seen.clear(),
+            Ok(Event::InitApply(pod)) => {
+                self.pods.seen.extend(pod.metadata.uid.clone());
+                self.set_pod(pod);
+            }
+            Ok(Event::InitDone) => {
+                let seen = std::mem::take(&mut self.pods.seen);
+                self.queue.retain(|uid| seen.contains(uid));
+                self.writer.retain(|uid| seen.contains(uid));
+                if self.cluster.retain_pods(|uid| seen.contains(uid)) {
+                    self.queue.changed(Instant::now());
+                }
+                self.pods.complete = true;
+            }
+            Ok(Event::Apply(pod)) => self.set_pod(pod),
+            Ok(Event::Delete(pod)) => self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+            Err(e) => tracing::warn!("the watch of Pods is interrupted: {e}"),
+        }
+    }
+
+    fn set_pod(&mut self, pod: Pod) {
+        let Some(uid) = pod.metadata.uid.clone() else {
+            return;
+        };
+        if is_terminal(&pod) {
+            self.remove_pod(&uid);
+        } else if node_name(&pod).is_some() {
+            self.queue.remove(&uid);
+            self.writer.forget(&uid);
+            if self.cluster.set_pod(&pod) {
+                self.queue.changed(Instant::now());
+            }
+        } else if !self.is_ours(&pod) || pod.metadata.deletion_timestamp.is_some() {
+            self.queue.remove(&uid);
+        } else if !self.cluster.is_assumed(&uid) {
+            self.queue.set(&uid, Arc::new(pod), Instant::now());
+        }
+    }
+
+    fn is_ours(&self, pod: &Pod) -> bool {
+        let named = pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).filter(|n| !n.is_empty());
+        named.unwrap_or(DEFAULT_SCHEDULER) == self.options.scheduler_name
+    }
+
+    fn remove_pod(&mut self, uid: &str) {
+        self.queue.remove(uid);
+        self.writer.forget(uid);
+        if self.cluster.remove_pod(uid) {
+            self.queue.changed(Instant::now());
+        }
+    }
+}
+
+async fn until(wakeup: Option<Instant>) {
+    match wakeup {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A watch that starts anew with a list from time to time, and with a back-off after an error.
+fn relisting<K>(api: Api<K>, config: Config) -> BoxStream<'static, Result<Event<K>, Error>>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let watch = move || {
+        let events = watcher(api.clone(), config.clone()).default_backoff();
+        events.take_until(tokio::time::sleep(RELIST))
+    };
+    stream::repeat_with(watch).flatten().boxed()
+}

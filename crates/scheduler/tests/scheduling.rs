@@ -1,0 +1,155 @@
+//! The scheduler against a small API server, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+#[path = "../../controllers/tests/fake_api/mod.rs"]
+mod fake_api;
+
+use fake_api::FakeApi;
+use scheduler::{Options, Scheduler};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn start() -> FakeApi {
+    let api = FakeApi::new();
+    let scheduler = Scheduler::new(api.client(), Options::default());
+    tokio::spawn(scheduler.run(CancellationToken::new()));
+    api
+}
+
+fn node(api: &FakeApi, name: &str, cpu: &str) {
+    let allocatable = json!({ "cpu": cpu, "memory": "8Gi", "pods": "110" });
+    let path = format!("api/v1/nodes/{name}");
+    api.put(&path, json!({ "metadata": { "name": name }, "status": { "allocatable": allocatable } }));
+}
+
+fn pod(api: &FakeApi, name: &str, cpu: &str, change: impl FnOnce(&mut Value)) {
+    let mut pod = json!({
+        "metadata": { "name": name, "namespace": "default", "uid": name },
+        "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] },
+        "status": { "phase": "Pending", "conditions": [] },
+    });
+    change(&mut pod);
+    api.put(&path(name), pod);
+}
+
+fn path(pod: &str) -> String {
+    format!("api/v1/namespaces/default/pods/{pod}")
+}
+
+fn node_of(api: &FakeApi, name: &str) -> Option<String> {
+    Some(api.get(&path(name))?["spec"]["nodeName"].as_str()?.to_owned())
+}
+
+async fn bound(api: &FakeApi, name: &str) -> String {
+    api.until(&format!("{name} is bound"), |api| node_of(api, name).is_some()).await;
+    node_of(api, name).expect("it is bound")
+}
+
+fn events(api: &FakeApi, reason: &str) -> Vec<String> {
+    let events = api.list("apis/events.k8s.io/v1/events");
+    let of_reason = events.iter().filter(|e| e["reason"] == reason);
+    of_reason.map(|e| e["note"].as_str().expect("a note").to_owned()).collect()
+}
+
+fn condition(api: &FakeApi, name: &str) -> Value {
+    let pod = api.get(&path(name)).expect("a Pod");
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|c| c["type"] == "PodScheduled").unwrap_or(Value::Null)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_bound_and_an_event_says_so() {
+    let api = start();
+    node(&api, "n1", "4");
+    pod(&api, "a", "1", |_| {});
+    assert_eq!(bound(&api, "a").await, "n1");
+    api.until("an event", |api| !events(api, "Scheduled").is_empty()).await;
+    assert_eq!(events(&api, "Scheduled"), ["Successfully assigned default/a to n1"]);
+    let event = &api.list("apis/events.k8s.io/v1/events")[0];
+    assert_eq!((&event["action"], &event["type"]), (&json!("Binding"), &json!("Normal")));
+    assert_eq!(event["reportingController"], "default-scheduler");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_in_a_row_do_not_take_the_same_cpu() {
+    let api = start();
+    for name in ["n1", "n2"] {
+        node(&api, name, "2");
+    }
+    for name in ["a", "b", "c", "d"] {
+        pod(&api, name, "1", |_| {});
+    }
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        nodes.push(bound(&api, name).await);
+    }
+    nodes.sort();
+    assert_eq!(nodes, ["n1", "n1", "n2", "n2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fits_nowhere_waits_until_something_is_freed() {
+    let api = start();
+    node(&api, "n1", "1");
+    pod(&api, "a", "1", |_| {});
+    bound(&api, "a").await;
+    pod(&api, "b", "1", |_| {});
+    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+                   1 No preemption victims found for incoming pod.";
+    api.until("a condition", |api| condition(api, "b")["reason"] == "Unschedulable").await;
+    assert_eq!(condition(&api, "b")["message"], message);
+    assert_eq!(condition(&api, "b")["status"], "False");
+    assert_eq!(events(&api, "FailedScheduling"), [message]);
+
+    pod(&api, "a", "1", |pod| {
+        pod["spec"]["nodeName"] = "n1".into();
+        pod["status"]["phase"] = "Succeeded".into();
+    });
+    assert_eq!(bound(&api, "b").await, "n1");
+    let conditions = api.writes().iter().filter(|w| w.ends_with("b/status")).count();
+    assert_eq!(conditions, 1, "its own report does not wake it: {:#?}", api.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_later_is_noticed() {
+    let api = start();
+    pod(&api, "a", "1", |_| {});
+    api.until("a condition", |api| condition(api, "a")["reason"] == "Unschedulable").await;
+    assert_eq!(condition(&api, "a")["message"], "no nodes available to schedule pods");
+    node(&api, "n1", "4");
+    assert_eq!(bound(&api, "a").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gated_pod_says_so_and_goes_when_the_gates_are_open() {
+    let api = start();
+    node(&api, "n1", "4");
+    pod(&api, "a", "1", |pod| pod["spec"]["schedulingGates"] = json!([{ "name": "quota" }]));
+    api.until("a condition", |api| condition(api, "a")["reason"] == "SchedulingGated").await;
+    assert_eq!(condition(&api, "a")["message"], "Scheduling is blocked due to non-empty scheduling gates");
+    assert!(events(&api, "FailedScheduling").is_empty());
+    pod(&api, "a", "1", |_| {});
+    assert_eq!(bound(&api, "a").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_others_and_pods_that_go_are_left_alone() {
+    let api = start();
+    node(&api, "n1", "4");
+    pod(&api, "foreign", "1", |pod| pod["spec"]["schedulerName"] = "other".into());
+    pod(&api, "leaving", "1", |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    pod(&api, "last", "1", |_| {});
+    bound(&api, "last").await;
+    assert_eq!((node_of(&api, "foreign"), node_of(&api, "leaving")), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_fails_is_tried_again() {
+    let api = start();
+    node(&api, "n1", "1");
+    for code in [500, 409] {
+        api.refuse(&format!("POST {}/binding", path("a")), code);
+    }
+    pod(&api, "a", "1", |_| {});
+    assert_eq!(bound(&api, "a").await, "n1");
+}
