@@ -1,1 +1,54 @@
+//! One file per controller, each a small reconciler over the API.
+//!
+//! A controller observes changes and says which of its keys they concern; a key carries no payload, so however many
+//! changes concern it, it is reconciled once, against the newest state ([`worker`]). What fails is tried again with
+//! a back-off. Watches are lists from time to time ([`watch`]), which repairs what an event lost.
+//!
+//! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
 #![forbid(unsafe_code)]
+
+mod namespace;
+mod node_lifecycle;
+mod node_taints;
+mod per_namespace;
+mod pod_gc;
+mod root_ca;
+mod service_account;
+mod watch;
+mod worker;
+
+use kube::Client;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What can be set.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The certificates, in PEM, that Pods trust the API server by; nothing is published without them.
+    pub root_ca_pem: Option<String>,
+    /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
+    pub terminated_pod_gc_threshold: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { root_ca_pem: None, terminated_pod_gc_threshold: 12_500 }
+    }
+}
+
+/// Runs all controllers until they are cancelled; what is on its way then is given up, and done again next time.
+pub async fn run(client: Client, options: Options, stop: CancellationToken) {
+    let mut controllers = JoinSet::new();
+    controllers.spawn(service_account::run(client.clone(), stop.clone()));
+    if let Some(pem) = options.root_ca_pem {
+        controllers.spawn(root_ca::run(client.clone(), pem, stop.clone()));
+    }
+    controllers.spawn(namespace::run(client.clone(), stop.clone()));
+    controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
+    controllers.spawn(node_lifecycle::run(client, stop));
+    while let Some(ended) = controllers.join_next().await {
+        if let Err(e) = ended {
+            tracing::error!("a controller ended: {e}");
+        }
+    }
+}

@@ -29,6 +29,8 @@ struct State {
     /// By resource (`api/v1/pods`), namespace (empty for none) and name.
     objects: BTreeMap<Key, Value>,
     watchers: Vec<Watcher>,
+    /// What objects were when they were removed.
+    graves: BTreeMap<Key, Value>,
     /// `POST api/v1/namespaces/x/pods`: every write, in order.
     writes: Vec<String>,
     /// Refuses writes whose line begins so, once each.
@@ -101,6 +103,17 @@ impl FakeApi {
     pub(crate) fn remove(&self, path: &str) {
         self.state.lock().drop_object(&Target::of(path).key());
         self.tick();
+    }
+
+    /// Deletes an object as its user would.
+    pub(crate) fn delete(&self, path: &str) {
+        let _ = self.state.lock().delete(&Target::of(path).key(), &Value::Null);
+        self.tick();
+    }
+
+    /// What a removed object was.
+    pub(crate) fn removed(&self, path: &str) -> Option<Value> {
+        self.state.lock().graves.get(&Target::of(path).key()).cloned()
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
@@ -306,6 +319,7 @@ impl State {
 
     fn drop_object(&mut self, key: &Key) {
         if let Some(mut object) = self.objects.remove(key) {
+            self.graves.insert(key.clone(), object.clone());
             self.revision += 1;
             object["metadata"]["resourceVersion"] = self.revision.to_string().into();
             self.publish(key, "DELETED", &object);

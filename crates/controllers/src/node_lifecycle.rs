@@ -1,0 +1,223 @@
+//! Notices nodes that are silent, and keeps their taints in step with their conditions
+//! (`pkg/controller/nodelifecycle`). Eviction by `NoExecute` and `tolerationSeconds` is not done yet.
+//!
+//! A heartbeat is a change of the node's Lease or of its `Ready` condition, at the moment when it is seen: clocks of
+//! different machines are never compared.
+
+use crate::node_taints::{condition, wanted};
+use crate::watch::{Change, key, watch};
+use crate::worker::{self, Controller, is_code};
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a node may be silent (`--node-monitor-grace-period`).
+const GRACE: Duration = Duration::from_secs(50);
+/// How long a node that never posted a status may be silent (`--node-startup-grace-period`).
+const STARTUP_GRACE: Duration = Duration::from_secs(60);
+
+/// Where nodes keep their Leases.
+const LEASES: &str = "kube-node-lease";
+
+/// What a silent node's status says nothing true about any more.
+const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+struct NodeLifecycle {
+    client: Client,
+    nodes: HashMap<String, Node>,
+    beats: HashMap<String, Beat>,
+}
+
+/// The last sign of life.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Beat {
+    at: Option<Instant>,
+    lease: Option<Timestamp>,
+    ready: Option<Timestamp>,
+}
+
+enum Event {
+    Node(Change<Node>),
+    Lease(Change<Lease>),
+}
+
+impl NodeLifecycle {
+    fn on_node(&mut self, change: Change<Node>, now: Instant) -> Vec<String> {
+        match change {
+            Change::Set(mut node) => {
+                let name = key(&node.metadata);
+                let heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
+                let beat = self.beats.entry(name.clone()).or_default();
+                // The mark that this controller made is no sign of life.
+                if beat.at.is_none() || (beat.ready != heartbeat && condition(&node, "Ready") != Some("Unknown")) {
+                    beat.at = Some(now);
+                    beat.ready = heartbeat;
+                }
+                // The longest list of a node's status decides nothing here.
+                if let Some(status) = node.status.as_mut() {
+                    status.images = None;
+                }
+                node.metadata.managed_fields = None;
+                self.nodes.insert(name.clone(), *node);
+                vec![name]
+            }
+            Change::Gone(node) => {
+                let name = key(&node.metadata);
+                self.nodes.remove(&name);
+                self.beats.remove(&name);
+                vec![]
+            }
+            Change::Listed(names) => {
+                self.nodes.retain(|name, _| names.contains(name));
+                self.beats.retain(|name, _| names.contains(name));
+                vec![]
+            }
+        }
+    }
+
+    /// A Lease activates nothing: whoever waits for silence looks at the last beat when his time comes.
+    fn on_lease(&mut self, change: Change<Lease>, now: Instant) {
+        let Change::Set(lease) = change else {
+            return;
+        };
+        let renewed = lease.spec.and_then(|s| s.renew_time).map(|t| t.0);
+        let Some(name) = lease.metadata.name else {
+            return;
+        };
+        if let Some(beat) = self.beats.get_mut(&name)
+            && beat.lease != renewed
+        {
+            beat.lease = renewed;
+            beat.at = Some(now);
+        }
+    }
+
+    async fn mark_silent(&self, node: &Node) -> Result<(), kube::Error> {
+        let name = key(&node.metadata);
+        tracing::warn!(node = name, "is silent for {} s", GRACE.as_secs());
+        let api: Api<Node> = Api::all(self.client.clone());
+        let patch = Patch::Strategic(json!({ "status": { "conditions": silent(node, Timestamp::now()) } }));
+        api.patch_status(&name, &PatchParams::default(), &patch).await?;
+        self.mark_pods_not_ready(&name).await
+    }
+
+    /// Nobody can say any more that these Pods are ready, so that they must not be sent any requests.
+    async fn mark_pods_not_ready(&self, node: &str) -> Result<(), kube::Error> {
+        let all: Api<Pod> = Api::all(self.client.clone());
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        for pod in all.list(&here).await?.items {
+            let bound_here = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
+            let mut conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+            let Some(ready) = conditions.find(|c| c.type_ == "Ready" && c.status == "True" && bound_here) else {
+                continue;
+            };
+            let mut ready = ready.clone();
+            ready.status = "False".into();
+            ready.last_transition_time = Some(Time(Timestamp::now()));
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
+            let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "conditions": [ready] } });
+            match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
+                Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn set_taints(&self, node: &Node) -> Result<(), kube::Error> {
+        let Some(taints) = wanted(node, Timestamp::now()) else {
+            return Ok(());
+        };
+        let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
+        let patch = Patch::Merge(json!({
+            // The list is replaced as a whole: what somebody else wrote meanwhile must not get lost.
+            "metadata": { "resourceVersion": node.metadata.resource_version },
+            "spec": { "taints": taints },
+        }));
+        let api: Api<Node> = Api::all(self.client.clone());
+        match api.patch(&key(&node.metadata), &PatchParams::default(), &patch).await {
+            // A newer node is on its way and activates this again.
+            Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+impl Controller for NodeLifecycle {
+    type Event = Event;
+
+    const NAME: &'static str = "node-lifecycle";
+
+    fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
+        match event {
+            Event::Node(change) => self.on_node(change, now),
+            Event::Lease(change) => {
+                self.on_lease(change, now);
+                vec![]
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(node) = self.nodes.get(name) else {
+            return Ok(None);
+        };
+        self.set_taints(node).await?;
+        let status = condition(node, "Ready");
+        if status == Some("Unknown") {
+            // Its next status says more.
+            return Ok(None);
+        }
+        let grace = if status.is_none() { STARTUP_GRACE } else { GRACE };
+        let beat = self.beats.get(name).and_then(|b| b.at).unwrap_or(now);
+        let left = grace.saturating_sub(now.saturating_duration_since(beat));
+        if left.is_zero() {
+            self.mark_silent(node).await?;
+            return Ok(None);
+        }
+        Ok(Some(left))
+    }
+}
+
+fn ready(node: &Node) -> Option<&NodeCondition> {
+    node.status.iter().flat_map(|s| s.conditions.iter().flatten()).find(|c| c.type_ == "Ready")
+}
+
+/// What is true of a silent node.
+fn silent(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
+    let known: Vec<&NodeCondition> = node.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
+    let unknown = |name: &str| {
+        let before = known.iter().find(|c| c.type_ == name);
+        let (reason, message) = match before {
+            Some(_) => ("NodeStatusUnknown", "Kubelet stopped posting node status."),
+            None => ("NodeStatusNeverUpdated", "Kubelet never posted node status."),
+        };
+        NodeCondition {
+            type_: name.into(),
+            status: "Unknown".into(),
+            reason: Some(reason.into()),
+            message: Some(message.into()),
+            last_heartbeat_time: before.and_then(|c| c.last_heartbeat_time.clone()),
+            last_transition_time: Some(Time(now)),
+        }
+    };
+    CONDITIONS.into_iter().map(unknown).collect()
+}
+
+pub(crate) async fn run(client: Client, stop: CancellationToken) {
+    let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
+    let leases = watch(Api::namespaced(client.clone(), LEASES), Config::default()).map(Event::Lease);
+    let controller = NodeLifecycle { client, nodes: HashMap::new(), beats: HashMap::new() };
+    worker::run(controller, stream::select(nodes, leases).boxed(), stop).await;
+}

@@ -1,0 +1,286 @@
+//! Removes Pods that nobody else removes (`pkg/controller/podgc`): terminating ones that have no node, ended ones
+//! beyond a threshold, those of a node that is gone, and terminating ones of a node that is out of service.
+//!
+//! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
+
+use crate::watch::{Change, key, watch};
+use crate::worker::{self, Controller, is_code};
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::{ApiResource, Object};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// For how long a node must be missing before its Pods are orphans.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+const UNSCHEDULED: &str = "unscheduled terminating Pods";
+const ENDED: &str = "ended Pods";
+const ORPHANS: &str = "Pods of nodes that are gone or out of service";
+
+/// Of a Pod, only this is read from the wire.
+type SlimPod = Object<SlimSpec, SlimStatus>;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    #[serde(default)]
+    node_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct SlimStatus {
+    #[serde(default)]
+    phase: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Of a Pod, only this is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+    node: Option<String>,
+    ended: bool,
+    evicted: bool,
+    terminating: bool,
+    created: Option<Timestamp>,
+}
+
+impl Known {
+    fn of(pod: &SlimPod) -> Self {
+        let meta = pod.meta();
+        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+        let reason = pod.status.as_ref().and_then(|s| s.reason.as_deref());
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone(),
+            node: pod.spec.node_name.clone().filter(|n| !n.is_empty()),
+            ended: matches!(phase, Some("Succeeded" | "Failed")),
+            evicted: reason == Some("Evicted"),
+            terminating: meta.deletion_timestamp.is_some(),
+            created: meta.creation_timestamp.as_ref().map(|t| t.0),
+        }
+    }
+}
+
+struct PodGc {
+    client: Client,
+    threshold: usize,
+    pods: HashMap<String, Known>,
+    /// How many of them have ended.
+    ended: usize,
+    /// The nodes, and whether each is out of service.
+    nodes: HashMap<String, bool>,
+    nodes_listed: bool,
+    /// Nodes that Pods name and nobody has seen, since when.
+    missing: HashMap<String, Instant>,
+}
+
+enum Event {
+    Pod(Change<SlimPod>),
+    Node(Change<Node>),
+}
+
+impl PodGc {
+    fn on_pod(&mut self, change: Change<SlimPod>) -> Vec<String> {
+        match change {
+            Change::Set(pod) => {
+                let known = Known::of(&pod);
+                let orphaned = known.node.as_ref().is_some_and(|node| match self.nodes.get(node) {
+                    Some(out_of_service) => *out_of_service && known.terminating,
+                    None => true,
+                });
+                let mut keys = Vec::new();
+                if known.terminating && known.node.is_none() {
+                    keys.push(UNSCHEDULED.to_owned());
+                }
+                if orphaned {
+                    keys.push(ORPHANS.to_owned());
+                }
+                let ended = known.ended;
+                self.forget(&key(pod.meta()));
+                self.ended += usize::from(ended);
+                self.pods.insert(key(pod.meta()), known);
+                if ended && self.excess() > 0 {
+                    keys.push(ENDED.to_owned());
+                }
+                keys
+            }
+            Change::Gone(pod) => {
+                self.forget(&key(pod.meta()));
+                vec![]
+            }
+            Change::Listed(keys) => {
+                let gone: Vec<String> = self.pods.keys().filter(|k| !keys.contains(*k)).cloned().collect();
+                gone.iter().for_each(|key| self.forget(key));
+                vec![]
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &str) {
+        if self.pods.remove(key).is_some_and(|known| known.ended) {
+            self.ended -= 1;
+        }
+    }
+
+    fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
+        match change {
+            Change::Set(node) => {
+                let name = key(&node.metadata);
+                self.missing.remove(&name);
+                let out_of_service = is_out_of_service(&node);
+                self.nodes.insert(name, out_of_service);
+                if out_of_service { vec![ORPHANS.to_owned()] } else { vec![] }
+            }
+            Change::Gone(node) => {
+                self.nodes.remove(&key(&node.metadata));
+                vec![ORPHANS.to_owned()]
+            }
+            Change::Listed(names) => {
+                self.nodes.retain(|name, _| names.contains(name));
+                self.nodes_listed = true;
+                vec![ORPHANS.to_owned()]
+            }
+        }
+    }
+
+    fn excess(&self) -> usize {
+        if self.threshold == 0 { 0 } else { self.ended.saturating_sub(self.threshold) }
+    }
+
+    async fn remove_ended(&self) -> Result<(), kube::Error> {
+        let mut ended: Vec<&Known> = self.pods.values().filter(|p| p.ended).collect();
+        ended.sort_by_key(|p| (!p.evicted, p.created, &p.namespace, &p.name));
+        for pod in ended.into_iter().take(self.excess()) {
+            self.fail_and_delete(pod, false).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_unscheduled(&self) -> Result<(), kube::Error> {
+        for pod in self.pods.values().filter(|p| p.terminating && p.node.is_none()) {
+            self.fail_and_delete(pod, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the next node has been missing for long enough.
+    async fn remove_orphans(&mut self, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        if !self.nodes_listed {
+            return Ok(None);
+        }
+        for pod in self.pods.values().filter(|p| p.terminating) {
+            if pod.node.as_ref().is_some_and(|node| self.nodes.get(node) == Some(&true)) {
+                self.fail_and_delete(pod, false).await?;
+            }
+        }
+        let named: BTreeSet<String> = self.pods.values().filter_map(|p| p.node.clone()).collect();
+        let unknown: Vec<String> = named.into_iter().filter(|n| !self.nodes.contains_key(n)).collect();
+        self.missing.retain(|node, _| unknown.contains(node));
+        let mut next = None;
+        for node in unknown {
+            let since = *self.missing.entry(node.clone()).or_insert(now);
+            let left = QUARANTINE.saturating_sub(now.saturating_duration_since(since));
+            if !left.is_zero() {
+                next = Some(next.map_or(left, |n: Duration| n.min(left)));
+            } else if Api::<Node>::all(self.client.clone()).get_opt(&node).await?.is_none() {
+                for pod in self.pods.values().filter(|p| p.node.as_ref() == Some(&node)) {
+                    self.fail_and_delete(pod, true).await?;
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    /// A Pod that is removed without having ended has failed: whoever counts on it must see that first.
+    async fn fail_and_delete(&self, pod: &Known, orphan: bool) -> Result<(), kube::Error> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let mut status = json!({});
+        if !pod.ended {
+            status["phase"] = "Failed".into();
+            if orphan {
+                status["conditions"] = json!([{
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": "PodGC: node no longer exists",
+                    "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::now()),
+                }]);
+            }
+            let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.uid }, "status": status }));
+            unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;
+        }
+        tracing::info!(namespace = pod.namespace, name = pod.name, orphan, "is removed");
+        let at_once = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions { uid: pod.uid.clone(), resource_version: None }),
+            ..Default::default()
+        };
+        unless_gone(api.delete(&pod.name, &at_once).await)
+    }
+}
+
+impl Controller for PodGc {
+    type Event = Event;
+
+    const NAME: &'static str = "pod-garbage-collector";
+
+    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+        match event {
+            Event::Pod(change) => self.on_pod(change),
+            Event::Node(change) => self.on_node(change),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        match key {
+            UNSCHEDULED => self.remove_unscheduled().await.map(|()| None),
+            ENDED => self.remove_ended().await.map(|()| None),
+            _ => self.remove_orphans(now).await,
+        }
+    }
+}
+
+/// Gone already, or another Pod of that name by now: both are what is wanted.
+fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+fn is_out_of_service(node: &Node) -> bool {
+    let ready = node.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    let ready = ready.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
+    let mut taints = node.spec.iter().flat_map(|s| s.taints.iter().flatten());
+    !ready && taints.any(|t| t.key == "node.kubernetes.io/out-of-service")
+}
+
+pub(crate) async fn run(client: Client, threshold: usize, stop: CancellationToken) {
+    let pods: Api<SlimPod> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
+    let pods = watch(pods, Config::default()).map(Event::Pod);
+    let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
+    let controller = PodGc {
+        client,
+        threshold,
+        pods: HashMap::new(),
+        ended: 0,
+        nodes: HashMap::new(),
+        nodes_listed: false,
+        missing: HashMap::new(),
+    };
+    worker::run(controller, stream::select(pods, nodes).boxed(), stop).await;
+}

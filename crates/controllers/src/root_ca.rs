@@ -1,0 +1,49 @@
+//! Every namespace has `kube-root-ca.crt`: what its Pods trust the API server by
+//! (`pkg/controller/certificates/rootcacertpublisher`).
+
+use crate::per_namespace::{InEachNamespace, PerNamespace};
+use crate::worker;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use std::collections::BTreeMap;
+use tokio_util::sync::CancellationToken;
+
+const FILE: &str = "ca.crt";
+
+struct RootCa {
+    pem: String,
+}
+
+impl InEachNamespace for RootCa {
+    type Object = ConfigMap;
+
+    const CONTROLLER: &'static str = "root-ca-certificate-publisher";
+
+    const NAME: &'static str = "kube-root-ca.crt";
+
+    fn desired(&self) -> ConfigMap {
+        let description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+                           endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+                           guaranteed across distributions of Kubernetes clusters.";
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(Self::NAME.into()),
+                annotations: Some(BTreeMap::from([("kubernetes.io/description".into(), description.into())])),
+                ..Default::default()
+            },
+            data: Some(BTreeMap::from([(FILE.into(), self.pem.clone())])),
+            ..Default::default()
+        }
+    }
+
+    fn is_right(&self, object: &ConfigMap) -> bool {
+        object.data.as_ref().is_some_and(|d| d.get(FILE) == Some(&self.pem))
+    }
+}
+
+pub(crate) async fn run(client: Client, pem: String, stop: CancellationToken) {
+    let controller = PerNamespace::new(client, RootCa { pem });
+    let events = controller.events();
+    worker::run(controller, events, stop).await;
+}

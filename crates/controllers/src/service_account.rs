@@ -1,0 +1,36 @@
+//! Every namespace has the service account `default` (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
+
+use crate::per_namespace::{InEachNamespace, PerNamespace};
+use crate::worker;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+struct DefaultServiceAccount;
+
+impl InEachNamespace for DefaultServiceAccount {
+    type Object = ServiceAccount;
+
+    const CONTROLLER: &'static str = "service-account";
+
+    const NAME: &'static str = "default";
+
+    fn desired(&self) -> ServiceAccount {
+        ServiceAccount {
+            metadata: ObjectMeta { name: Some(Self::NAME.into()), ..Default::default() },
+            ..Default::default()
+        }
+    }
+
+    /// Whatever its user wrote into it stays.
+    fn is_right(&self, _: &ServiceAccount) -> bool {
+        true
+    }
+}
+
+pub(crate) async fn run(client: Client, stop: CancellationToken) {
+    let controller = PerNamespace::new(client, DefaultServiceAccount);
+    let events = controller.events();
+    worker::run(controller, events, stop).await;
+}

@@ -1,0 +1,64 @@
+//! The one way in which controllers learn what happens.
+
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// No watch is trusted for longer: a new list repairs what it lost.
+const RELIST: Duration = Duration::from_secs(600);
+
+/// What happened to the objects of a kind.
+#[derive(Debug)]
+pub(crate) enum Change<K> {
+    /// It was made or changed, or is just seen again.
+    Set(Box<K>),
+    /// It is gone.
+    Gone(Box<K>),
+    /// A list was read to its end: there are these, by [`key`], and no others.
+    Listed(HashSet<String>),
+}
+
+/// `namespace/name`, or `name` of what has no namespace.
+pub(crate) fn key(meta: &ObjectMeta) -> String {
+    let name = meta.name.as_deref().unwrap_or_default();
+    match meta.namespace.as_deref() {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Watches a kind for ever: after an error with a back-off, and anew with a list from time to time.
+pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change<K>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let once = move || {
+        let events = watcher(api.clone(), config.clone()).default_backoff();
+        events.take_until(tokio::time::sleep(RELIST))
+    };
+    let mut seen = HashSet::new();
+    let changes = stream::repeat_with(once).flatten().map(move |event| match event {
+        Ok(Event::Init) => {
+            seen.clear();
+            None
+        }
+        Ok(Event::InitApply(object)) => {
+            seen.insert(key(object.meta()));
+            Some(Change::Set(Box::new(object)))
+        }
+        Ok(Event::InitDone) => Some(Change::Listed(std::mem::take(&mut seen))),
+        Ok(Event::Apply(object)) => Some(Change::Set(Box::new(object))),
+        Ok(Event::Delete(object)) => Some(Change::Gone(Box::new(object))),
+        Err(e) => {
+            tracing::warn!("a watch is interrupted: {e}");
+            None
+        }
+    });
+    changes.filter_map(std::future::ready).boxed()
+}

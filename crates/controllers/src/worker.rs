@@ -1,0 +1,159 @@
+//! What all controllers have in common: changes activate keys, keys are reconciled one after the other.
+
+use futures::stream::{BoxStream, StreamExt};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LAST_BACKOFF: Duration = Duration::from_secs(30);
+/// No reconciliation is waited for longer.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A reconciler: it brings what a key stands for towards what it should be.
+pub(crate) trait Controller: Send {
+    /// What its watches tell it.
+    type Event: Send;
+
+    /// For the log.
+    const NAME: &'static str;
+
+    /// Folds a change into what is known; returns the keys that it concerns.
+    fn observe(&mut self, event: Self::Event, now: Instant) -> Vec<String>;
+
+    /// Reconciles a key; returns after how long it wants to be asked again without a change.
+    fn reconcile(
+        &mut self,
+        key: &str,
+        now: Instant,
+    ) -> impl Future<Output = Result<Option<Duration>, kube::Error>> + Send;
+}
+
+/// Keys that wait for their moment, each at most once.
+#[derive(Debug, Default)]
+struct Work {
+    due: BTreeSet<(Instant, String)>,
+    at: HashMap<String, Instant>,
+    failures: HashMap<String, u32>,
+}
+
+impl Work {
+    /// Activates a key; the earlier moment wins.
+    fn add(&mut self, key: String, at: Instant) {
+        match self.at.get(&key) {
+            Some(known) if *known <= at => return,
+            Some(known) => {
+                self.due.remove(&(*known, key.clone()));
+            }
+            None => {}
+        }
+        self.due.insert((at, key.clone()));
+        self.at.insert(key, at);
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<String> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, key) = self.due.pop_first()?;
+        self.at.remove(&key);
+        Some(key)
+    }
+
+    fn failed(&mut self, key: String, now: Instant) -> Duration {
+        let failures = self.failures.entry(key.clone()).or_insert(0);
+        let pause = (FIRST_BACKOFF * 2_u32.pow((*failures).min(9))).min(LAST_BACKOFF);
+        *failures += 1;
+        self.add(key, now + pause);
+        pause
+    }
+}
+
+/// Runs a controller until it is cancelled.
+pub(crate) async fn run<C: Controller>(
+    mut controller: C,
+    mut events: BoxStream<'static, C::Event>,
+    stop: CancellationToken,
+) {
+    let mut work = Work::default();
+    loop {
+        let due = work.next();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            Some(event) = events.next() => {
+                let now = Instant::now();
+                for key in controller.observe(event, now) {
+                    work.add(key, now);
+                }
+            }
+            () = until(due) => {
+                let Some(key) = work.pop(Instant::now()) else { continue };
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = reconcile(&mut controller, &mut work, key) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn reconcile<C: Controller>(controller: &mut C, work: &mut Work, key: String) {
+    let done = tokio::time::timeout(DEADLINE, controller.reconcile(&key, Instant::now())).await;
+    let now = Instant::now();
+    let reason = match done {
+        Ok(Ok(again)) => {
+            work.failures.remove(&key);
+            if let Some(after) = again {
+                work.add(key, now + after);
+            }
+            return;
+        }
+        Ok(Err(e)) => e.to_string(),
+        Err(_) => format!("not done within {} s", DEADLINE.as_secs()),
+    };
+    let pause = work.failed(key.clone(), now);
+    tracing::warn!(controller = C::NAME, key, ?pause, "is tried again: {reason}");
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the API server answered with this code.
+pub(crate) fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_there_once_and_its_earliest_moment_wins() {
+        let (mut work, start) = (Work::default(), Instant::now());
+        let at = |s| start + Duration::from_secs(s);
+        work.add("a".into(), at(5));
+        work.add("a".into(), at(9));
+        work.add("b".into(), at(7));
+        work.add("b".into(), at(3));
+        assert_eq!(work.pop(at(2)), None);
+        assert_eq!(work.pop(at(9)).as_deref(), Some("b"));
+        assert_eq!(work.pop(at(9)).as_deref(), Some("a"));
+        assert_eq!(work.pop(at(9)), None);
+    }
+
+    #[test]
+    fn failures_back_off_up_to_half_a_minute() {
+        let (mut work, now) = (Work::default(), Instant::now());
+        let pauses: Vec<u128> = (0..11).map(|_| work.failed("a".into(), now).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+    }
+}

@@ -1,0 +1,219 @@
+//! The controllers against a small API server, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+mod fake_api;
+
+use controllers::Options;
+use fake_api::FakeApi;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+fn start() -> FakeApi {
+    let api = FakeApi::new();
+    let options = Options { root_ca_pem: Some("PEM".into()), terminated_pod_gc_threshold: 2 };
+    tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
+    api
+}
+
+fn namespace(api: &FakeApi, name: &str) {
+    let namespace = json!({
+        "metadata": { "name": name },
+        "spec": { "finalizers": ["kubernetes"] },
+        "status": { "phase": "Active" },
+    });
+    api.put(&format!("api/v1/namespaces/{name}"), namespace);
+}
+
+fn node(api: &FakeApi, name: &str, change: &Value) {
+    let mut node = json!({ "metadata": { "name": name }, "spec": {}, "status": {} });
+    for (key, value) in change.as_object().expect("an object") {
+        node[key] = value.clone();
+    }
+    api.put(&format!("api/v1/nodes/{name}"), node);
+}
+
+fn ready(status: &str) -> Value {
+    json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } })
+}
+
+fn pod(api: &FakeApi, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut pod = json!({
+        "metadata": { "name": name, "namespace": "x" },
+        "spec": { "containers": [] },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    });
+    change(&mut pod);
+    api.put(&pod_path(name), pod);
+}
+
+fn pod_path(name: &str) -> String {
+    format!("api/v1/namespaces/x/pods/{name}")
+}
+
+fn taints(api: &FakeApi, name: &str) -> Vec<String> {
+    let node = api.get(&format!("api/v1/nodes/{name}")).expect("a node");
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let text = |t: &Value| format!("{}:{}", t["key"].as_str().unwrap_or(""), t["effect"].as_str().unwrap_or(""));
+    taints.iter().map(text).collect()
+}
+
+fn condition(object: &Value, name: &str) -> Value {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|c| c["type"] == name).unwrap_or(Value::Null)
+}
+
+const ACCOUNT: &str = "api/v1/namespaces/x/serviceaccounts/default";
+const CA: &str = "api/v1/namespaces/x/configmaps/kube-root-ca.crt";
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_gets_its_service_account_and_root_ca_and_keeps_them() {
+    let api = start();
+    let began = Instant::now();
+    namespace(&api, "x");
+    api.until("both are made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    assert!(began.elapsed() < Duration::from_millis(10), "they are made at once");
+    assert_eq!(api.get(CA).expect("made")["data"], json!({ "ca.crt": "PEM" }));
+
+    api.delete(ACCOUNT);
+    api.until("it is made again", |api| api.get(ACCOUNT).is_some()).await;
+    api.put(CA, json!({ "metadata": { "name": "kube-root-ca.crt", "namespace": "x" }, "data": { "ca.crt": "?" } }));
+    api.until("it is put right", |api| api.get(CA).is_some_and(|ca| ca["data"]["ca.crt"] == "PEM")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_tried_again() {
+    let api = start();
+    api.refuse("POST api/v1/namespaces/x/serviceaccounts", 500);
+    namespace(&api, "x");
+    api.until("it is made", |api| api.get(ACCOUNT).is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_goes_with_its_content_and_its_pods_go_first() {
+    let api = start();
+    namespace(&api, "x");
+    api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    node(&api, "n", &ready("True"));
+    pod(&api, "p", |pod| pod["spec"]["nodeName"] = "n".into());
+    api.put(
+        "apis/coordination.k8s.io/v1/namespaces/x/leases/l",
+        json!({ "metadata": { "name": "l", "namespace": "x" } }),
+    );
+    api.put("api/v1/namespaces/y/configmaps/c", json!({ "metadata": { "name": "c", "namespace": "y" } }));
+
+    api.delete("api/v1/namespaces/x");
+    api.until("the Pod terminates", |api| {
+        api.get(&pod_path("p")).is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(api.get(CA).is_some(), "a Pod that shuts down may need its configuration");
+
+    api.remove(&pod_path("p"));
+    api.until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
+    let left = |path: &str| api.list(path).len();
+    assert_eq!(left("api/v1/namespaces/x/configmaps") + left("api/v1/namespaces/x/serviceaccounts"), 0);
+    assert_eq!(left("apis/coordination.k8s.io/v1/namespaces/x/leases"), 0);
+    assert_eq!(left("api/v1/namespaces/y/configmaps"), 1, "what is elsewhere stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminating_pod_without_a_node_is_removed_at_once() {
+    let api = start();
+    let began = Instant::now();
+    pod(&api, "p", |pod| {
+        pod["status"] = json!({ "phase": "Pending" });
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    });
+    api.until("it is gone", |api| api.get(&pod_path("p")).is_none()).await;
+    assert_eq!(api.removed(&pod_path("p")).expect("it was there")["status"]["phase"], "Failed");
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_ended_pods_go_when_there_are_too_many() {
+    let api = start();
+    for (name, day, reason) in [("a", 2, ""), ("b", 1, ""), ("c", 3, "Evicted"), ("d", 4, "")] {
+        pod(&api, name, |pod| {
+            pod["status"] = json!({ "phase": "Failed", "reason": reason });
+            pod["metadata"]["creationTimestamp"] = format!("2026-01-0{day}T00:00:00Z").into();
+        });
+    }
+    api.until("two are left", |api| api.list("api/v1/pods").len() == 2).await;
+    assert!(["a", "d"].iter().all(|name| api.get(&pod_path(name)).is_some()), "the evicted and the oldest went");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_lost_node_fail_after_forty_seconds() {
+    let api = start();
+    node(&api, "n", &ready("True"));
+    pod(&api, "p", |pod| pod["spec"]["nodeName"] = "n".into());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    api.remove("api/v1/nodes/n");
+    api.until("it is gone", |api| api.get(&pod_path("p")).is_none()).await;
+    let waited = began.elapsed();
+    assert!((40..42).contains(&waited.as_secs()), "{waited:?}");
+    let last = api.removed(&pod_path("p")).expect("it was there");
+    assert_eq!(last["status"]["phase"], "Failed");
+    let target = condition(&last, "DisruptionTarget");
+    assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
+    assert_eq!(target["message"], "PodGC: node no longer exists");
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_follow_a_node_from_its_registration() {
+    let api = start();
+    node(&api, "n", &json!({}));
+    let not_ready = "node.kubernetes.io/not-ready:NoSchedule";
+    api.until("it is tainted", |api| taints(api, "n") == [not_ready]).await;
+    node(&api, "n", &ready("True"));
+    api.until("it is not", |api| taints(api, "n").is_empty()).await;
+    node(&api, "n", &ready("False"));
+    api.until("it is again", |api| taints(api, "n").len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_noticed_and_one_with_a_lease_is_not() {
+    let api = start();
+    for name in ["silent", "alive"] {
+        node(&api, name, &ready("True"));
+    }
+    pod(&api, "p", |pod| pod["spec"]["nodeName"] = "silent".into());
+    let began = Instant::now();
+    let lease = api.clone();
+    tokio::spawn(async move {
+        for second in 0..60 {
+            let spec = json!({ "renewTime": format!("2026-01-01T00:{second:02}:00.000000Z") });
+            let object = json!({ "metadata": { "name": "alive", "namespace": "kube-node-lease" }, "spec": spec });
+            lease.put("apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/alive", object);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    });
+    api.until("it is unreachable", |api| taints(api, "silent").len() == 2).await;
+    let waited = began.elapsed();
+    assert!((50..52).contains(&waited.as_secs()), "{waited:?}");
+    let node = api.get("api/v1/nodes/silent").expect("a node");
+    let is_ready = condition(&node, "Ready");
+    assert_eq!((&is_ready["status"], &is_ready["reason"]), (&json!("Unknown"), &json!("NodeStatusUnknown")));
+    assert_eq!(is_ready["message"], "Kubelet stopped posting node status.");
+    api.until("its Pod is not ready", |api| {
+        api.get(&pod_path("p")).is_some_and(|pod| condition(&pod, "Ready")["status"] == "False")
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(taints(&api, "alive").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_while_nothing_happens() {
+    let api = start();
+    namespace(&api, "x");
+    pod(&api, "p", |_| {});
+    api.until("both are made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    let before = api.writes();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(api.writes(), before);
+}
