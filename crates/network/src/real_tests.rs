@@ -46,14 +46,31 @@ fn pod_namespace(file: &Path) {
     made.join().expect("a namespace");
 }
 
-/// What the container runtime does to plug a Pod in: run the plugin, keep the result in libcni's cache.
-async fn add_pod(network: &Network, places: &Places, netns: &Path) -> Value {
+/// What the container runtime does to plug a Pod in: run the plugins, keep the result in libcni's cache.
+async fn add_pod(network: &Network, places: &Places, netns: &Path, host_port: u16) -> Value {
     let file = network.conf_dir.join("10-podium.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
-    let mut config = list["plugins"][0].clone();
-    config["cniVersion"] = list["cniVersion"].clone();
-    config["name"] = list["name"].clone();
-    let mut child = tokio::process::Command::new(network.bin_dir.join("bridge"))
+    let mut result = Value::Null;
+    for plugin in list["plugins"].as_array().expect("plugins") {
+        let mut config = plugin.clone();
+        config["cniVersion"] = list["cniVersion"].clone();
+        config["name"] = list["name"].clone();
+        if !result.is_null() {
+            config["prevResult"] = result;
+            let mapping = json!({ "hostPort": host_port, "containerPort": 80, "protocol": "tcp" });
+            config["runtimeConfig"] = json!({ "portMappings": [mapping] });
+        }
+        result = run_plugin(network, netns, &config).await;
+    }
+    fs::create_dir_all(&places.cni_cache).expect("a directory");
+    let entry = json!({ "containerId": "c1", "networkName": network.bridge, "result": result });
+    let name = format!("{}-c1-eth0", network.bridge);
+    fs::write(places.cni_cache.join(name), entry.to_string()).expect("writable");
+    result
+}
+
+async fn run_plugin(network: &Network, netns: &Path, config: &Value) -> Value {
+    let mut child = tokio::process::Command::new(network.bin_dir.join(config["type"].as_str().expect("a type")))
         .env("CNI_COMMAND", "ADD")
         .env("CNI_CONTAINERID", "c1")
         .env("CNI_IFNAME", "eth0")
@@ -69,12 +86,19 @@ async fn add_pod(network: &Network, places: &Places, netns: &Path) -> Value {
     let output = child.wait_with_output().await.expect("it ends");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
-    let result: Value = serde_json::from_str(&text).expect("a result");
-    fs::create_dir_all(&places.cni_cache).expect("a directory");
-    let entry = json!({ "containerId": "c1", "networkName": network.bridge, "result": result });
-    let name = format!("{}-c1-eth0", network.bridge);
-    fs::write(places.cni_cache.join(name), entry.to_string()).expect("writable");
-    result
+    serde_json::from_str(&text).expect("a result")
+}
+
+/// What the firewalls know of a network: its masquerading, and one host port.
+async fn firewall_rules(bridge: &str) -> usize {
+    let mut rules = 0;
+    for (program, args) in [("nft", &["list", "tables"][..]), ("iptables", &["-t", "nat", "-S"][..])] {
+        if find(program).is_some() {
+            let listing = run(program, args, "").await.expect("a listing");
+            rules += listing.lines().filter(|line| line.contains(bridge) || line.contains("CNI-DN-")).count();
+        }
+    }
+    rules
 }
 
 #[test]
@@ -88,9 +112,11 @@ fn a_network_is_made_taken_over_and_removed() {
 
         let netns = dir.path().join("cni-1");
         pod_namespace(&netns);
-        let result = add_pod(&first, &places, &netns).await;
+        let result = add_pod(&first, &places, &netns, 8080).await;
         assert_eq!(result["ips"][0]["address"], "10.244.0.2/24");
         assert_eq!(result["ips"][0]["gateway"], "10.244.0.1");
+        let firewalled = find("nft").or_else(|| find("iptables")).is_some();
+        assert_eq!(firewall_rules(&first.bridge).await > 0, firewalled);
 
         let again = Network::prepare(Options::new(&data_dir)).await.expect("taken over");
         assert_eq!(again, first);
@@ -104,6 +130,7 @@ fn a_network_is_made_taken_over_and_removed() {
         let machine = Netlink::open().expect("netlink").machine().await.expect("links");
         let left: Vec<_> = machine.links.iter().filter(|l| l.is_bridge || l.name.starts_with("veth")).collect();
         assert!(left.is_empty(), "{left:?}");
+        assert_eq!(firewall_rules(&first.bridge).await, 0);
         assert!(!netns.exists() && !data_dir.join("network").exists());
         assert_eq!(fs::read_dir(&places.cni_cache).expect("the cache").count(), 0);
 
