@@ -12,7 +12,7 @@ pub(crate) const IMAGE: &str = "podium.local/pause:1";
 const CODE: &[u8] = &[
     0xb8, 0x0d, 0x00, 0x00, 0x00, // mov eax, 13 (rt_sigaction)
     0xbf, 0x11, 0x00, 0x00, 0x00, // mov edi, 17 (SIGCHLD)
-    0x48, 0x8d, 0x35, 0x14, 0x00, 0x00, 0x00, // lea rsi, [rip + 20] (the action below)
+    0x48, 0x8d, 0x35, 0x15, 0x00, 0x00, 0x00, // lea rsi, [rip + 21] (the action below)
     0x31, 0xd2, // xor edx, edx
     0x41, 0xba, 0x08, 0x00, 0x00, 0x00, // mov r10d, 8
     0x0f, 0x05, // syscall
@@ -30,7 +30,7 @@ const MACHINE: (u16, &str) = (62, "amd64");
 #[cfg(target_arch = "aarch64")]
 const CODE: &[u8] = &[
     0x20, 0x02, 0x80, 0xd2, // mov x0, 17 (SIGCHLD)
-    0x41, 0x01, 0x00, 0x10, // adr x1, action
+    0x61, 0x01, 0x00, 0x10, // adr x1, action
     0x02, 0x00, 0x80, 0xd2, // mov x2, 0
     0x03, 0x01, 0x80, 0xd2, // mov x3, 8
     0xc8, 0x10, 0x80, 0xd2, // mov x8, 134 (rt_sigaction)
@@ -128,7 +128,10 @@ mod tests {
             if u64::from_str_radix(ignored, 16).unwrap() & (1 << 16) != 0 {
                 break;
             }
-            assert!(std::time::Instant::now() < deadline && child.try_wait().unwrap().is_none(), "{status}");
+            if std::time::Instant::now() > deadline || child.try_wait().unwrap().is_some() {
+                let _ = child.kill();
+                panic!("{status}");
+            }
             std::thread::yield_now();
         }
         child.kill().unwrap();

@@ -1,4 +1,35 @@
 //! The API server: HTTP, authentication, authorization, admission, defaulting, validation, patches, watches, tables.
+//!
+//! **Invariant:** an object is encoded once, when it is written; GET, LIST and WATCH send those bytes.
+//!
+//! **Invariant:** whatever a client sends, there is an answer in Kubernetes' own form; nothing panics the process.
 #![forbid(unsafe_code)]
 
+mod bootstrap;
+mod delete;
+mod discovery;
 pub mod kinds;
+mod listen;
+mod local;
+mod node_proxy;
+mod object;
+mod patch;
+mod pki;
+mod pods;
+mod read;
+mod reply;
+mod request;
+mod select;
+mod service;
+mod status;
+mod strict;
+mod watch;
+mod write;
+
+pub use listen::serve;
+pub use local::Local;
+pub use node_proxy::{DialedStream, NodeDialer};
+pub use pki::{Pki, PkiError};
+pub use reply::{Body, BoxError};
+pub use service::{ApiServer, UserInfo};
+pub use status::ApiError;

@@ -16,16 +16,11 @@ const WATCHERS: usize = 200;
 const UPDATES: usize = 300;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args()
-        .nth(1)
-        .unwrap_or_else(|| "store-measure".to_owned());
+    let folder = std::env::args().nth(1).unwrap_or_else(|| "store-measure".to_owned());
     if Path::new(&folder).exists() {
         return Err(format!("{folder} exists: name a folder that can be made and removed").into());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let measured = measure(&runtime, Path::new(&folder));
     fs::remove_dir_all(&folder)?;
     measured
@@ -33,34 +28,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn open(folder: &Path) -> Result<Store, Box<dyn Error>> {
     let started = Instant::now();
-    let store = Store::open(
-        FjallEngine::open(folder, FjallOptions::default())?,
-        Options::default(),
-    )?;
-    println!(
-        "open at revision {}: {:?}",
-        store.revision(),
-        started.elapsed()
-    );
+    let store = Store::open(FjallEngine::open(folder, FjallOptions::default())?, Options::default())?;
+    println!("open at revision {}: {:?}", store.revision(), started.elapsed());
     Ok(store)
 }
 
 fn measure(runtime: &tokio::runtime::Runtime, folder: &Path) -> Result<(), Box<dyn Error>> {
     let before = resident_kib()?;
     let store = open(folder)?;
-    println!(
-        "resident: {} KiB for the empty store",
-        resident_kib()? - before
-    );
+    println!("resident: {} KiB for the empty store", resident_kib()? - before);
     runtime.block_on(one_client(&store))?;
     runtime.block_on(many_clients(&store))?;
     lists(&store);
     runtime.block_on(watchers(&store))?;
-    println!(
-        "resident: {} KiB with {} objects",
-        resident_kib()?,
-        WRITERS * 100 + CREATES
-    );
+    println!("resident: {} KiB with {} objects", resident_kib()?, WRITERS * 100 + CREATES);
     drop(store);
     let store = open(folder)?;
     let objects = memory_per_object(runtime, &store)?;
@@ -95,9 +76,7 @@ async fn many_clients(store: &Store) -> Result<(), Box<dyn Error>> {
         let store = store.clone();
         clients.push(tokio::spawn(async move {
             for number in 0..WRITES {
-                store
-                    .write(write(format!("many-{client}-{}", number % 100), 1024))
-                    .await?;
+                store.write(write(format!("many-{client}-{}", number % 100), 1024)).await?;
             }
             Ok::<_, store::WriteError>(())
         }));
@@ -130,11 +109,7 @@ async fn watchers(store: &Store) -> Result<(), Box<dyn Error>> {
             let mut times = Vec::with_capacity(UPDATES);
             while times.len() < UPDATES {
                 let event = watch.next().await?;
-                let sent = event
-                    .object
-                    .data
-                    .get(..8)
-                    .and_then(|nanos| nanos.try_into().ok());
+                let sent = event.object.data.get(..8).and_then(|nanos| nanos.try_into().ok());
                 let sent = Duration::from_nanos(u64::from_le_bytes(sent.unwrap_or_default()));
                 times.push(now().saturating_sub(sent));
             }
@@ -151,17 +126,11 @@ async fn watchers(store: &Store) -> Result<(), Box<dyn Error>> {
     for task in tasks {
         times.extend(task.await??);
     }
-    println!(
-        "{WATCHERS} watchers, encode to delivery, the sync included: {}",
-        percentiles(times)
-    );
+    println!("{WATCHERS} watchers, encode to delivery, the sync included: {}", percentiles(times));
     Ok(())
 }
 
-fn memory_per_object(
-    runtime: &tokio::runtime::Runtime,
-    store: &Store,
-) -> Result<usize, Box<dyn Error>> {
+fn memory_per_object(runtime: &tokio::runtime::Runtime, store: &Store) -> Result<usize, Box<dyn Error>> {
     let before = resident_kib()?;
     let count = 20_000;
     runtime.block_on(async {
@@ -189,9 +158,6 @@ fn percentiles(mut times: Vec<Duration>) -> String {
 
 fn resident_kib() -> Result<usize, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .ok_or("no VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::state::State;
 use crate::{
-    Batch, BatchChange, Change, Encode, Event, EventKind, Expect, Head, Key, Object, Options,
-    Record, Revision, Write, WriteError,
+    Batch, BatchChange, Change, Encode, Event, EventKind, Expect, Head, Key, Object, Options, Record, Revision, Write,
+    WriteError,
 };
 
 pub(crate) type Answer = Result<Object, WriteError>;
@@ -44,15 +44,7 @@ pub(crate) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(state: &'a RwLock<State>, options: &'a Options, head: Head) -> Self {
-        Self {
-            state,
-            options,
-            head,
-            after: HashMap::new(),
-            events: Vec::new(),
-            decided: Vec::new(),
-            bytes: 0,
-        }
+        Self { state, options, head, after: HashMap::new(), events: Vec::new(), decided: Vec::new(), bytes: 0 }
     }
 
     /// Whether no further write should be added.
@@ -75,19 +67,11 @@ impl<'a> Draft<'a> {
         let touched = self.after.contains_key(&write.key);
         let answer = self.apply(write);
         let depends = touched || answer.is_ok();
-        self.decided.push(Decided {
-            reply,
-            answer,
-            depends,
-        });
+        self.decided.push(Decided { reply, answer, depends });
     }
 
     fn apply(&mut self, write: Write) -> Answer {
-        let Write {
-            key,
-            expect,
-            change,
-        } = write;
+        let Write { key, expect, change } = write;
         check_size("key", key.bytes(), Key::MAX_BYTES)?;
         let previous = match self.after.get(&key) {
             Some(object) => object.clone(),
@@ -105,15 +89,8 @@ impl<'a> Draft<'a> {
             Some(previous) => previous.key.clone(),
             None => self.state.write().shared_key(key),
         };
-        let create_revision = previous
-            .as_ref()
-            .map_or(revision, |previous| previous.create_revision);
-        let object = Object::from(Record {
-            key,
-            revision,
-            create_revision,
-            data,
-        });
+        let create_revision = previous.as_ref().map_or(revision, |previous| previous.create_revision);
+        let object = Object::from(Record { key, revision, create_revision, data });
         self.note(kind, object.clone(), previous);
         Ok(object)
     }
@@ -131,34 +108,19 @@ impl<'a> Draft<'a> {
     /// What the engine must make durable: the last state of each touched object.
     pub(crate) fn batch(&mut self) -> Batch {
         self.head.sequence += 1;
-        let changes = self
-            .after
-            .drain()
-            .map(|(key, object)| object.map_or(BatchChange::Delete(key), BatchChange::Put))
-            .collect();
-        Batch {
-            head: self.head,
-            changes,
-        }
+        let changes =
+            self.after.drain().map(|(key, object)| object.map_or(BatchChange::Delete(key), BatchChange::Put)).collect();
+        Batch { head: self.head, changes }
     }
 
     /// The batch is durable: its events, to publish, and the answers, to send after that.
     pub(crate) fn committed(self) -> (Vec<Event>, Answers) {
-        (
-            self.events,
-            Answers {
-                decided: self.decided,
-                failure: None,
-            },
-        )
+        (self.events, Answers { decided: self.decided, failure: None })
     }
 
     /// The batch failed and nothing of it happened.
     pub(crate) fn failed(self, failure: WriteError) -> Answers {
-        Answers {
-            decided: self.decided,
-            failure: Some(failure),
-        }
+        Answers { decided: self.decided, failure: Some(failure) }
     }
 }
 
@@ -170,12 +132,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     pub(crate) fn send(self) {
-        for Decided {
-            reply,
-            answer,
-            depends,
-        } in self.decided
-        {
+        for Decided { reply, answer, depends } in self.decided {
             let answer = match &self.failure {
                 Some(failure) if depends => Err(failure.clone()),
                 _ => answer,
@@ -187,28 +144,15 @@ impl Answers {
 }
 
 fn check_size(what: &'static str, size: usize, limit: usize) -> Result<(), WriteError> {
-    if size > limit {
-        Err(WriteError::TooLarge { what, size, limit })
-    } else {
-        Ok(())
-    }
+    if size > limit { Err(WriteError::TooLarge { what, size, limit }) } else { Ok(()) }
 }
 
-fn check_expectation(
-    expect: Expect,
-    change: &Change,
-    current: Option<&Object>,
-) -> Result<(), WriteError> {
-    let must_exist = matches!(change, Change::Delete(_))
-        || matches!(expect, Expect::Exists | Expect::Revision(_));
+fn check_expectation(expect: Expect, change: &Change, current: Option<&Object>) -> Result<(), WriteError> {
+    let must_exist = matches!(change, Change::Delete(_)) || matches!(expect, Expect::Exists | Expect::Revision(_));
     match (expect, current) {
-        (Expect::Absent, Some(current)) => Err(WriteError::AlreadyExists {
-            current: current.clone(),
-        }),
+        (Expect::Absent, Some(current)) => Err(WriteError::AlreadyExists { current: current.clone() }),
         (Expect::Revision(expected), Some(current)) if current.revision != expected => {
-            Err(WriteError::Conflict {
-                current: current.clone(),
-            })
+            Err(WriteError::Conflict { current: current.clone() })
         }
         (_, None) if must_exist => Err(WriteError::NotFound),
         _ => Ok(()),

@@ -47,10 +47,7 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn damaged(path: impl Into<PathBuf>, detail: impl Into<String>) -> Self {
-        Self::Damaged {
-            path: path.into(),
-            detail: detail.into(),
-        }
+        Self::Damaged { path: path.into(), detail: detail.into() }
     }
 
     /// For `map_err`: an I/O error at `path`.

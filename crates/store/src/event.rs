@@ -34,12 +34,7 @@ impl Event {
     const OVERHEAD_BYTES: usize = 320;
 
     pub(crate) fn new(kind: EventKind, object: Object, previous: Option<Object>) -> Self {
-        Self {
-            kind,
-            object,
-            previous,
-            frame: OnceLock::new(),
-        }
+        Self { kind, object, previous, frame: OnceLock::new() }
     }
 
     /// The write that made this event.

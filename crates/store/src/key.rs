@@ -19,16 +19,8 @@ impl Key {
     pub const MAX_BYTES: usize = 4096;
 
     /// Names an object. `namespace` is empty for an object of cluster scope.
-    pub fn new(
-        resource: impl Into<Arc<str>>,
-        namespace: impl Into<Arc<str>>,
-        name: impl Into<Arc<str>>,
-    ) -> Self {
-        Self {
-            resource: resource.into(),
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+    pub fn new(resource: impl Into<Arc<str>>, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { resource: resource.into(), namespace: namespace.into(), name: name.into() }
     }
 
     /// The sum of the lengths of the key's parts, in bytes.
@@ -37,10 +29,7 @@ impl Key {
     }
 
     pub(crate) fn place(&self) -> Place {
-        Place {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-        }
+        Place { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
 
@@ -75,11 +64,7 @@ pub struct Scope {
 impl Scope {
     /// All objects of a resource.
     pub fn resource(resource: impl Into<Arc<str>>) -> Self {
-        Self {
-            resource: resource.into(),
-            namespace: None,
-            name: None,
-        }
+        Self { resource: resource.into(), namespace: None, name: None }
     }
 
     /// Narrows the scope to one namespace.
@@ -104,9 +89,7 @@ impl Scope {
 
     /// Like [`Scope::contains`], for a key that is known to be of the scope's resource.
     pub(crate) fn covers(&self, namespace: &str, name: &str) -> bool {
-        self.namespace
-            .as_deref()
-            .is_none_or(|wanted| wanted == namespace)
+        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.name.as_deref().is_none_or(|wanted| wanted == name)
     }
 }

@@ -52,9 +52,7 @@ mod window;
 mod write;
 mod writer;
 
-pub use engine::{
-    Batch, BatchChange, CommitError, Engine, FjallEngine, FjallOptions, Head, MemoryEngine,
-};
+pub use engine::{Batch, BatchChange, CommitError, Engine, FjallEngine, FjallOptions, Head, MemoryEngine};
 pub use error::{Expired, OpenError};
 pub use event::{Event, EventKind};
 pub use key::{Key, Scope};

@@ -26,36 +26,19 @@ impl Listing {
         self.remaining > 0
     }
 
-    fn collect<'a>(
-        objects: impl Iterator<Item = &'a Object>,
-        limit: Option<usize>,
-        revision: Revision,
-    ) -> Self {
+    fn collect<'a>(objects: impl Iterator<Item = &'a Object>, limit: Option<usize>, revision: Revision) -> Self {
         let mut objects = objects.fuse();
         let taken = match limit {
             Some(limit) => objects.by_ref().take(limit).cloned().collect(),
             None => objects.by_ref().cloned().collect(),
         };
-        Self {
-            objects: taken,
-            revision,
-            remaining: objects.count(),
-        }
+        Self { objects: taken, revision, remaining: objects.count() }
     }
 }
 
-pub(crate) fn list(
-    state: &State,
-    scope: &Scope,
-    after: Option<&Key>,
-    limit: Option<usize>,
-) -> Listing {
+pub(crate) fn list(state: &State, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> Listing {
     let Some(resource) = state.resource(&scope.resource) else {
-        return Listing {
-            objects: Vec::new(),
-            revision: state.revision,
-            remaining: 0,
-        };
+        return Listing { objects: Vec::new(), revision: state.revision, remaining: 0 };
     };
     let objects = in_scope(&resource.objects, scope, after).map(|(_, object)| object);
     Listing::collect(objects, limit, state.revision)
@@ -73,25 +56,17 @@ pub(crate) fn list_at(
         return Err(state.expired(&scope.resource, revision));
     }
     let Some(resource) = state.resource(&scope.resource) else {
-        return Ok(Listing {
-            objects: Vec::new(),
-            revision,
-            remaining: 0,
-        });
+        return Ok(Listing { objects: Vec::new(), revision, remaining: 0 });
     };
     let mut before: BTreeMap<Place, Option<Object>> = BTreeMap::new();
     for event in resource.window.after(revision) {
         let key = &event.object.key;
         if scope.covers(&key.namespace, &key.name) {
-            before
-                .entry(key.place())
-                .or_insert_with(|| event.previous.clone());
+            before.entry(key.place()).or_insert_with(|| event.previous.clone());
         }
     }
-    let unchanged =
-        in_scope(&resource.objects, scope, after).filter(|(place, _)| !before.contains_key(*place));
-    let undone = in_scope(&before, scope, after)
-        .filter_map(|(place, object)| Some((place, object.as_ref()?)));
+    let unchanged = in_scope(&resource.objects, scope, after).filter(|(place, _)| !before.contains_key(*place));
+    let undone = in_scope(&before, scope, after).filter_map(|(place, object)| Some((place, object.as_ref()?)));
     let objects = merge(unchanged, undone);
     Ok(Listing::collect(objects, limit, revision))
 }
@@ -105,23 +80,14 @@ fn in_scope<'a, T>(
     let empty: Arc<str> = Arc::from("");
     let first = Place {
         namespace: scope.namespace.clone().unwrap_or_else(|| empty.clone()),
-        name: if scope.namespace.is_some() {
-            scope.name.clone().unwrap_or(empty)
-        } else {
-            empty
-        },
+        name: if scope.namespace.is_some() { scope.name.clone().unwrap_or(empty) } else { empty },
     };
     let start = match after.map(Key::place) {
         Some(after) if after >= first => Bound::Excluded(after),
         _ => Bound::Included(first),
     };
     map.range((start, Bound::Unbounded))
-        .take_while(move |(place, _)| {
-            scope
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| *namespace == place.namespace)
-        })
+        .take_while(move |(place, _)| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace))
         .filter(move |(place, _)| scope.covers(&place.namespace, &place.name))
 }
 

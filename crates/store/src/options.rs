@@ -34,12 +34,7 @@ impl Default for Options {
 impl Options {
     /// Nothing works with a queue, a batch or a window of nothing.
     pub(crate) fn at_least_one(mut self) -> Self {
-        for limit in [
-            &mut self.window_events,
-            &mut self.queue_writes,
-            &mut self.batch_writes,
-            &mut self.batch_bytes,
-        ] {
+        for limit in [&mut self.window_events, &mut self.queue_writes, &mut self.batch_writes, &mut self.batch_bytes] {
             *limit = (*limit).max(1);
         }
         self

@@ -19,11 +19,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     fn new(start: Revision) -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            window: Window::new(start),
-            bell: watch::Sender::new(start),
-        }
+        Self { objects: BTreeMap::new(), window: Window::new(start), bell: watch::Sender::new(start) }
     }
 }
 
@@ -40,13 +36,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new() -> Self {
-        Self {
-            revision: 0,
-            loaded: 0,
-            resources: HashMap::new(),
-            window_cost: 0,
-            names: Names::default(),
-        }
+        Self { revision: 0, loaded: 0, resources: HashMap::new(), window_cost: 0, names: Names::default() }
     }
 
     /// Puts an object that was loaded from the engine.
@@ -74,40 +64,25 @@ impl State {
 
     pub(crate) fn resource_mut(&mut self, name: &Arc<str>) -> &mut Resource {
         let loaded = self.loaded;
-        self.resources
-            .entry(name.clone())
-            .or_insert_with(|| Resource::new(loaded))
+        self.resources.entry(name.clone()).or_insert_with(|| Resource::new(loaded))
     }
 
     /// The oldest revision from which the history of a resource is known.
     pub(crate) fn oldest(&self, resource: &str) -> Revision {
-        self.resource(resource)
-            .map_or(self.loaded, |resource| resource.window.start())
+        self.resource(resource).map_or(self.loaded, |resource| resource.window.start())
     }
 
     pub(crate) fn expired(&self, resource: &str, requested: Revision) -> Expired {
-        Expired {
-            requested,
-            oldest: self.oldest(resource),
-            current: self.revision,
-        }
+        Expired { requested, oldest: self.oldest(resource), current: self.revision }
     }
 
     /// The same key with parts that are shared among all objects: a resource or namespace is kept once.
     pub(crate) fn shared_key(&mut self, key: Key) -> Key {
-        Key {
-            resource: self.names.shared(key.resource),
-            namespace: self.names.shared(key.namespace),
-            name: key.name,
-        }
+        Key { resource: self.names.shared(key.resource), namespace: self.names.shared(key.namespace), name: key.name }
     }
 
     /// Publishes the events of a durable batch, forgets what exceeds the limits, and returns the bells to ring.
-    pub(crate) fn publish(
-        &mut self,
-        events: Vec<Event>,
-        options: &Options,
-    ) -> Vec<watch::Sender<Revision>> {
+    pub(crate) fn publish(&mut self, events: Vec<Event>, options: &Options) -> Vec<watch::Sender<Revision>> {
         let mut bells: HashMap<Arc<str>, watch::Sender<Revision>> = HashMap::new();
         for event in events {
             let key = &event.object.key;
@@ -121,11 +96,8 @@ impl State {
                 EventKind::Delete => resource.objects.remove(&place),
             };
             resource.window.push(Arc::new(event));
-            let forgotten = if resource.window.len() > options.window_events {
-                resource.window.drop_oldest()
-            } else {
-                0
-            };
+            let forgotten =
+                if resource.window.len() > options.window_events { resource.window.drop_oldest() } else { 0 };
             bells.entry(name).or_insert_with(|| resource.bell.clone());
             self.window_cost -= forgotten;
         }

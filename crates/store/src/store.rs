@@ -10,8 +10,7 @@ use crate::draft::Pending;
 use crate::state::State;
 use crate::writer::Writer;
 use crate::{
-    Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Watch, Write,
-    WriteError, list,
+    Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Watch, Write, WriteError, list,
 };
 
 /// Versioned, durable, watchable objects; see the [crate] for what it promises.
@@ -47,10 +46,7 @@ impl Store {
             record.key = state.shared_key(record.key);
             state.load(Object::from(record));
         })?;
-        if found.objects != head.objects
-            || found.digest != head.digest
-            || found.revision > head.revision
-        {
+        if found.objects != head.objects || found.digest != head.digest || found.revision > head.revision {
             let detail = format!(
                 "{} objects up to revision {} were found where {} up to revision {} should be, or their versions differ",
                 found.objects, found.revision, head.objects, head.revision
@@ -61,24 +57,12 @@ impl Store {
         let state = Arc::new(RwLock::new(state));
         let path = engine.path().to_owned();
         let (queue, pending) = mpsc::channel(options.queue_writes);
-        let writer = Writer {
-            engine,
-            state: state.clone(),
-            options,
-            head,
-            failing: false,
-        };
+        let writer = Writer { engine, state: state.clone(), options, head, failing: false };
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run(pending))
             .map_err(OpenError::io(path))?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                state,
-                queue: Some(queue),
-                writer: Mutex::new(Some(thread)),
-            }),
-        })
+        Ok(Self { inner: Arc::new(Inner { state, queue: Some(queue), writer: Mutex::new(Some(thread)) }) })
     }
 
     /// The object as it is now.
@@ -131,10 +115,7 @@ impl Store {
     pub async fn write(&self, write: Write) -> Result<Object, WriteError> {
         let (reply, answer) = oneshot::channel();
         let queue = self.inner.queue.as_ref().ok_or(WriteError::Closed)?;
-        queue
-            .send(Pending { write, reply })
-            .await
-            .map_err(|_| WriteError::Closed)?;
+        queue.send(Pending { write, reply }).await.map_err(|_| WriteError::Closed)?;
         answer.await.map_err(|_| WriteError::Closed)?
     }
 

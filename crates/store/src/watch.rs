@@ -24,11 +24,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(
-        state: &Arc<RwLock<State>>,
-        scope: Scope,
-        from: Revision,
-    ) -> Result<Self, Expired> {
+    pub(crate) fn new(state: &Arc<RwLock<State>>, scope: Scope, from: Revision) -> Result<Self, Expired> {
         let mut guard = state.write();
         if from < guard.oldest(&scope.resource) {
             return Err(guard.expired(&scope.resource, from));
@@ -36,13 +32,7 @@ impl Watch {
         let resource = guard.resource_mut(&scope.resource);
         let (bell, next) = (resource.bell.subscribe(), resource.window.index_after(from));
         drop(guard);
-        Ok(Self {
-            state: state.clone(),
-            scope,
-            bell,
-            next,
-            progress: from,
-        })
+        Ok(Self { state: state.clone(), scope, bell, next, progress: from })
     }
 
     /// What this watch covers.
@@ -72,11 +62,7 @@ impl Watch {
     /// # Errors
     ///
     /// The window has moved past this watcher, which must list again.
-    pub async fn next_batch(
-        &mut self,
-        events: &mut Vec<Arc<Event>>,
-        max: usize,
-    ) -> Result<usize, Expired> {
+    pub async fn next_batch(&mut self, events: &mut Vec<Arc<Event>>, max: usize) -> Result<usize, Expired> {
         loop {
             // Before looking, so that what comes between looking and waiting wakes.
             self.bell.borrow_and_update();
@@ -96,11 +82,7 @@ impl Watch {
     /// # Errors
     ///
     /// The window has moved past this watcher, which must list again.
-    pub fn try_next_batch(
-        &mut self,
-        events: &mut Vec<Arc<Event>>,
-        max: usize,
-    ) -> Result<usize, Expired> {
+    pub fn try_next_batch(&mut self, events: &mut Vec<Arc<Event>>, max: usize) -> Result<usize, Expired> {
         let state = self.state.read();
         let Some(resource) = state.resource(&self.scope.resource) else {
             return Ok(0);

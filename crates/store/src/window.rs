@@ -20,12 +20,7 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(start: Revision) -> Self {
-        Self {
-            events: VecDeque::new(),
-            base: 0,
-            start,
-            cost: 0,
-        }
+        Self { events: VecDeque::new(), base: 0, start, cost: 0 }
     }
 
     /// The revision after which every event is here.
@@ -63,10 +58,7 @@ impl Window {
 
     /// The index of the first event after a revision that is not before `start`.
     pub(crate) fn index_after(&self, revision: Revision) -> u64 {
-        self.base
-            + self
-                .events
-                .partition_point(|event| event.revision() <= revision) as u64
+        self.base + self.events.partition_point(|event| event.revision() <= revision) as u64
     }
 
     /// The events from an index on, or `None` if some of them were forgotten.
@@ -77,9 +69,7 @@ impl Window {
 
     /// The events after a revision that is not before `start`.
     pub(crate) fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Event>> {
-        let offset = self
-            .events
-            .partition_point(|event| event.revision() <= revision);
+        let offset = self.events.partition_point(|event| event.revision() <= revision);
         self.events.range(offset..)
     }
 }

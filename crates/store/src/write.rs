@@ -47,29 +47,13 @@ pub struct Write {
 
 impl Write {
     /// Creates or replaces an object.
-    pub fn put(
-        key: Key,
-        expect: Expect,
-        encode: impl FnOnce(Revision) -> Bytes + Send + 'static,
-    ) -> Self {
-        Self {
-            key,
-            expect,
-            change: Change::Put(Box::new(encode)),
-        }
+    pub fn put(key: Key, expect: Expect, encode: impl FnOnce(Revision) -> Bytes + Send + 'static) -> Self {
+        Self { key, expect, change: Change::Put(Box::new(encode)) }
     }
 
     /// Deletes an object.
-    pub fn delete(
-        key: Key,
-        expect: Expect,
-        encode: impl FnOnce(Revision) -> Bytes + Send + 'static,
-    ) -> Self {
-        Self {
-            key,
-            expect,
-            change: Change::Delete(Box::new(encode)),
-        }
+    pub fn delete(key: Key, expect: Expect, encode: impl FnOnce(Revision) -> Bytes + Send + 'static) -> Self {
+        Self { key, expect, change: Change::Delete(Box::new(encode)) }
     }
 }
 
@@ -79,11 +63,7 @@ impl fmt::Debug for Write {
             Change::Put(_) => "Put",
             Change::Delete(_) => "Delete",
         };
-        f.debug_struct("Write")
-            .field("key", &self.key)
-            .field("expect", &self.expect)
-            .field("change", &change)
-            .finish()
+        f.debug_struct("Write").field("key", &self.key).field("expect", &self.expect).field("change", &change).finish()
     }
 }
 

@@ -52,10 +52,7 @@ impl<E: Engine> Writer<E> {
             return draft.failed(failure(&mut self.failing, error));
         }
         if std::mem::take(&mut self.failing) {
-            tracing::info!(
-                revision = batch.head.revision,
-                "the store can be written again"
-            );
+            tracing::info!(revision = batch.head.revision, "the store can be written again");
         }
         self.head = draft.head();
         let (events, answers) = draft.committed();
@@ -70,10 +67,7 @@ impl<E: Engine> Writer<E> {
 /// Logs the first of a row of failures, and puts it into the words of the callers.
 fn failure(failing: &mut bool, error: CommitError) -> WriteError {
     if !std::mem::replace(failing, true) {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "the store cannot be written"
-        );
+        tracing::error!(error = &error as &dyn std::error::Error, "the store cannot be written");
     }
     match error {
         CommitError::Full => WriteError::Full,

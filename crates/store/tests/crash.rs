@@ -19,15 +19,8 @@ const LIVES: u32 = 20;
 
 fn open(folder: &Path) -> Store {
     // Small, so that journals become tables while the process dies.
-    let options = FjallOptions {
-        memtable_bytes: 64 << 10,
-        ..fjall_options()
-    };
-    Store::open(
-        FjallEngine::open(folder, options).unwrap(),
-        Options::default(),
-    )
-    .unwrap()
+    let options = FjallOptions { memtable_bytes: 64 << 10, ..fjall_options() };
+    Store::open(FjallEngine::open(folder, options).unwrap(), Options::default()).unwrap()
 }
 
 /// Not a test of its own: the process that [`acknowledged_writes_survive_and_no_revision_comes_twice`] kills.
@@ -38,10 +31,7 @@ fn child() {
     };
     say("opening");
     let store = open(folder.as_ref());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     for writer in 0..WRITERS {
         runtime.spawn(write_forever(store.clone(), writer));
     }
@@ -59,11 +49,7 @@ async fn write_forever(store: Store, writer: usize) {
     for round in 0_usize.. {
         let key = pod(&name(writer, round));
         let deletes = round % 5 == 0 && store.get(&key).is_some();
-        let write = if deletes {
-            delete(&key, Expect::Any)
-        } else {
-            put(&key, Expect::Any, &text)
-        };
+        let write = if deletes { delete(&key, Expect::Any) } else { put(&key, Expect::Any, &text) };
         let revision = store.write(write).await.unwrap().revision;
         let what = if deletes { "deleted" } else { "put" };
         say(&format!("ack {what} {writer} {round} {revision}"));
@@ -72,9 +58,7 @@ async fn write_forever(store: Store, writer: usize) {
 
 /// Prints a line with one system call, so that it is whole or not there.
 fn say(line: &str) {
-    std::io::stdout()
-        .write_all(format!("\n{line}\n").as_bytes())
-        .unwrap();
+    std::io::stdout().write_all(format!("\n{line}\n").as_bytes()).unwrap();
 }
 
 struct Ack {
@@ -102,31 +86,14 @@ fn acknowledged_writes_survive_and_no_revision_comes_twice() {
         let acknowledged = live(folder.path(), end);
         for ack in &acknowledged {
             let Ack { revision, .. } = ack;
-            assert!(
-                revisions.insert(*revision),
-                "life {life}: revision {revision} was used before"
-            );
+            assert!(revisions.insert(*revision), "life {life}: revision {revision} was used before");
         }
-        verify(
-            folder.path(),
-            &acknowledged,
-            revisions.last().copied().unwrap_or(1),
-        );
+        verify(folder.path(), &acknowledged, revisions.last().copied().unwrap_or(1));
         // What was durable but not acknowledged has its revision, too.
         let store = open(folder.path());
-        revisions.extend(
-            store
-                .list(&Scope::resource("pods"), None, None)
-                .objects
-                .iter()
-                .map(|object| object.revision),
-        );
+        revisions.extend(store.list(&Scope::resource("pods"), None, None).objects.iter().map(|object| object.revision));
     }
-    assert!(
-        revisions.len() > 500,
-        "only {} writes in {LIVES} lives",
-        revisions.len()
-    );
+    assert!(revisions.len() > 500, "only {} writes in {LIVES} lives", revisions.len());
 }
 
 /// When a life ends.
@@ -175,11 +142,7 @@ fn live(folder: &Path, end: End) -> Vec<Ack> {
 
 fn verify(folder: &Path, acknowledged: &[Ack], newest: Revision) {
     let store = open(folder);
-    assert!(
-        store.revision() >= newest,
-        "revision {newest} was acknowledged, {} is found",
-        store.revision()
-    );
+    assert!(store.revision() >= newest, "revision {newest} was acknowledged, {} is found", store.revision());
     let mut last_of_object = BTreeMap::new();
     let mut last_round = BTreeMap::new();
     for ack in acknowledged {
@@ -192,10 +155,7 @@ fn verify(folder: &Path, acknowledged: &[Ack], newest: Revision) {
         let in_doubt = name_of == name(ack.writer, last_round[&ack.writer] + 1);
         let expected = (!ack.deleted).then_some(ack.revision);
         let later = in_doubt && found.is_none_or(|revision| revision > ack.revision);
-        assert!(
-            found == expected || later,
-            "{name_of} was acknowledged at {expected:?}, and is at {found:?}"
-        );
+        assert!(found == expected || later, "{name_of} was acknowledged at {expected:?}, and is at {found:?}");
     }
     for object in store.list(&Scope::resource("pods"), None, None).objects {
         assert_eq!(object.data, data(&"x".repeat(500), object.revision));

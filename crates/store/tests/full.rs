@@ -1,9 +1,5 @@
 //! The disk is full.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 #[cfg(test)]
@@ -25,13 +21,7 @@ impl SmallDisk {
     /// `None`, with the reason printed, where one cannot be made.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        match mount(
-            Some("store-test"),
-            folder.path(),
-            Some("tmpfs"),
-            MsFlags::empty(),
-            Some("size=4m"),
-        ) {
+        match mount(Some("store-test"), folder.path(), Some("tmpfs"), MsFlags::empty(), Some("size=4m")) {
             Ok(()) => Some(Self(folder)),
             Err(error) => {
                 println!("skipped: a tmpfs cannot be mounted here: {error}");
@@ -56,11 +46,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
     let Some(disk) = SmallDisk::new() else { return };
     let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![1; 2 << 20]).unwrap();
-    let options = FjallOptions {
-        reserve_bytes,
-        memtable_bytes,
-        reopen_backoff: Duration::ZERO,
-    };
+    let options = FjallOptions { reserve_bytes, memtable_bytes, reopen_backoff: Duration::ZERO };
     let open = || {
         let engine = FjallEngine::open(disk.path().join("store"), options.clone()).unwrap();
         Store::open(engine, Options::default()).unwrap()
@@ -71,9 +57,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
         let mut expected = 0;
         let mut refused = 0;
         for number in 0_usize.. {
-            let answer = store
-                .write(put(&pod(&format!("{number:04}")), Expect::Absent, &text))
-                .await;
+            let answer = store.write(put(&pod(&format!("{number:04}")), Expect::Absent, &text)).await;
             match outcome(&answer) {
                 "done" => expected += 1,
                 "full" => refused += 1,
@@ -85,14 +69,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
             }
         }
         assert!(expected > 20, "only {expected} writes fitted");
-        assert_eq!(
-            store
-                .list(&Scope::resource("pods"), None, None)
-                .objects
-                .len() as u64,
-            expected,
-            "reads go on"
-        );
+        assert_eq!(store.list(&Scope::resource("pods"), None, None).objects.len() as u64, expected, "reads go on");
     });
     drop(store);
     let store = open();
@@ -100,35 +77,20 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
         let text = "x".repeat(10_000);
         let expected = store.revision() - 1;
         assert_eq!(
-            store
-                .list(&Scope::resource("pods"), None, None)
-                .objects
-                .len() as u64,
+            store.list(&Scope::resource("pods"), None, None).objects.len() as u64,
             expected,
             "a full disk is read"
         );
-        let refused = store
-            .write(put(&pod("refused"), Expect::Absent, &text))
-            .await;
+        let refused = store.write(put(&pod("refused"), Expect::Absent, &text)).await;
         assert_eq!(outcome(&refused), "full");
         fs::remove_file(&ballast).unwrap();
-        let after = store
-            .write(put(&pod("after"), Expect::Absent, &text))
-            .await
-            .unwrap();
-        assert_eq!(
-            after.revision,
-            2 + expected,
-            "writes go on once there is room"
-        );
+        let after = store.write(put(&pod("after"), Expect::Absent, &text)).await.unwrap();
+        assert_eq!(after.revision, 2 + expected, "writes go on once there is room");
     });
     let before = store.list(&Scope::resource("pods"), None, None);
     drop(store);
     let after = open().list(&Scope::resource("pods"), None, None);
-    assert_eq!(
-        (after.revision, after.objects),
-        (before.revision, before.objects)
-    );
+    assert_eq!((after.revision, after.objects), (before.revision, before.objects));
 }
 
 #[test]

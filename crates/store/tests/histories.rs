@@ -10,8 +10,8 @@ use std::sync::Arc;
 use common::{block_on, data, memory_with, put};
 use proptest::prelude::*;
 use store::{
-    CommitError, Event, EventKind, Expect, Key, MemoryEngine, Object, Options, Revision, Scope,
-    Store, Watch, Write, WriteError,
+    CommitError, Event, EventKind, Expect, Key, MemoryEngine, Object, Options, Revision, Scope, Store, Watch, Write,
+    WriteError,
 };
 
 #[derive(Clone, Debug)]
@@ -41,13 +41,7 @@ enum Want {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let want = prop::sample::select(vec![
-        Want::Absent,
-        Want::Current,
-        Want::Stale,
-        Want::Exists,
-        Want::Any,
-    ]);
+    let want = prop::sample::select(vec![Want::Absent, Want::Current, Want::Stale, Want::Exists, Want::Any]);
     let write = (0..KEYS.len(), want, prop::bool::weighted(0.3));
     prop_oneof![
         8 => prop::collection::vec(write, 1..6).prop_map(Step::Write),
@@ -101,13 +95,7 @@ impl Model {
     }
 
     /// Takes an answer of the store into the model, after checking it.
-    fn apply(
-        &mut self,
-        key: &Key,
-        expect: Expect,
-        deletes: bool,
-        answer: Result<Object, WriteError>,
-    ) {
+    fn apply(&mut self, key: &Key, expect: Expect, deletes: bool, answer: Result<Object, WriteError>) {
         let current = self.now().get(key).cloned();
         let good = match (expect, &current) {
             (Expect::Absent, current) => current.is_none() && !deletes,
@@ -116,24 +104,11 @@ impl Model {
             (Expect::Exists, Some(_)) => true,
             (Expect::Any, current) => current.is_some() || !deletes,
         };
-        assert_eq!(
-            answer.is_ok(),
-            good,
-            "{expect:?} of {current:?}: {answer:?}"
-        );
+        assert_eq!(answer.is_ok(), good, "{expect:?} of {current:?}: {answer:?}");
         let Ok(object) = answer else { return };
-        assert_eq!(
-            object.revision,
-            self.revision() + 1,
-            "revisions have no gaps"
-        );
+        assert_eq!(object.revision, self.revision() + 1, "revisions have no gaps");
         assert_eq!(object.data, data("x", object.revision));
-        assert_eq!(
-            object.create_revision,
-            current
-                .as_ref()
-                .map_or(object.revision, |old| old.create_revision)
-        );
+        assert_eq!(object.create_revision, current.as_ref().map_or(object.revision, |old| old.create_revision));
         let mut objects = self.now().clone();
         let kind = if deletes {
             objects.remove(key);
@@ -164,28 +139,14 @@ struct World {
 }
 
 fn options() -> Options {
-    Options {
-        window_events: 12,
-        batch_writes: 3,
-        queue_writes: 8,
-        ..Options::default()
-    }
+    Options { window_events: 12, batch_writes: 3, queue_writes: 8, ..Options::default() }
 }
 
 impl World {
     fn new() -> Self {
         let (engine, store) = memory_with(options());
-        let model = Model {
-            at: vec![BTreeMap::new()],
-            events: Vec::new(),
-        };
-        Self {
-            engine,
-            store,
-            model,
-            watchers: Vec::new(),
-            opened: 1,
-        }
+        let model = Model { at: vec![BTreeMap::new()], events: Vec::new() };
+        Self { engine, store, model, watchers: Vec::new(), opened: 1 }
     }
 
     async fn step(&mut self, step: Step) {
@@ -193,12 +154,7 @@ impl World {
             Step::Write(writes) => self.write(writes).await,
             Step::Fail(index) => {
                 self.engine.fail_next_commit(CommitError::injected());
-                assert!(
-                    self.store
-                        .write(put(&key(index), Expect::Any, "x"))
-                        .await
-                        .is_err()
-                );
+                assert!(self.store.write(put(&key(index), Expect::Any, "x")).await.is_err());
             }
             Step::Watch(index, ago) => self.watch(scope(index), ago),
             Step::Drain(max) => self.drain(max),
@@ -212,10 +168,7 @@ impl World {
         }
         assert_eq!(self.store.revision(), self.model.revision());
         for index in 0..KEYS.len() {
-            assert_eq!(
-                self.store.get(&key(index)).as_ref(),
-                self.model.now().get(&key(index))
-            );
+            assert_eq!(self.store.get(&key(index)).as_ref(), self.model.now().get(&key(index)));
         }
     }
 
@@ -223,11 +176,7 @@ impl World {
         let mut answers = Vec::new();
         for (index, want, deletes) in writes {
             let key = key(index);
-            let current = self
-                .model
-                .now()
-                .get(&key)
-                .map_or(1, |object| object.revision);
+            let current = self.model.now().get(&key).map_or(1, |object| object.revision);
             let expect = match want {
                 Want::Absent => Expect::Absent,
                 Want::Current => Expect::Revision(current),
@@ -241,17 +190,11 @@ impl World {
                 false => Write::put(key.clone(), expect, encode),
             };
             let store = self.store.clone();
-            answers.push((
-                key,
-                expect,
-                deletes,
-                tokio::spawn(async move { store.write(write).await }),
-            ));
+            answers.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));
             // Tasks of this runtime run in the order in which they were spawned, and so queue, as there is room for all.
         }
         for (key, expect, deletes, answer) in answers {
-            self.model
-                .apply(&key, expect, deletes, answer.await.unwrap());
+            self.model.apply(&key, expect, deletes, answer.await.unwrap());
         }
     }
 
@@ -260,31 +203,19 @@ impl World {
         match self.store.watch(scope.clone(), from) {
             Ok(watch) => {
                 assert!(from >= self.opened, "history does not outlive the store");
-                let next = self
-                    .model
-                    .events
-                    .partition_point(|(_, object, _)| object.revision <= from);
+                let next = self.model.events.partition_point(|(_, object, _)| object.revision <= from);
                 self.watchers.push(Watcher { watch, scope, next });
             }
             Err(expired) => {
                 assert!(from < expired.oldest && expired.oldest >= self.opened);
-                assert!(
-                    from < self.opened || self.exceeds_window(&scope, from),
-                    "{expired} too early"
-                );
+                assert!(from < self.opened || self.exceeds_window(&scope, from), "{expired} too early");
             }
         }
     }
 
     fn exceeds_window(&self, scope: &Scope, from: Revision) -> bool {
-        let of_resource =
-            |object: &Object| object.key.resource == scope.resource && object.revision > from;
-        self.model
-            .events
-            .iter()
-            .filter(|(_, object, _)| of_resource(object))
-            .count()
-            > options().window_events
+        let of_resource = |object: &Object| object.key.resource == scope.resource && object.revision > from;
+        self.model.events.iter().filter(|(_, object, _)| of_resource(object)).count() > options().window_events
     }
 
     fn drain(&mut self, max: usize) {
@@ -292,21 +223,14 @@ impl World {
             let progress = watcher.watch.progress();
             let mut events = Vec::new();
             if watcher.watch.try_next_batch(&mut events, max).is_err() {
-                assert!(
-                    self.exceeds_window(&watcher.scope, progress),
-                    "expired too early"
-                );
+                assert!(self.exceeds_window(&watcher.scope, progress), "expired too early");
                 continue;
             }
             let expected = self.expected(&mut watcher, max);
-            let seen: Vec<_> = events
-                .iter()
-                .map(|event: &Arc<Event>| parts(event))
-                .collect();
+            let seen: Vec<_> = events.iter().map(|event: &Arc<Event>| parts(event)).collect();
             assert_eq!(seen, expected);
-            let next = self.model.events[watcher.next..]
-                .iter()
-                .find(|(_, object, _)| watcher.scope.contains(&object.key));
+            let next =
+                self.model.events[watcher.next..].iter().find(|(_, object, _)| watcher.scope.contains(&object.key));
             let progress = watcher.watch.progress();
             match next {
                 Some((_, object, _)) => assert!(progress < object.revision),
@@ -317,11 +241,7 @@ impl World {
     }
 
     /// The next events of a watcher, according to the model.
-    fn expected(
-        &self,
-        watcher: &mut Watcher,
-        max: usize,
-    ) -> Vec<(EventKind, Object, Option<Object>)> {
+    fn expected(&self, watcher: &mut Watcher, max: usize) -> Vec<(EventKind, Object, Option<Object>)> {
         let mut expected = Vec::new();
         while expected.len() < max && watcher.next < self.model.events.len() {
             let event = &self.model.events[watcher.next];
@@ -336,29 +256,16 @@ impl World {
     fn list(&self, scope: &Scope, ago: u64, page: usize) {
         let revision = self.model.revision().saturating_sub(ago).max(1);
         let objects = &self.model.at[usize::try_from(revision).unwrap() - 1];
-        let expected: Vec<_> = objects
-            .values()
-            .filter(|object| scope.contains(&object.key))
-            .cloned()
-            .collect();
+        let expected: Vec<_> = objects.values().filter(|object| scope.contains(&object.key)).cloned().collect();
         let mut listed: Vec<Object> = Vec::new();
         loop {
             let after = listed.last().map(|object| object.key.clone());
-            let Ok(listing) = self
-                .store
-                .list_at(scope, revision, after.as_ref(), Some(page))
-            else {
-                assert!(
-                    revision < self.opened || self.exceeds_window(scope, revision),
-                    "expired too early"
-                );
+            let Ok(listing) = self.store.list_at(scope, revision, after.as_ref(), Some(page)) else {
+                assert!(revision < self.opened || self.exceeds_window(scope, revision), "expired too early");
                 return;
             };
             listed.extend(listing.objects.iter().cloned());
-            assert_eq!(
-                (listing.revision, listing.remaining),
-                (revision, expected.len() - listed.len())
-            );
+            assert_eq!((listing.revision, listing.remaining), (revision, expected.len() - listed.len()));
             if !listing.more() {
                 break;
             }

@@ -47,10 +47,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn batch_ends(journal: &Path) -> Vec<usize> {
     let bytes = fs::read(journal).unwrap();
     let windows = bytes.windows(4).enumerate();
-    windows
-        .filter(|(_, window)| window == b"FJL\x03")
-        .map(|(place, _)| place + 4)
-        .collect()
+    windows.filter(|(_, window)| window == b"FJL\x03").map(|(place, _)| place + 4).collect()
 }
 
 /// Opening fails with this message, and changes nothing.
@@ -59,14 +56,8 @@ fn check_refused(folder: &Path, expected: &str) {
     let before = contents(folder);
     let error = fjall(folder).map(|_| "a store").unwrap_err();
     let message = error.to_string();
-    assert!(
-        message.contains(expected),
-        "{message:?} should contain {expected:?}"
-    );
-    assert!(
-        contents(folder) == before,
-        "a store that is refused is left as it is"
-    );
+    assert!(message.contains(expected), "{message:?} should contain {expected:?}");
+    assert!(contents(folder) == before, "a store that is refused is left as it is");
 }
 
 #[test]
@@ -75,14 +66,8 @@ fn what_was_acknowledged_is_there_again() {
     block_on(async {
         let store = fjall(folder.path()).unwrap();
         assert_eq!(store.revision(), 4);
-        store
-            .write(put(&pod("pod-001"), Expect::Revision(3), "new"))
-            .await
-            .unwrap();
-        store
-            .write(delete(&pod("pod-002"), Expect::Exists))
-            .await
-            .unwrap();
+        store.write(put(&pod("pod-001"), Expect::Revision(3), "new")).await.unwrap();
+        store.write(delete(&pod("pod-002"), Expect::Exists)).await.unwrap();
         drop(store);
         let store = fjall(folder.path()).unwrap();
         assert_eq!(store.revision(), 6);
@@ -90,24 +75,11 @@ fn what_was_acknowledged_is_there_again() {
         let found: Vec<_> = listing
             .objects
             .iter()
-            .map(|object| {
-                (
-                    &*object.key.name,
-                    object.revision,
-                    object.create_revision,
-                    object.data.clone(),
-                )
-            })
+            .map(|object| (&*object.key.name, object.revision, object.create_revision, object.data.clone()))
             .collect();
-        let expected = [
-            ("pod-000", 2, 2, data("x", 2).into()),
-            ("pod-001", 5, 3, data("new", 5).into()),
-        ];
+        let expected = [("pod-000", 2, 2, data("x", 2).into()), ("pod-001", 5, 3, data("new", 5).into())];
         assert_eq!(found, expected);
-        assert!(
-            store.watch(Scope::resource("pods"), 5).is_err(),
-            "history is not kept"
-        );
+        assert!(store.watch(Scope::resource("pods"), 5).is_err(), "history is not kept");
         let mut watch = store.watch(Scope::resource("pods"), 6).unwrap();
         assert_eq!(create(&store, &pod("next"), "x").await.revision, 7);
         assert_eq!(watch.next().await.unwrap().revision(), 7);
@@ -117,40 +89,19 @@ fn what_was_acknowledged_is_there_again() {
 #[test]
 fn objects_survive_their_way_from_journals_to_tables() {
     let folder = tempfile::tempdir().unwrap();
-    let options = FjallOptions {
-        memtable_bytes: 16 << 10,
-        ..fjall_options()
-    };
-    let open = || {
-        Store::open(
-            FjallEngine::open(folder.path(), options.clone()).unwrap(),
-            Options::default(),
-        )
-        .unwrap()
-    };
+    let options = FjallOptions { memtable_bytes: 16 << 10, ..fjall_options() };
+    let open = || Store::open(FjallEngine::open(folder.path(), options.clone()).unwrap(), Options::default()).unwrap();
     block_on(async {
         let mut expected = 0;
         for round in 0..3 {
             let store = open();
-            assert_eq!(
-                store
-                    .list(&Scope::resource("pods"), None, None)
-                    .objects
-                    .len(),
-                expected
-            );
+            assert_eq!(store.list(&Scope::resource("pods"), None, None).objects.len(), expected);
             for number in 0..200 {
                 let text = format!("{round}-{number}").repeat(50);
-                store
-                    .write(put(&pod(&format!("{number}")), Expect::Any, &text))
-                    .await
-                    .unwrap();
+                store.write(put(&pod(&format!("{number}")), Expect::Any, &text)).await.unwrap();
             }
             for number in 0..100 {
-                store
-                    .write(delete(&pod(&format!("{number}")), Expect::Exists))
-                    .await
-                    .unwrap();
+                store.write(delete(&pod(&format!("{number}")), Expect::Exists)).await.unwrap();
             }
             expected = 100;
         }
@@ -172,10 +123,7 @@ fn a_directory_is_open_once() {
 fn a_newer_format_is_refused() {
     let folder = filled(1);
     fs::write(folder.path().join("format"), "store-format 7\n").unwrap();
-    check_refused(
-        folder.path(),
-        "has format 7, and this version reads formats up to 1",
-    );
+    check_refused(folder.path(), "has format 7, and this version reads formats up to 1");
     fs::write(folder.path().join("format"), "something else").unwrap();
     check_refused(folder.path(), "it says \"something else\"");
     fs::remove_file(folder.path().join("format")).unwrap();
@@ -197,16 +145,8 @@ fn a_batch_that_was_torn_by_a_crash_is_dropped_and_kept_aside() {
     let ends = batch_ends(&journal(folder.path()));
     let end = ends[ends.len() - 1] as u64;
     // The beginning of a batch of two items, whose pages did not all reach the disk.
-    let torn = [
-        &[1, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1][..],
-        &[0; 5000],
-        b"rest",
-    ]
-    .concat();
-    let file = fs::File::options()
-        .write(true)
-        .open(journal(folder.path()))
-        .unwrap();
+    let torn = [&[1, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1][..], &[0; 5000], b"rest"].concat();
+    let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
     file.write_all_at(&torn, end).unwrap();
     let store = fjall(folder.path()).unwrap();
     assert_eq!(store.revision(), 4);
@@ -224,15 +164,9 @@ fn a_last_batch_that_lost_a_page_with_the_power_is_dropped() {
     let older = fs::read(&note).unwrap();
     block_on(create(&fjall(folder.path()).unwrap(), &pod("last"), "x"));
     let ends = batch_ends(&journal(folder.path()));
-    let file = fs::File::options()
-        .write(true)
-        .open(journal(folder.path()))
-        .unwrap();
+    let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
     file.write_all_at(&[0; 8], ends[2] as u64 + 50).unwrap();
-    check_refused(
-        folder.path(),
-        "batch 4 was acknowledged, and the last whole one is 3",
-    );
+    check_refused(folder.path(), "batch 4 was acknowledged, and the last whole one is 3");
     // The note is not synced: a loss of power may bring back an older one.
     fs::write(&note, older).unwrap();
     assert_eq!(fjall(folder.path()).unwrap().revision(), 4);
@@ -247,25 +181,13 @@ fn journals_that_were_rotated_are_one_history() {
     block_on(async {
         let store = fjall(folder.path()).unwrap();
         for number in 0..written {
-            store
-                .write(put(&pod(&(number % 7).to_string()), Expect::Any, &text))
-                .await
-                .unwrap();
+            store.write(put(&pod(&(number % 7).to_string()), Expect::Any, &text)).await.unwrap();
         }
     });
-    assert!(
-        folder.path().join("database/1.jnl").exists(),
-        "more than a journal was written"
-    );
+    assert!(folder.path().join("database/1.jnl").exists(), "more than a journal was written");
     let store = fjall(folder.path()).unwrap();
     assert_eq!(store.revision(), 1 + written);
-    assert_eq!(
-        store
-            .list(&Scope::resource("pods"), None, None)
-            .objects
-            .len(),
-        7
-    );
+    assert_eq!(store.list(&Scope::resource("pods"), None, None).objects.len(), 7);
 }
 
 #[test]
@@ -273,10 +195,7 @@ fn damage_in_the_middle_of_a_journal_is_refused() {
     for place in 0..3 {
         let folder = filled(5);
         let ends = batch_ends(&journal(folder.path()));
-        let file = fs::File::options()
-            .write(true)
-            .open(journal(folder.path()))
-            .unwrap();
+        let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
         // A tag, a byte of an object, a trailer.
         let offset = [ends[1], ends[1] + 60, ends[2] - 1][place];
         file.write_all_at(&[0xee], offset as u64).unwrap();
@@ -288,35 +207,17 @@ fn damage_in_the_middle_of_a_journal_is_refused() {
 fn a_journal_that_lost_acknowledged_batches_is_refused() {
     let folder = filled(5);
     let ends = batch_ends(&journal(folder.path()));
-    let file = fs::File::options()
-        .write(true)
-        .open(journal(folder.path()))
-        .unwrap();
+    let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
     for (length, expected) in [
-        (
-            ends[4] - 1,
-            "batch 5 was acknowledged, and the last whole one is 4",
-        ),
-        (
-            ends[3],
-            "batch 5 was acknowledged, and the last whole one is 4",
-        ),
-        (
-            ends[2] + 7,
-            "batch 5 was acknowledged, and the last whole one is 3",
-        ),
+        (ends[4] - 1, "batch 5 was acknowledged, and the last whole one is 4"),
+        (ends[3], "batch 5 was acknowledged, and the last whole one is 4"),
+        (ends[2] + 7, "batch 5 was acknowledged, and the last whole one is 3"),
         (0, "batch 5 was acknowledged, and the last one found is 0"),
     ] {
         file.set_len(length as u64).unwrap();
-        let error = fjall(folder.path())
-            .map(|_| "a store")
-            .unwrap_err()
-            .to_string();
+        let error = fjall(folder.path()).map(|_| "a store").unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-        assert_eq!(
-            fs::metadata(journal(folder.path())).unwrap().len(),
-            length as u64
-        );
+        assert_eq!(fs::metadata(journal(folder.path())).unwrap().len(), length as u64);
     }
 }
 
@@ -341,15 +242,8 @@ fn a_database_that_is_gone_is_not_made_anew() {
 #[test]
 fn a_damaged_table_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let options = FjallOptions {
-        memtable_bytes: 4 << 10,
-        ..fjall_options()
-    };
-    let store = Store::open(
-        FjallEngine::open(folder.path(), options).unwrap(),
-        Options::default(),
-    )
-    .unwrap();
+    let options = FjallOptions { memtable_bytes: 4 << 10, ..fjall_options() };
+    let store = Store::open(FjallEngine::open(folder.path(), options).unwrap(), Options::default()).unwrap();
     block_on(async {
         for number in 0..100 {
             create(&store, &pod(&format!("{number}")), &"x".repeat(1000)).await;
@@ -378,11 +272,6 @@ fn an_engine_that_lost_an_object_is_found_out() {
         Store::open(engine.clone(), Options::default()).unwrap();
         assert!(engine.lose(&pod("a")));
         let error = Store::open(engine, Options::default()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("1 objects up to revision 3 were found where 2"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("1 objects up to revision 3 were found where 2"), "{error}");
     });
 }

@@ -10,10 +10,7 @@ use common::{block_on, create, data, delete, memory, memory_with, pod, put};
 use store::{EventKind, Expect, Expired, Key, Options, Scope, Watch};
 
 fn small_window() -> Options {
-    Options {
-        window_events: 4,
-        ..Options::default()
-    }
+    Options { window_events: 4, ..Options::default() }
 }
 
 /// The revisions of the events that are there.
@@ -39,27 +36,16 @@ fn a_watch_sees_its_scope_and_nothing_else() {
         for (scope, expected) in [
             (Scope::resource("pods"), vec![2, 3, 4]),
             (Scope::resource("pods").in_namespace("a"), vec![2, 3]),
-            (
-                Scope::resource("pods").in_namespace("a").named("y"),
-                vec![3],
-            ),
+            (Scope::resource("pods").in_namespace("a").named("y"), vec![3]),
             (Scope::resource("pods").named("x"), vec![2, 4]),
             (Scope::resource("nodes"), vec![5]),
             (Scope::resource("nodes").in_namespace("a"), vec![]),
             (Scope::resource("secrets"), vec![]),
         ] {
             let listing = store.list(&scope, None, None);
-            let listed: Vec<_> = listing
-                .objects
-                .iter()
-                .map(|object| object.revision)
-                .collect();
+            let listed: Vec<_> = listing.objects.iter().map(|object| object.revision).collect();
             assert_eq!(listed, expected, "list {scope:?}");
-            assert_eq!(
-                drain(&mut store.watch(scope.clone(), 1).unwrap()),
-                expected,
-                "watch {scope:?}"
-            );
+            assert_eq!(drain(&mut store.watch(scope.clone(), 1).unwrap()), expected, "watch {scope:?}");
         }
     });
 }
@@ -70,22 +56,14 @@ fn events_tell_what_was_before_and_are_shared() {
         let (_, store) = memory();
         let key = pod("web");
         let mut one = store.watch(Scope::resource("pods"), 1).unwrap();
-        let mut other = store
-            .watch(Scope::resource("pods").named("web"), 1)
-            .unwrap();
+        let mut other = store.watch(Scope::resource("pods").named("web"), 1).unwrap();
         let created = create(&store, &key, "a").await;
         let deleted = store.write(delete(&key, Expect::Any)).await.unwrap();
         let first = one.next().await.unwrap();
-        assert_eq!(
-            (first.kind, &first.object, &first.previous),
-            (EventKind::Put, &created, &None)
-        );
+        assert_eq!((first.kind, &first.object, &first.previous), (EventKind::Put, &created, &None));
         assert!(Arc::ptr_eq(&first, &other.next().await.unwrap()));
         let last = one.next().await.unwrap();
-        assert_eq!(
-            (last.kind, &last.object, &last.previous),
-            (EventKind::Delete, &deleted, &Some(created))
-        );
+        assert_eq!((last.kind, &last.object, &last.previous), (EventKind::Delete, &deleted, &Some(created)));
     });
 }
 
@@ -93,9 +71,7 @@ fn events_tell_what_was_before_and_are_shared() {
 fn a_watch_that_waits_is_woken() {
     block_on(async {
         let (_, store) = memory();
-        let mut watch = store
-            .watch(Scope::resource("pods").named("web"), 1)
-            .unwrap();
+        let mut watch = store.watch(Scope::resource("pods").named("web"), 1).unwrap();
         let waiting = tokio::spawn(async move { watch.next().await.unwrap().object.data.clone() });
         tokio::task::yield_now().await;
         create(&store, &pod("other"), "").await;
@@ -114,79 +90,41 @@ fn who_falls_out_of_the_window_is_told_so() {
             create(&store, &pod(&number.to_string()), "").await;
             assert_eq!(drain(&mut fast), [number + 2]);
         }
-        let expired = Expired {
-            requested: 1,
-            oldest: 3,
-            current: 7,
-        };
+        let expired = Expired { requested: 1, oldest: 3, current: 7 };
         assert_eq!(slow.try_next_batch(&mut Vec::new(), 1), Err(expired));
         assert_eq!(slow.next().await.unwrap_err(), expired);
-        assert_eq!(
-            store.watch(Scope::resource("pods"), 2).unwrap_err(),
-            Expired {
-                requested: 2,
-                ..expired
-            }
-        );
-        assert_eq!(
-            drain(&mut store.watch(Scope::resource("pods"), 3).unwrap()),
-            [4, 5, 6, 7]
-        );
-        assert_eq!(
-            store
-                .list_at(&Scope::resource("pods"), 2, None, None)
-                .unwrap_err()
-                .oldest,
-            3
-        );
+        assert_eq!(store.watch(Scope::resource("pods"), 2).unwrap_err(), Expired { requested: 2, ..expired });
+        assert_eq!(drain(&mut store.watch(Scope::resource("pods"), 3).unwrap()), [4, 5, 6, 7]);
+        assert_eq!(store.list_at(&Scope::resource("pods"), 2, None, None).unwrap_err().oldest, 3);
         assert_eq!(store.oldest_revision("pods"), 3);
-        assert_eq!(
-            store.oldest_revision("nodes"),
-            1,
-            "each resource has its own window"
-        );
+        assert_eq!(store.oldest_revision("nodes"), 1, "each resource has its own window");
     });
 }
 
 #[test]
 fn windows_share_a_limit_of_bytes_and_the_costliest_gives() {
-    let options = Options {
-        window_bytes: 100_000,
-        ..Options::default()
-    };
+    let options = Options { window_bytes: 100_000, ..Options::default() };
     block_on(async {
         let (_, store) = memory_with(options);
         create(&store, &Key::new("nodes", "", "quiet"), "").await;
         let text = "x".repeat(1000);
         for _ in 0..200 {
-            store
-                .write(put(&pod("busy"), Expect::Any, &text))
-                .await
-                .unwrap();
+            store.write(put(&pod("busy"), Expect::Any, &text)).await.unwrap();
         }
         assert_eq!(store.oldest_revision("nodes"), 1);
         let kept = store.revision() - store.oldest_revision("pods");
-        assert!(
-            (20..=50).contains(&kept),
-            "{kept} events of about 2300 bytes are kept"
-        );
+        assert!((20..=50).contains(&kept), "{kept} events of about 2300 bytes are kept");
     });
 }
 
 #[test]
 fn the_newest_event_stays_however_large_it_is() {
-    let options = Options {
-        window_bytes: 0,
-        ..Options::default()
-    };
+    let options = Options { window_bytes: 0, ..Options::default() };
     block_on(async {
         let (_, store) = memory_with(options);
         let mut watch = store.watch(Scope::resource("pods"), 1).unwrap();
         for revision in 2..5 {
-            store
-                .write(put(&pod("web"), Expect::Any, "x"))
-                .await
-                .unwrap();
+            store.write(put(&pod("web"), Expect::Any, "x")).await.unwrap();
             assert_eq!(watch.next().await.unwrap().revision(), revision);
         }
     });
@@ -196,9 +134,7 @@ fn the_newest_event_stays_however_large_it_is() {
 fn progress_moves_with_the_store_but_never_past_an_event() {
     block_on(async {
         let (_, store) = memory();
-        let mut watch = store
-            .watch(Scope::resource("pods").in_namespace("default"), 1)
-            .unwrap();
+        let mut watch = store.watch(Scope::resource("pods").in_namespace("default"), 1).unwrap();
         assert_eq!(watch.progress(), 1);
         create(&store, &Key::new("nodes", "", "n"), "").await;
         create(&store, &Key::new("pods", "elsewhere", "p"), "").await;
@@ -236,30 +172,15 @@ fn pages_of_an_old_revision_stay_the_same_while_the_store_goes_on() {
             create(&store, &pod(name), "").await;
         }
         let first = store.list(&scope, None, Some(2));
-        assert_eq!(
-            (first.objects.len(), first.remaining, first.more()),
-            (2, 3, true)
-        );
+        assert_eq!((first.objects.len(), first.remaining, first.more()), (2, 3, true));
         store.write(delete(&pod("c"), Expect::Any)).await.unwrap();
-        store
-            .write(put(&pod("d"), Expect::Any, "new"))
-            .await
-            .unwrap();
+        store.write(put(&pod("d"), Expect::Any, "new")).await.unwrap();
         create(&store, &pod("bb"), "").await;
         let after = first.objects.last().map(|object| object.key.clone());
-        let rest = store
-            .list_at(&scope, first.revision, after.as_ref(), None)
-            .unwrap();
-        let names: Vec<_> = rest
-            .objects
-            .iter()
-            .map(|object| (&*object.key.name, object.revision))
-            .collect();
+        let rest = store.list_at(&scope, first.revision, after.as_ref(), None).unwrap();
+        let names: Vec<_> = rest.objects.iter().map(|object| (&*object.key.name, object.revision)).collect();
         assert_eq!(names, [("c", 4), ("d", 5), ("e", 6)]);
         assert_eq!((rest.revision, rest.remaining), (6, 0));
-        assert!(
-            store.list_at(&scope, 10, None, None).is_err(),
-            "the future cannot be listed"
-        );
+        assert!(store.list_at(&scope, 10, None, None).is_err(), "the future cannot be listed");
     });
 }

@@ -5,9 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{
-    Gate, GatedEngine, block_on, create, data, delete, memory, memory_with, outcome, pod, put,
-};
+use common::{Gate, GatedEngine, block_on, create, data, delete, memory, memory_with, outcome, pod, put};
 use store::{CommitError, Expect, Key, Options, Scope, Store, Write, WriteError};
 
 /// What comes of a write on an object that is absent, or that exists at revision 2.
@@ -22,11 +20,7 @@ fn check(exists: bool, write: impl FnOnce(&Key) -> Write, expected: &str) {
         let before = store.revision();
         let answer = store.write(write(&key)).await;
         assert_eq!(outcome(&answer), expected);
-        assert_eq!(
-            store.revision(),
-            before + u64::from(answer.is_ok()),
-            "only what is done has a revision"
-        );
+        assert_eq!(store.revision(), before + u64::from(answer.is_ok()), "only what is done has a revision");
         match answer {
             Err(WriteError::Conflict { current } | WriteError::AlreadyExists { current }) => {
                 assert_eq!(Some(current), store.get(&key));
@@ -69,10 +63,7 @@ fn an_object_keeps_its_create_revision_until_it_is_deleted() {
         let key = pod("web");
         assert_eq!(store.revision(), 1);
         assert_eq!(create(&store, &key, "a").await.create_revision, 2);
-        let updated = store
-            .write(put(&key, Expect::Revision(2), "b"))
-            .await
-            .unwrap();
+        let updated = store.write(put(&key, Expect::Revision(2), "b")).await.unwrap();
         assert_eq!((updated.revision, updated.create_revision), (3, 2));
         assert_eq!(updated.data, data("b", 3));
         let deleted = store.write(delete(&key, Expect::Any)).await.unwrap();
@@ -85,20 +76,14 @@ fn an_object_keeps_its_create_revision_until_it_is_deleted() {
 
 #[test]
 fn what_is_too_large_or_cannot_be_encoded_changes_nothing() {
-    let options = Options {
-        object_bytes: 8,
-        ..Options::default()
-    };
+    let options = Options { object_bytes: 8, ..Options::default() };
     block_on(async {
         let (engine, store) = memory_with(options);
         let long_name = Key::new("pods", "default", "x".repeat(Key::MAX_BYTES));
         let panics: fn(u64) -> Bytes = |_| panic!("an encoder that panics");
         for (write, expected) in [
             (put(&long_name, Expect::Absent, ""), "too large"),
-            (
-                put(&pod("web"), Expect::Absent, "much too long"),
-                "too large",
-            ),
+            (put(&pod("web"), Expect::Absent, "much too long"), "too large"),
             (Write::put(pod("web"), Expect::Absent, panics), "encode"),
         ] {
             assert_eq!(outcome(&store.write(write).await), expected);
@@ -116,21 +101,11 @@ fn a_failed_commit_changes_nothing_and_the_next_one_is_tried() {
         let mut watch = store.watch(Scope::resource("pods"), 1).unwrap();
         engine.fail_next_commit(CommitError::Full);
         engine.fail_next_commit(CommitError::injected());
-        assert_eq!(
-            outcome(&store.write(put(&key, Expect::Absent, "a")).await),
-            "full"
-        );
-        assert_eq!(
-            outcome(&store.write(put(&key, Expect::Absent, "a")).await),
-            "failed"
-        );
+        assert_eq!(outcome(&store.write(put(&key, Expect::Absent, "a")).await), "full");
+        assert_eq!(outcome(&store.write(put(&key, Expect::Absent, "a")).await), "failed");
         assert_eq!((store.get(&key), store.revision()), (None, 1));
         assert_eq!(watch.try_next_batch(&mut Vec::new(), 9), Ok(0));
-        assert_eq!(
-            create(&store, &key, "a").await.revision,
-            2,
-            "the revision of the failed write was not used up"
-        );
+        assert_eq!(create(&store, &key, "a").await.revision, 2, "the revision of the failed write was not used up");
         assert_eq!(watch.next().await.unwrap().object.data, data("a", 2));
     });
 }
@@ -193,30 +168,12 @@ fn writes_that_wait_are_committed_together_in_their_order() {
         for answer in answers {
             outcomes.push(outcome(&answer.await.unwrap()));
         }
-        assert_eq!(
-            outcomes,
-            [
-                "done",
-                "exists",
-                "done",
-                "conflict",
-                "done",
-                "not found",
-                "done",
-                "not found"
-            ]
-        );
+        assert_eq!(outcomes, ["done", "exists", "done", "conflict", "done", "not found", "done", "not found"]);
         let mut watch = store.watch(Scope::resource("pods"), 2).unwrap();
         let mut events = Vec::new();
         assert_eq!(watch.try_next_batch(&mut events, 99), Ok(4));
-        let seen: Vec<_> = events
-            .iter()
-            .map(|event| event.object.data.clone())
-            .collect();
-        assert_eq!(
-            seen,
-            [data("a", 3), data("c", 4), data("deleted", 5), data("f", 6)]
-        );
+        let seen: Vec<_> = events.iter().map(|event| event.object.data.clone()).collect();
+        assert_eq!(seen, [data("a", 3), data("c", 4), data("deleted", 5), data("f", 6)]);
         assert_eq!(events[1].previous, Some(events[0].object.clone()));
     });
 }
@@ -232,11 +189,7 @@ fn a_refusal_because_of_a_write_that_failed_is_no_refusal() {
         gate.wait();
         gate.finish(Err(CommitError::Full));
         assert_eq!(outcome(&first.await.unwrap()), "full");
-        assert_eq!(
-            outcome(&second.await.unwrap()),
-            "full",
-            "web does not exist after all"
-        );
+        assert_eq!(outcome(&second.await.unwrap()), "full", "web does not exist after all");
         assert_eq!(outcome(&unrelated.await.unwrap()), "not found");
         assert_eq!((store.get(&pod("web")), store.revision()), (None, 2));
     });

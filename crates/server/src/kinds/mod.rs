@@ -3,9 +3,20 @@
 //! Everything generic (storage, watches, patches, selectors, tables, discovery, OpenAPI) works through [`Kind`] and the
 //! facts in [`crate::schema`]. Objects are `serde_json::Value`s, so that custom resources can go the same way.
 
+mod config_map;
+mod event;
 mod field;
+mod lease;
+mod namespace;
+mod node;
+mod pod;
+mod secret;
+mod service_account;
+mod table;
 
 pub use field::{FieldError, FieldErrors, FieldPath};
+
+pub(crate) use table::{NAME_AND_AGE, age, age_cell, column, name_cell};
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -41,6 +52,25 @@ pub struct KindInfo {
 }
 
 impl KindInfo {
+    /// A namespaced kind of the core group's `v1` without anything particular.
+    #[must_use]
+    pub const fn core(kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
+        Self {
+            group: "",
+            version: "v1",
+            kind,
+            plural,
+            singular,
+            short_names: &[],
+            categories: &[],
+            namespaced: true,
+            status: false,
+            generation: false,
+            subresources: &[],
+            storage: plural,
+        }
+    }
+
     /// `group/version`, or the version alone for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
@@ -110,31 +140,34 @@ pub trait Kind: Send + Sync {
     fn info(&self) -> &'static KindInfo;
 
     /// Fills in defaults, on every write, exactly as upstream's `SetDefaults_*` do.
-    fn default(&self, object: &mut Value);
+    fn default(&self, _object: &mut Value) {}
 
     /// Before a create: drops what clients may not set (status), sets what the server sets (a Pod's `qosClass`, `phase: Pending`).
-    fn prepare_create(&self, object: &mut Value, ctx: &WriteContext);
+    fn prepare_create(&self, _object: &mut Value, _ctx: &WriteContext) {}
 
     /// Before an update: takes from `old` what this request may not change (status on the main resource, spec on status).
-    fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext);
+    fn prepare_update(&self, _object: &mut Value, _old: &Value, _ctx: &WriteContext) {}
 
     /// Upstream's validation of a new object, beside the generic checks of `metadata`.
-    fn validate_create(&self, object: &Value, ctx: &WriteContext, errors: &mut FieldErrors);
+    fn validate_create(&self, _object: &Value, _ctx: &WriteContext, _errors: &mut FieldErrors) {}
 
     /// Upstream's validation of a change.
-    fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors);
+    fn validate_update(&self, _object: &Value, _old: &Value, _ctx: &WriteContext, _errors: &mut FieldErrors) {}
 
-    /// Whether `metadata.name` is valid; the message says why not (`ValidateNameFunc`).
-    ///
-    /// # Errors
-    /// Upstream's words, for example "a lowercase RFC 1123 subdomain must consist of …".
-    fn validate_name(&self, name: &str, generate_prefix: bool) -> Result<(), Vec<String>>;
+    /// What is wrong with a name (`ValidateNameFunc`); empty when nothing is.
+    fn validate_name(&self, name: &str) -> Vec<String> {
+        api::names::dns1123_subdomain(name)
+    }
 
     /// Columns of the Table.
-    fn columns(&self) -> &'static [Column];
+    fn columns(&self) -> &'static [Column] {
+        NAME_AND_AGE
+    }
 
     /// One row of the Table.
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row;
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
+        Row { cells: vec![name_cell(object), age_cell(object, now)], conditions: Vec::new() }
+    }
 
     /// Fields for field selectors beside `metadata.name` and `metadata.namespace`; a selector on another field is a 400.
     fn selectable_fields(&self) -> &'static [&'static str] {
@@ -153,6 +186,7 @@ pub trait Kind: Send + Sync {
     }
 
     /// Turns the stored form into this version's form (`events.k8s.io/v1` from a stored core `v1` Event), where they differ.
+    #[expect(clippy::wrong_self_convention, reason = "the kind converts; the object is the argument")]
     fn from_storage(&self, _object: &mut Map<String, Value>) {}
 
     /// Turns this version's form into the stored form.
@@ -167,3 +201,16 @@ pub struct Row {
     /// `Completed` for Pods that are done.
     pub conditions: Vec<Value>,
 }
+
+/// Every kind that is served.
+pub static ALL: [&dyn Kind; 9] = [
+    &config_map::ConfigMap,
+    &event::CORE,
+    &event::EVENTS,
+    &lease::Lease,
+    &namespace::Namespace,
+    &node::Node,
+    &pod::Pod,
+    &secret::Secret,
+    &service_account::ServiceAccount,
+];

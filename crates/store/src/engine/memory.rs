@@ -64,9 +64,7 @@ impl Engine for MemoryEngine {
 
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Head, OpenError> {
         let disk = self.disk.lock();
-        disk.objects
-            .values()
-            .for_each(|object| each(Record::clone(object)));
+        disk.objects.values().for_each(|object| each(Record::clone(object)));
         Ok(disk.head)
     }
 

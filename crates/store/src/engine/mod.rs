@@ -52,12 +52,7 @@ pub struct Head {
 
 impl Default for Head {
     fn default() -> Self {
-        Self {
-            sequence: 0,
-            revision: 1,
-            objects: 0,
-            digest: 0,
-        }
+        Self { sequence: 0, revision: 1, objects: 0, digest: 0 }
     }
 }
 
@@ -77,18 +72,10 @@ impl Head {
 
 /// FNV-1a of an object's key and revision: part of the format, so it must never change.
 fn fingerprint(record: &Record) -> u64 {
-    let Key {
-        resource,
-        namespace,
-        name,
-    } = &record.key;
-    let key = [resource, namespace, name]
-        .into_iter()
-        .flat_map(|part| part.bytes().chain([0]));
+    let Key { resource, namespace, name } = &record.key;
+    let key = [resource, namespace, name].into_iter().flat_map(|part| part.bytes().chain([0]));
     key.chain(record.revision.to_le_bytes())
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Changes that become durable together. Each key occurs once.

@@ -7,18 +7,15 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use store::{
-    Batch, CommitError, Engine, Expect, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object,
-    OpenError, Options, Record, Revision, Store, Write, WriteError,
+    Batch, CommitError, Engine, Expect, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object, OpenError, Options,
+    Record, Revision, Store, Write, WriteError,
 };
 
 /// Longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(DEADLINE, future).await.unwrap() })
 }
 
@@ -33,17 +30,11 @@ pub(crate) fn memory_with(options: Options) -> (MemoryEngine, Store) {
 
 /// No reserve: the disk that the tests run on may be nearly full.
 pub(crate) fn fjall_options() -> FjallOptions {
-    FjallOptions {
-        reserve_bytes: 0,
-        ..FjallOptions::default()
-    }
+    FjallOptions { reserve_bytes: 0, ..FjallOptions::default() }
 }
 
 pub(crate) fn fjall(path: &Path) -> Result<Store, OpenError> {
-    Store::open(
-        FjallEngine::open(path, fjall_options())?,
-        Options::default(),
-    )
+    Store::open(FjallEngine::open(path, fjall_options())?, Options::default())
 }
 
 pub(crate) fn pod(name: &str) -> Key {
@@ -57,15 +48,11 @@ pub(crate) fn data(text: &str, revision: Revision) -> String {
 
 pub(crate) fn put(key: &Key, expect: Expect, text: &str) -> Write {
     let text = text.to_owned();
-    Write::put(key.clone(), expect, move |revision| {
-        data(&text, revision).into()
-    })
+    Write::put(key.clone(), expect, move |revision| data(&text, revision).into())
 }
 
 pub(crate) fn delete(key: &Key, expect: Expect) -> Write {
-    Write::delete(key.clone(), expect, |revision| {
-        data("deleted", revision).into()
-    })
+    Write::delete(key.clone(), expect, |revision| data("deleted", revision).into())
 }
 
 pub(crate) async fn create(store: &Store, key: &Key, text: &str) -> Object {
@@ -104,14 +91,7 @@ impl GatedEngine {
     pub(crate) fn new() -> (Self, Gate) {
         let (begin, begun) = mpsc::channel();
         let (go, wait) = mpsc::channel();
-        (
-            Self {
-                inner: MemoryEngine::new(),
-                begun: begin,
-                go: wait,
-            },
-            Gate { begun, go },
-        )
+        (Self { inner: MemoryEngine::new(), begun: begin, go: wait }, Gate { begun, go })
     }
 }
 

@@ -44,14 +44,9 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
     let (resource_len, rest) = key.split_first_chunk::<2>()?;
     let (namespace_len, rest) = rest.split_first_chunk::<2>()?;
     let (resource, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*resource_len)))?;
-    let (namespace, name) =
-        rest.split_at_checked(usize::from(u16::from_be_bytes(*namespace_len)))?;
+    let (namespace, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*namespace_len)))?;
     let text = |bytes| std::str::from_utf8(bytes).ok().map(Arc::<str>::from);
-    let key = Key {
-        resource: text(resource)?,
-        namespace: text(namespace)?,
-        name: text(name)?,
-    };
+    let key = Key { resource: text(resource)?, namespace: text(namespace)?, name: text(name)? };
     let (revision, rest) = value.split_first_chunk()?;
     let (create_revision, data) = rest.split_first_chunk()?;
     Some(Record {
@@ -81,12 +76,7 @@ pub(super) fn decode_head(value: &[u8]) -> Option<Head> {
         *field = u64::from_le_bytes(bytes.try_into().ok()?);
     }
     let [sequence, revision, objects, digest] = fields;
-    Some(Head {
-        sequence,
-        revision,
-        objects,
-        digest,
-    })
+    Some(Head { sequence, revision, objects, digest })
 }
 
 #[cfg(test)]
@@ -95,11 +85,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        for (resource, namespace, name) in [
-            ("pods", "default", "web"),
-            ("nodes", "", "n\0ode"),
-            ("", "", ""),
-        ] {
+        for (resource, namespace, name) in [("pods", "default", "web"), ("nodes", "", "n\0ode"), ("", "", "")] {
             let record = Record {
                 key: Key::new(resource, namespace, name),
                 revision: 7,
@@ -109,23 +95,13 @@ mod tests {
             let key = encode_key(&record.key).unwrap();
             assert_eq!(decode(&key, &encode_value(&record)), Some(record));
         }
-        let head = Head {
-            sequence: 1,
-            revision: u64::MAX,
-            objects: 3,
-            digest: 4,
-        };
+        let head = Head { sequence: 1, revision: u64::MAX, objects: 3, digest: 4 };
         assert_eq!(decode_head(&encode_head(&head)), Some(head));
     }
 
     #[test]
     fn bytes_cut_short_are_no_object() {
-        let record = Record {
-            key: Key::new("pods", "a", "b"),
-            revision: 1,
-            create_revision: 1,
-            data: Bytes::new(),
-        };
+        let record = Record { key: Key::new("pods", "a", "b"), revision: 1, create_revision: 1, data: Bytes::new() };
         let (key, value) = (encode_key(&record.key).unwrap(), encode_value(&record));
         assert!((0..key.len() - 1).all(|len| decode(&key[..len], &value).is_none()));
         assert!((0..value.len()).all(|len| decode(&key, &value[..len]).is_none()));

@@ -38,16 +38,10 @@ impl Directory {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let format = read_format(path)?;
         let mut builder = fs::DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(OpenError::io(path))?;
+        builder.recursive(true).mode(0o700).create(path).map_err(OpenError::io(path))?;
         let lock = open_or_create(&path.join("lock"))?;
         lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => OpenError::InUse {
-                path: path.to_owned(),
-            },
+            TryLockError::WouldBlock => OpenError::InUse { path: path.to_owned() },
             TryLockError::Error(error) => OpenError::io(path.join("lock"))(error),
         })?;
         if format.is_none() && path.join("database").exists() {
@@ -63,11 +57,7 @@ impl Directory {
                 .map_err(OpenError::io(path.join("format")))?;
         }
         let acknowledged = open_or_create(&path.join("acknowledged"))?;
-        Ok(Self {
-            path: path.to_owned(),
-            _lock: lock,
-            acknowledged,
-        })
+        Ok(Self { path: path.to_owned(), _lock: lock, acknowledged })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -158,20 +148,10 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(OpenError::io(file)(error)),
     };
-    let found = text
-        .trim()
-        .strip_prefix(FORMAT_WORD)
-        .and_then(|number| number.trim().parse().ok());
+    let found = text.trim().strip_prefix(FORMAT_WORD).and_then(|number| number.trim().parse().ok());
     match found {
         Some(found @ 1..=FORMAT) => Ok(Some(found)),
-        Some(found) => Err(OpenError::UnknownFormat {
-            path: path.to_owned(),
-            found,
-            supported: FORMAT,
-        }),
-        None => Err(OpenError::damaged(
-            file,
-            format!("it says {:?}", text.chars().take(80).collect::<String>()),
-        )),
+        Some(found) => Err(OpenError::UnknownFormat { path: path.to_owned(), found, supported: FORMAT }),
+        None => Err(OpenError::damaged(file, format!("it says {:?}", text.chars().take(80).collect::<String>()))),
     }
 }

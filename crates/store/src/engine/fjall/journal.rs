@@ -51,39 +51,20 @@ pub(super) fn scan(database: &Path, until: u64) -> io::Result<Vec<Journal>> {
     for entry in std::fs::read_dir(database)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "jnl") {
-            let id = path
-                .file_stem()
-                .and_then(|stem| stem.to_str())
-                .and_then(|stem| stem.parse::<u64>().ok());
-            let invalid = || {
-                io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("{} has no number", path.display()),
-                )
-            };
+            let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
+            let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("{} has no number", path.display()));
             journals.push((id.ok_or_else(invalid)?, path));
         }
     }
     journals.sort();
-    journals
-        .into_iter()
-        .map(|(_, path)| scan_journal(path, until))
-        .collect()
+    journals.into_iter().map(|(_, path)| scan_journal(path, until)).collect()
 }
 
 fn scan_journal(path: PathBuf, until: u64) -> io::Result<Journal> {
     let file = File::open(&path)?;
     let length = file.metadata()?.len();
-    let mut reader = Reader {
-        inner: BufReader::with_capacity(64 << 10, file),
-        left: length,
-    };
-    let mut journal = Journal {
-        path,
-        batches: None,
-        end: 0,
-        tail: None,
-    };
+    let mut reader = Reader { inner: BufReader::with_capacity(64 << 10, file), left: length };
+    let mut journal = Journal { path, batches: None, end: 0, tail: None };
     let hole = loop {
         let sequence = match read_batch(&mut reader) {
             Ok(sequence) => sequence,
@@ -126,10 +107,7 @@ struct Reader<R> {
 
 impl<R: Read> Reader<R> {
     fn read(&mut self, out: &mut [u8]) -> Result<(), Stop> {
-        self.left = self
-            .left
-            .checked_sub(out.len() as u64)
-            .ok_or(Stop::Broken)?;
+        self.left = self.left.checked_sub(out.len() as u64).ok_or(Stop::Broken)?;
         self.inner.read_exact(out).map_err(Stop::Io)
     }
 
@@ -165,10 +143,7 @@ fn read_batch(reader: &mut Reader<impl Read>) -> Result<Option<u64>, Stop> {
         read_item(reader, &mut item)?;
         hasher.update(&item);
         let payload = item.get(ITEM_HEADER..).unwrap_or_default();
-        if let Some(head) = payload
-            .strip_prefix(HEAD_KEY)
-            .filter(|head| head.len() == HEAD_BYTES)
-        {
+        if let Some(head) = payload.strip_prefix(HEAD_KEY).filter(|head| head.len() == HEAD_BYTES) {
             sequence = codec::decode_head(head).map(|head| head.sequence);
         }
     }
@@ -177,11 +152,7 @@ fn read_batch(reader: &mut Reader<impl Read>) -> Result<Option<u64>, Stop> {
     };
     let checksum = u64::from_le_bytes(reader.array()?);
     let whole = checksum == hasher.digest() && reader.array::<4>()? == *TRAILER;
-    if whole {
-        Ok(sequence)
-    } else {
-        Err(Stop::Broken)
-    }
+    if whole { Ok(sequence) } else { Err(Stop::Broken) }
 }
 
 /// Bytes of an item before its key, the tag included.
@@ -216,11 +187,7 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
     let mut last = None;
     loop {
         // A young journal is mostly a hole. Where the file system does not know holes, they are read.
-        offset = match nix::unistd::lseek(
-            &*file,
-            i64::try_from(offset).unwrap_or(i64::MAX),
-            Whence::SeekData,
-        ) {
+        offset = match nix::unistd::lseek(&*file, i64::try_from(offset).unwrap_or(i64::MAX), Whence::SeekData) {
             Ok(data) => u64::try_from(data).unwrap_or(offset),
             Err(Errno::ENXIO) => return Ok(last),
             Err(_) => file.seek(SeekFrom::Start(offset))?,
@@ -231,11 +198,7 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
         }
         // Comparing whole chunks is a hundred times faster than looking at bytes.
         if chunk[..count] != zeros[..count] {
-            last = chunk[..count]
-                .iter()
-                .rposition(|byte| *byte != 0)
-                .map(|place| offset + place as u64 + 1)
-                .or(last);
+            last = chunk[..count].iter().rposition(|byte| *byte != 0).map(|place| offset + place as u64 + 1).or(last);
         }
         offset += count as u64;
     }
@@ -246,17 +209,9 @@ fn batch_follows(file: &mut File, from: u64, to: u64) -> io::Result<bool> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
     file.take(to - from).read_to_end(&mut bytes)?;
-    let starts = bytes
-        .windows(TRAILER.len())
-        .enumerate()
-        .filter(|(_, window)| *window == TRAILER);
-    Ok(starts
-        .map(|(place, _)| &bytes[place + TRAILER.len()..])
-        .any(|rest| {
-            let mut reader = Reader {
-                inner: rest,
-                left: rest.len() as u64,
-            };
-            read_batch(&mut reader).is_ok()
-        }))
+    let starts = bytes.windows(TRAILER.len()).enumerate().filter(|(_, window)| *window == TRAILER);
+    Ok(starts.map(|(place, _)| &bytes[place + TRAILER.len()..]).any(|rest| {
+        let mut reader = Reader { inner: rest, left: rest.len() as u64 };
+        read_batch(&mut reader).is_ok()
+    }))
 }

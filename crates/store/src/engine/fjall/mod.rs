@@ -55,11 +55,7 @@ pub struct FjallOptions {
 
 impl Default for FjallOptions {
     fn default() -> Self {
-        Self {
-            reserve_bytes: 32 << 20,
-            memtable_bytes: 4 << 20,
-            reopen_backoff: Duration::from_millis(250),
-        }
+        Self { reserve_bytes: 32 << 20, memtable_bytes: 4 << 20, reopen_backoff: Duration::from_millis(250) }
     }
 }
 
@@ -96,11 +92,7 @@ impl FjallEngine {
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<Self, OpenError> {
         let directory = Directory::open(path.as_ref())?;
         let acknowledged = directory.acknowledged()?;
-        if !directory
-            .database()
-            .try_exists()
-            .map_err(OpenError::io(directory.database()))?
-        {
+        if !directory.database().try_exists().map_err(OpenError::io(directory.database()))? {
             if acknowledged > 0 {
                 return Err(OpenError::damaged(directory.database(), "it is missing"));
             }
@@ -110,32 +102,17 @@ impl FjallEngine {
         let database = open(&directory.database(), &options)?;
         let head = read_head(&directory, &database)?;
         if head.sequence < acknowledged {
-            let detail = format!(
-                "batch {acknowledged} was acknowledged, and the last one found is {}",
-                head.sequence
-            );
+            let detail = format!("batch {acknowledged} was acknowledged, and the last one found is {}", head.sequence);
             return Err(OpenError::damaged(directory.database(), detail));
         }
-        Ok(Self {
-            directory,
-            options,
-            database: Some(database),
-            head,
-            reopen_after: None,
-        })
+        Ok(Self { directory, options, database: Some(database), head, reopen_after: None })
     }
 
     /// Opens the database again after a failure, at exactly what was acknowledged.
     fn reopen(&mut self) -> Result<Open, CommitError> {
         let path = self.directory.database();
-        if self
-            .reopen_after
-            .is_some_and(|moment| Instant::now() < moment)
-        {
-            let waiting = io::Error::new(
-                ErrorKind::WouldBlock,
-                "failed a moment ago, and is left alone for a while",
-            );
+        if self.reopen_after.is_some_and(|moment| Instant::now() < moment) {
+            let waiting = io::Error::new(ErrorKind::WouldBlock, "failed a moment ago, and is left alone for a while");
             return Err(CommitError::Reopen(Box::new(OpenError::io(path)(waiting))));
         }
         let reopened = recovery::cut_unacknowledged(&self.directory, self.head.sequence)
@@ -145,15 +122,11 @@ impl FjallEngine {
                 if head == self.head {
                     return Ok(database);
                 }
-                let detail = format!(
-                    "batch {} was acknowledged, batch {} was found",
-                    self.head.sequence, head.sequence
-                );
+                let detail =
+                    format!("batch {} was acknowledged, batch {} was found", self.head.sequence, head.sequence);
                 Err(OpenError::damaged(&path, detail))
             });
-        self.reopen_after = reopened
-            .is_err()
-            .then(|| Instant::now() + self.options.reopen_backoff);
+        self.reopen_after = reopened.is_err().then(|| Instant::now() + self.options.reopen_backoff);
         match reopened {
             Err(OpenError::Io { source, .. }) if is_full(&source) => Err(CommitError::Full),
             Err(error) => Err(CommitError::Reopen(Box::new(error))),
@@ -166,14 +139,10 @@ impl FjallEngine {
 
     /// Refuses to begin what the disk may have no room to finish.
     fn check_room(&self) -> Result<(), CommitError> {
-        let room = nix::sys::statvfs::statvfs(self.directory.path())
-            .map_err(|error| CommitError::Write(error.into()))?;
+        let room =
+            nix::sys::statvfs::statvfs(self.directory.path()).map_err(|error| CommitError::Write(error.into()))?;
         let free = room.blocks_available().saturating_mul(room.fragment_size());
-        if free < self.options.reserve_bytes {
-            Err(CommitError::Full)
-        } else {
-            Ok(())
-        }
+        if free < self.options.reserve_bytes { Err(CommitError::Full) } else { Ok(()) }
     }
 
     /// Writes a batch. After a failure, the database is closed, and nothing of the batch is left in it.
@@ -186,10 +155,7 @@ impl FjallEngine {
             self.database = None;
             // Tried again before the next commit; at once, so that it does not turn up if the process ends here.
             if let Err(error) = recovery::cut_unacknowledged(&self.directory, self.head.sequence) {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "cannot cut a failed batch from the journal"
-                );
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot cut a failed batch from the journal");
             }
         }
         written
@@ -198,12 +164,8 @@ impl FjallEngine {
 
 impl Open {
     fn write(&self, batch: &Batch) -> Result<(), fjall::Error> {
-        let mut write = self
-            .database
-            .batch()
-            .durability(Some(PersistMode::SyncData));
-        let too_long =
-            || fjall::Error::Io(io::Error::new(ErrorKind::InvalidInput, "a key is too long"));
+        let mut write = self.database.batch().durability(Some(PersistMode::SyncData));
+        let too_long = || fjall::Error::Io(io::Error::new(ErrorKind::InvalidInput, "a key is too long"));
         for change in &batch.changes {
             match change {
                 BatchChange::Put(object) => {
@@ -215,11 +177,7 @@ impl Open {
                 }
             }
         }
-        write.insert(
-            &self.objects,
-            HEAD_KEY,
-            codec::encode_head(&batch.head).as_slice(),
-        );
+        write.insert(&self.objects, HEAD_KEY, codec::encode_head(&batch.head).as_slice());
         write.commit()
     }
 }
@@ -235,14 +193,9 @@ impl Engine for FjallEngine {
             return Err(OpenError::damaged(path, "it is closed"));
         };
         for entry in database.objects.iter() {
-            let (key, value) = entry
-                .into_inner()
-                .map_err(|error| open_error(&path, error))?;
+            let (key, value) = entry.into_inner().map_err(|error| open_error(&path, error))?;
             if *key != *HEAD_KEY {
-                each(
-                    codec::decode(&key, &value)
-                        .ok_or_else(|| OpenError::damaged(&path, "an entry is no object"))?,
-                );
+                each(codec::decode(&key, &value).ok_or_else(|| OpenError::damaged(&path, "an entry is no object"))?);
             }
         }
         Ok(self.head)
@@ -294,28 +247,20 @@ fn open(path: &Path, options: &FjallOptions) -> Result<Open, OpenError> {
             .max_journaling_size(JOURNAL_BYTES)
             .journal_compression(CompressionType::None)
             .open()?;
-        let settings =
-            || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
+        let settings = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
         let objects = database.keyspace(KEYSPACE, settings)?;
         Ok(Open { objects, database })
     }));
     match opened {
         Ok(opened) => opened.map_err(|error| open_error(path, error)),
         // fjall trusts the names and the metadata in its directory.
-        Err(_) => Err(OpenError::damaged(
-            path,
-            "the database engine panicked while it read it",
-        )),
+        Err(_) => Err(OpenError::damaged(path, "the database engine panicked while it read it")),
     }
 }
 
 fn read_head(directory: &Directory, database: &Open) -> Result<Head, OpenError> {
     let path = directory.database();
-    let Some(value) = database
-        .objects
-        .get(HEAD_KEY)
-        .map_err(|error| open_error(&path, error))?
-    else {
+    let Some(value) = database.objects.get(HEAD_KEY).map_err(|error| open_error(&path, error))? else {
         return Ok(Head::default());
     };
     codec::decode_head(&value).ok_or_else(|| OpenError::damaged(path, "the head cannot be read"))
@@ -323,18 +268,13 @@ fn read_head(directory: &Directory, database: &Open) -> Result<Head, OpenError> 
 
 fn open_error(path: &Path, error: fjall::Error) -> OpenError {
     match error {
-        fjall::Error::Locked => OpenError::InUse {
-            path: path.to_owned(),
-        },
-        fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) => {
-            match source.kind() {
-                ErrorKind::NotFound
-                | ErrorKind::UnexpectedEof
-                | ErrorKind::InvalidData
-                | ErrorKind::Other => OpenError::damaged(path, source.to_string()),
-                _ => OpenError::io(path)(source),
+        fjall::Error::Locked => OpenError::InUse { path: path.to_owned() },
+        fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) => match source.kind() {
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::Other => {
+                OpenError::damaged(path, source.to_string())
             }
-        }
+            _ => OpenError::io(path)(source),
+        },
         error => OpenError::damaged(path, error.to_string()),
     }
 }
@@ -347,8 +287,5 @@ fn io_error(error: fjall::Error) -> io::Error {
 }
 
 fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    )
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

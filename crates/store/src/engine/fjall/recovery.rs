@@ -36,10 +36,7 @@ pub(super) fn recover(directory: &Directory, acknowledged: u64) -> Result<(), Op
 }
 
 /// After a failed commit, with the database closed: cuts what follows the last acknowledged batch.
-pub(super) fn cut_unacknowledged(
-    directory: &Directory,
-    acknowledged: u64,
-) -> Result<(), OpenError> {
+pub(super) fn cut_unacknowledged(directory: &Directory, acknowledged: u64) -> Result<(), OpenError> {
     match torn_tail(&directory.database(), acknowledged, acknowledged)? {
         Some(torn) => cut(&torn.journal, torn.from).map_err(OpenError::io(torn.journal)),
         None => Ok(()),
@@ -47,11 +44,7 @@ pub(super) fn cut_unacknowledged(
 }
 
 /// Reads the journals up to the first batch after `until`, and gives what follows that is not zeros.
-fn torn_tail(
-    database: &Path,
-    until: u64,
-    acknowledged: u64,
-) -> Result<Option<TornTail>, OpenError> {
+fn torn_tail(database: &Path, until: u64, acknowledged: u64) -> Result<Option<TornTail>, OpenError> {
     let journals = journal::scan(database, until).map_err(OpenError::io(database))?;
     let mut last = None;
     let mut torn: Option<(&Journal, u64)> = None;
@@ -59,10 +52,7 @@ fn torn_tail(
         if let Some((torn, _)) = torn
             && (journal.batches.is_some() || journal.tail.is_some())
         {
-            return Err(damaged(
-                torn,
-                "a batch that cannot be read is followed by another journal",
-            ));
+            return Err(damaged(torn, "a batch that cannot be read is followed by another journal"));
         }
         if let (Some(last), Some((first, _))) = (last, journal.batches)
             && first != last + 1
@@ -79,8 +69,7 @@ fn torn_tail(
     }
     // If no batch is in the journals, all are in tables, and the head there is looked at after opening.
     if let Some(last) = last.filter(|last| *last < acknowledged) {
-        let detail =
-            format!("batch {acknowledged} was acknowledged, and the last whole one is {last}");
+        let detail = format!("batch {acknowledged} was acknowledged, and the last whole one is {last}");
         return Err(OpenError::damaged(database, detail));
     }
     Ok(torn.map(|(journal, to)| TornTail {
@@ -92,8 +81,5 @@ fn torn_tail(
 }
 
 fn damaged(journal: &Journal, detail: &str) -> OpenError {
-    OpenError::damaged(
-        &journal.path,
-        format!("from byte {}: {detail}", journal.end),
-    )
+    OpenError::damaged(&journal.path, format!("from byte {}: {detail}", journal.end))
 }

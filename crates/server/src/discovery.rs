@@ -1,0 +1,142 @@
+//! What is served: discovery, version, and as much OpenAPI as kubectl's own checks need.
+
+use crate::{
+    kinds::{ALL, Kind},
+    reply::{self, Body},
+};
+use http::Response;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+pub(crate) fn version() -> Value {
+    json!({
+        "major": "1", "minor": "35", "gitVersion": api::KUBERNETES_VERSION, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": format!("linux/{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }),
+    })
+}
+
+/// Group and version of everything that is served, the core group first.
+fn groups() -> BTreeSet<(&'static str, &'static str)> {
+    ALL.iter().map(|k| (k.info().group, k.info().version)).chain([("policy", "v1")]).collect()
+}
+
+fn kinds(group: &str) -> impl Iterator<Item = &'static dyn Kind> + use<'_> {
+    ALL.into_iter().filter(move |k| k.info().group == group)
+}
+
+pub(crate) fn answer(path: &str, accept: &str) -> Option<Response<Body>> {
+    let aggregated = accept.contains("as=APIGroupDiscoveryList");
+    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+    let value = match parts.as_slice() {
+        ["api"] if aggregated => return Some(discovery_list(true)),
+        ["apis"] if aggregated => return Some(discovery_list(false)),
+        ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        ["apis"] => {
+            let all: Vec<Value> =
+                groups().into_iter().filter(|(g, _)| !g.is_empty()).map(|(g, v)| group(g, v)).collect();
+            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all})
+        }
+        ["apis", name] => {
+            let (g, v) = groups().into_iter().find(|(g, _)| g == name && !g.is_empty())?;
+            let mut value = group(g, v);
+            value["kind"] = json!("APIGroup");
+            value["apiVersion"] = json!("v1");
+            value
+        }
+        ["api", "v1"] => resource_list("", "v1"),
+        ["apis", g, v] if groups().contains(&(*g, *v)) && !g.is_empty() => resource_list(g, v),
+        ["openapi", "v3"] => {
+            let paths: serde_json::Map<String, Value> = groups()
+                .into_iter()
+                .map(|(g, v)| if g.is_empty() { format!("api/{v}") } else { format!("apis/{g}/{v}") })
+                .map(|p| (p.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{p}")})))
+                .collect();
+            json!({"paths": paths})
+        }
+        ["openapi", "v3", "api", "v1"] => openapi("", "v1"),
+        ["openapi", "v3", "apis", g, v] if groups().contains(&(*g, *v)) => openapi(g, v),
+        _ => return None,
+    };
+    Some(reply::json(200, &value))
+}
+
+fn group(name: &str, version: &str) -> Value {
+    let v = json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    json!({"name": name, "versions": [v.clone()], "preferredVersion": v})
+}
+
+fn resource_list(group: &str, version: &str) -> Value {
+    let mut resources = Vec::new();
+    for info in kinds(group).map(Kind::info) {
+        resources.push(json!({
+            "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced, "kind": info.kind,
+            "verbs": VERBS, "shortNames": info.short_names, "categories": info.categories,
+        }));
+        if info.status {
+            let name = format!("{}/status", info.plural);
+            resources.push(json!({"name": name, "singularName": "", "namespaced": info.namespaced, "kind": info.kind, "verbs": ["get", "patch", "update"]}));
+        }
+        for s in info.subresources {
+            let name = format!("{}/{}", info.plural, s.name);
+            resources.push(json!({
+                "name": name, "singularName": "", "namespaced": info.namespaced, "kind": s.kind, "group": s.group, "version": s.version, "verbs": s.verbs,
+            }));
+        }
+    }
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
+}
+
+fn discovery_list(core: bool) -> Response<Body> {
+    let items: Vec<Value> = groups()
+        .into_iter()
+        .filter(|(g, _)| g.is_empty() == core)
+        .map(|(g, v)| {
+            let resources: Vec<Value> = kinds(g).map(discovered).collect();
+            json!({"metadata": {"name": g}, "versions": [{"version": v, "resources": resources, "freshness": "Current"}]})
+        })
+        .collect();
+    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+    reply::full(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", list.to_string())
+}
+
+fn discovered(kind: &dyn Kind) -> Value {
+    let info = kind.info();
+    let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let mut subresources: Vec<Value> = info
+        .subresources
+        .iter()
+        .map(|s| json!({"subresource": s.name, "responseKind": response(s.group, s.version, s.kind), "verbs": s.verbs}))
+        .collect();
+    if info.status {
+        let kind = response(info.group, info.version, info.kind);
+        subresources.push(json!({"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}));
+    }
+    json!({
+        "resource": info.plural, "responseKind": response(info.group, info.version, info.kind),
+        "scope": if info.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": info.singular, "verbs": VERBS,
+        "shortNames": info.short_names, "categories": info.categories, "subresources": subresources,
+    })
+}
+
+/// Paths and the parameters that kubectl looks for; types and descriptions are not published yet.
+fn openapi(group: &str, version: &str) -> Value {
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let parameter =
+        json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let mut paths = serde_json::Map::new();
+    for info in kinds(group).map(Kind::info) {
+        let gvk = json!({"group": info.group, "version": info.version, "kind": info.kind});
+        let operation = json!({"parameters": [parameter], "x-kubernetes-group-version-kind": gvk, "responses": {}});
+        let base = if info.namespaced {
+            format!("{root}/namespaces/{{namespace}}/{}", info.plural)
+        } else {
+            format!("{root}/{}", info.plural)
+        };
+        paths.insert(base.clone(), json!({"post": operation}));
+        paths.insert(format!("{base}/{{name}}"), json!({"patch": operation, "put": operation}));
+    }
+    json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": api::KUBERNETES_VERSION}, "paths": paths, "components": {"schemas": {}}})
+}

@@ -1,0 +1,63 @@
+//! ConfigMap.
+
+use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell};
+use serde_json::{Value, json};
+
+pub(super) struct ConfigMap;
+
+static INFO: KindInfo = KindInfo { short_names: &["cm"], ..KindInfo::core("ConfigMap", "configmaps", "configmap") };
+
+const COLUMNS: &[Column] = &[
+    Column { format: "name", ..column("Name", "string", 0) },
+    column("Data", "string", 0),
+    column("Age", "string", 0),
+];
+
+impl Kind for ConfigMap {
+    fn info(&self) -> &'static KindInfo {
+        &INFO
+    }
+
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        for list in ["data", "binaryData"] {
+            check_keys(object, list, errors);
+        }
+    }
+
+    fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        check_immutable(object, old, &["data", "binaryData"], errors);
+        self.validate_create(object, ctx, errors);
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
+        let count = |list: &str| object[list].as_object().map_or(0, serde_json::Map::len);
+        let data = json!(count("data") + count("binaryData"));
+        Row { cells: vec![name_cell(object), data, age_cell(object, now)], conditions: Vec::new() }
+    }
+}
+
+/// Keys are file names.
+pub(super) fn check_keys(object: &Value, list: &str, errors: &mut FieldErrors) {
+    let path = FieldPath::new(list);
+    for key in object[list].as_object().into_iter().flat_map(|m| m.keys()) {
+        for message in api::names::config_map_key(key) {
+            errors.invalid(&path.key(key), &json!(key), &message);
+        }
+    }
+}
+
+/// What was made immutable stays as it is.
+pub(super) fn check_immutable(object: &Value, old: &Value, fields: &[&str], errors: &mut FieldErrors) {
+    if old["immutable"] != json!(true) {
+        return;
+    }
+    for field in ["immutable"].iter().chain(fields) {
+        if object[field] != old[field] {
+            errors.forbidden(&FieldPath::new(field), "field is immutable when `immutable` is set");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Event, in the core group and in `events.k8s.io`: two forms of one stored object.
+
+use super::{Column, Kind, KindInfo, Row, age, column};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+pub(super) struct Event {
+    info: &'static KindInfo,
+    core: bool,
+}
+
+pub(super) static CORE: Event = Event { info: &CORE_INFO, core: true };
+pub(super) static EVENTS: Event = Event { info: &EVENTS_INFO, core: false };
+static CORE_INFO: KindInfo = KindInfo { short_names: &["ev"], ..KindInfo::core("Event", "events", "event") };
+static EVENTS_INFO: KindInfo =
+    KindInfo { group: "events.k8s.io", short_names: &["ev"], ..KindInfo::core("Event", "events", "event") };
+
+const COLUMNS: &[Column] = &[
+    column("Last Seen", "string", 0),
+    column("Type", "string", 0),
+    column("Reason", "string", 0),
+    column("Object", "string", 0),
+    column("Subobject", "string", 1),
+    column("Source", "string", 1),
+    column("Message", "string", 0),
+    column("First Seen", "string", 1),
+    column("Count", "string", 1),
+    Column { format: "name", ..column("Name", "string", 1) },
+];
+
+/// Field of the core form, and the one of `events.k8s.io`.
+const RENAMED: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+];
+
+const FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "reason",
+    "reportingComponent",
+    "reportingController",
+    "source",
+    "type",
+];
+
+impl Kind for Event {
+    fn info(&self) -> &'static KindInfo {
+        self.info
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
+        let mut object = object.clone();
+        if let Some(map) = object.as_object_mut().filter(|_| !self.core) {
+            self.to_storage(map);
+        }
+        let involved = &object["involvedObject"];
+        let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+        let times = [
+            &object["lastTimestamp"],
+            &object["series"]["lastObservedTime"],
+            &object["eventTime"],
+            &object["metadata"]["creationTimestamp"],
+        ];
+        let last = times.into_iter().find_map(Value::as_str);
+        let first = [&object["firstTimestamp"], &object["eventTime"]].into_iter().find_map(Value::as_str);
+        let source = match (text(&object["source"]["component"]), text(&object["source"]["host"])) {
+            (component, host) if host.is_empty() => component,
+            (component, host) => format!("{component}, {host}"),
+        };
+        let cells = vec![
+            json!(age(last, now)),
+            object["type"].clone(),
+            object["reason"].clone(),
+            json!(format!("{}/{}", text(&involved["kind"]).to_lowercase(), text(&involved["name"]))),
+            json!(text(&involved["fieldPath"])),
+            json!(source),
+            json!(text(&object["message"]).trim()),
+            json!(age(first, now)),
+            json!(object["count"].as_i64().unwrap_or(1)),
+            object["metadata"]["name"].clone(),
+        ];
+        Row { cells, conditions: Vec::new() }
+    }
+
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        FIELDS
+    }
+
+    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
+        let value = |path: &str| {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            match object
+                .pointer(&pointer)
+                .or_else(|| (path == "source").then(|| object.pointer("/source/component"))?)
+            {
+                Some(Value::Object(source)) => source.get("component").and_then(Value::as_str).unwrap_or("").to_owned(),
+                Some(v) => v.as_str().unwrap_or("").to_owned(),
+                None => String::new(),
+            }
+        };
+        FIELDS.iter().map(|f| (*f, value(f))).collect()
+    }
+
+    fn from_storage(&self, object: &mut Map<String, Value>) {
+        if !self.core {
+            object.insert("apiVersion".to_owned(), json!("events.k8s.io/v1"));
+            rename(object, |(core, new)| (core, new));
+        }
+    }
+
+    fn to_storage(&self, object: &mut Map<String, Value>) {
+        if !self.core {
+            object.insert("apiVersion".to_owned(), json!("v1"));
+            rename(object, |(core, new)| (new, core));
+        }
+    }
+}
+
+fn rename(
+    object: &mut Map<String, Value>,
+    pair: impl Fn((&'static str, &'static str)) -> (&'static str, &'static str),
+) {
+    for (from, to) in RENAMED.into_iter().map(pair) {
+        if let Some(value) = object.remove(from) {
+            object.insert(to.to_owned(), value);
+        }
+    }
+}

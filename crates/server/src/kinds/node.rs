@@ -1,0 +1,97 @@
+//! Node.
+
+use super::{Column, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column, name_cell};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+pub(super) struct Node;
+
+static INFO: KindInfo = KindInfo {
+    short_names: &["no"],
+    namespaced: false,
+    status: true,
+    subresources: &[Subresource { name: "proxy", group: "", version: "v1", kind: "NodeProxyOptions", verbs: &["get"] }],
+    ..KindInfo::core("Node", "nodes", "node")
+};
+
+const COLUMNS: &[Column] = &[
+    Column { format: "name", ..column("Name", "string", 0) },
+    column("Status", "string", 0),
+    column("Roles", "string", 0),
+    column("Age", "string", 0),
+    column("Version", "string", 0),
+    column("Internal-IP", "string", 1),
+    column("External-IP", "string", 1),
+    column("OS-Image", "string", 1),
+    column("Kernel-Version", "string", 1),
+    column("Container-Runtime", "string", 1),
+];
+
+const ROLE: &str = "node-role.kubernetes.io/";
+
+impl Kind for Node {
+    fn info(&self) -> &'static KindInfo {
+        &INFO
+    }
+
+    fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext) {
+        match ctx.target {
+            WriteTarget::Status => object["spec"] = old["spec"].clone(),
+            _ => object["status"] = old["status"].clone(),
+        }
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
+        let info = &object["status"]["nodeInfo"];
+        let address = |kind: &str| {
+            let all = object["status"]["addresses"].as_array();
+            let found = all.into_iter().flatten().find(|a| a["type"] == kind);
+            found.map_or_else(|| json!("<none>"), |a| a["address"].clone())
+        };
+        let cells = vec![
+            name_cell(object),
+            json!(status(object)),
+            json!(roles(object)),
+            age_cell(object, now),
+            info["kubeletVersion"].clone(),
+            address("InternalIP"),
+            address("ExternalIP"),
+            info["osImage"].clone(),
+            info["kernelVersion"].clone(),
+            info["containerRuntimeVersion"].clone(),
+        ];
+        Row { cells, conditions: Vec::new() }
+    }
+
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &["spec.unschedulable"]
+    }
+
+    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
+        BTreeMap::from([("spec.unschedulable", (object["spec"]["unschedulable"] == json!(true)).to_string())])
+    }
+}
+
+fn status(object: &Value) -> String {
+    let ready = object["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
+    let mut text = match ready.map(|c| c["status"] == "True") {
+        Some(true) => "Ready",
+        Some(false) => "NotReady",
+        None => "Unknown",
+    }
+    .to_owned();
+    if object["spec"]["unschedulable"] == json!(true) {
+        text += ",SchedulingDisabled";
+    }
+    text
+}
+
+fn roles(object: &Value) -> String {
+    let labels = object["metadata"]["labels"].as_object();
+    let roles: Vec<&str> = labels.into_iter().flat_map(|m| m.keys()).filter_map(|k| k.strip_prefix(ROLE)).collect();
+    if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") }
+}

@@ -1,0 +1,132 @@
+//! Pod.
+
+mod defaults;
+mod table;
+mod validate;
+
+use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
+use k8s_openapi::api::core::v1::PodSpec;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+pub(super) struct Pod;
+
+const fn connect(name: &'static str, kind: &'static str) -> Subresource {
+    Subresource { name, group: "", version: "v1", kind, verbs: &["create", "get"] }
+}
+
+static INFO: KindInfo = KindInfo {
+    short_names: &["po"],
+    categories: &["all"],
+    status: true,
+    generation: true,
+    subresources: &[
+        connect("attach", "PodAttachOptions"),
+        Subresource { name: "binding", group: "", version: "v1", kind: "Binding", verbs: &["create"] },
+        Subresource { name: "eviction", group: "policy", version: "v1", kind: "Eviction", verbs: &["create"] },
+        connect("exec", "PodExecOptions"),
+        Subresource { name: "log", group: "", version: "v1", kind: "Pod", verbs: &["get"] },
+        connect("portforward", "PodPortForwardOptions"),
+    ],
+    ..KindInfo::core("Pod", "pods", "pod")
+};
+
+const COLUMNS: &[Column] = &[
+    Column { format: "name", ..column("Name", "string", 0) },
+    column("Ready", "string", 0),
+    column("Status", "string", 0),
+    column("Restarts", "string", 0),
+    column("Age", "string", 0),
+    column("IP", "string", 1),
+    column("Node", "string", 1),
+    column("Nominated Node", "string", 1),
+    column("Readiness Gates", "string", 1),
+];
+
+const FIELDS: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+];
+
+impl Kind for Pod {
+    fn info(&self) -> &'static KindInfo {
+        &INFO
+    }
+
+    fn default(&self, object: &mut Value) {
+        defaults::pod(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
+        let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
+        object["status"] = json!({"phase": "Pending", "qosClass": api::resources::qos_class(&spec).as_str()});
+        if spec.scheduling_gates.is_some_and(|g| !g.is_empty()) {
+            object["status"]["conditions"] = json!([{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": null, "lastTransitionTime": ctx.now,
+            }]);
+        }
+    }
+
+    fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext) {
+        match ctx.target {
+            WriteTarget::Status => object["spec"] = old["spec"].clone(),
+            _ => object["status"] = old["status"].clone(),
+        }
+    }
+
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        validate::spec(object, errors);
+    }
+
+    fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        if ctx.target == WriteTarget::Main {
+            validate::spec(object, errors);
+            validate::update(object, old, errors);
+        }
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
+        table::row(object, now)
+    }
+
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        FIELDS
+    }
+
+    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
+        let value = |path: &str| match object.pointer(&format!("/{}", path.replace('.', "/"))) {
+            Some(Value::String(s)) => s.clone(),
+            Some(Value::Bool(b)) => b.to_string(),
+            _ if path == "spec.hostNetwork" => "false".to_owned(),
+            _ => String::new(),
+        };
+        FIELDS.iter().map(|f| (*f, value(f))).collect()
+    }
+
+    /// LIFECYCLE.md 3.7, `CheckGracefulDelete`.
+    fn graceful_deletion(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+        let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+        let unscheduled = object["spec"]["nodeName"].as_str().unwrap_or("").is_empty();
+        let terminal = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let grace = asked.unwrap_or(own);
+        Some(if unscheduled || terminal {
+            0
+        } else if grace < 0 {
+            1
+        } else {
+            grace
+        })
+    }
+}

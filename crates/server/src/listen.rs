@@ -1,0 +1,66 @@
+//! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
+
+use crate::{ApiServer, UserInfo};
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rustls::ServerConfig;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Who does not finish the handshake by then has gone.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Serves until told to stop; connections that are open then end with the process.
+pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
+    let acceptor = TlsAcceptor::from(tls);
+    loop {
+        let stream = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match stream {
+            Ok((stream, _)) => {
+                let (server, acceptor, stop) = (server.clone(), acceptor.clone(), stop.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = connection(server, acceptor, stream) => {}
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    let user = stream.get_ref().1.peer_certificates().and_then(|chain| identity(chain.first()?));
+    let service = service_fn(move |request| {
+        let (server, user) = (server.clone(), user.clone());
+        async move { Ok::<_, Infallible>(server.handle(user, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(1000);
+    // How a connection ends is its client's affair.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Common name and organizations of a certificate that our own authority signed.
+fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
+    Some(UserInfo { name, groups })
+}

@@ -1,0 +1,92 @@
+//! Requests that a node's kubelet answers: logs, and whatever stands behind `nodes/NAME/proxy`.
+
+use crate::{
+    object,
+    reply::{BoxError, Reply},
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A byte stream to a kubelet, which speaks HTTP/1.1 on it.
+pub trait DialedStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> DialedStream for T {}
+
+/// How the server reaches a node's kubelet: in one process a pipe, between machines TLS.
+pub trait NodeDialer: Send + Sync + 'static {
+    /// Opens a stream to the kubelet of this node.
+    ///
+    /// # Errors
+    /// When there is no such node, or it does not answer.
+    fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>>;
+}
+
+pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let stored = server.store.get(&object::key(kind, &resource.namespace, name));
+    let pod = object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?);
+    let container = container(&pod, name, call.query.get("container"))?;
+    let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
+        return Ok(crate::reply::text(200, ""));
+    };
+    let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
+    ask(server, node, &path).await
+}
+
+/// The container that is meant: the one that is named, the annotated one, or the only one.
+fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<String, ApiError> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let all: Vec<&str> = lists
+        .iter()
+        .flat_map(|l| pod["spec"][l].as_array().into_iter().flatten())
+        .filter_map(|c| c["name"].as_str())
+        .collect();
+    let app: Vec<&str> =
+        pod["spec"]["containers"].as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).collect();
+    let annotated = pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"].as_str();
+    match (asked, app.as_slice()) {
+        (Some(asked), _) if all.contains(&asked) => Ok(asked.to_owned()),
+        (Some(asked), _) => Err(ApiError::bad_request(format!("container {asked} is not valid for pod {name}"))),
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) if annotated.is_some_and(|a| all.contains(&a)) => Ok(annotated.unwrap_or("").to_owned()),
+        (None, _) => Err(ApiError::bad_request(format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            app.join(" ")
+        ))),
+    }
+}
+
+pub(crate) async fn node(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    server.store.get(&object::key(kind, "", name)).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
+    ask(server, name, &format!("/{}?{}", resource.rest, call.raw_query)).await
+}
+
+async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
+    let failed = |e: &dyn std::fmt::Display| {
+        ApiError::new(500, "InternalError", format!("Internal error occurred: error dialing node {node}: {e}"))
+    };
+    let stream = server.dialer.dial(node).await.map_err(|e| failed(&e))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+    tokio::spawn(connection);
+    let request = Request::get(path).header("host", node).body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
+    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
+    let (head, body) = response.into_parts();
+    if !head.status.is_success() {
+        let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).trim().to_owned();
+        let reason = if head.status == 404 { "NotFound" } else { "BadRequest" };
+        return Err(ApiError::new(head.status.as_u16(), reason, text));
+    }
+    let body = body.map_err(|e| -> BoxError { e.into() }).boxed_unsync();
+    Ok(Response::from_parts(head, body))
+}

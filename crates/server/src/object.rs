@@ -1,0 +1,93 @@
+//! From stored bytes to objects and back, and how a client wants to see them.
+
+use crate::{kinds::Kind, status::ApiError};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use store::{Key, Object, Revision};
+
+/// How a client wants objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    Whole,
+    Table,
+    Metadata,
+}
+
+/// What the Accept header asks for.
+pub(crate) fn view(accept: &str) -> Result<View, ApiError> {
+    if accept.is_empty() {
+        return Ok(View::Whole);
+    }
+    for choice in accept.split(',').map(str::trim) {
+        let mut parts = choice.split(';').map(str::trim);
+        let media = parts.next().unwrap_or("");
+        if !matches!(media, "application/json" | "application/*" | "*/*") {
+            continue;
+        }
+        match parts.find_map(|p| p.strip_prefix("as=")) {
+            None => return Ok(View::Whole),
+            Some("Table") => return Ok(View::Table),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(View::Metadata),
+            Some(_) => {}
+        }
+    }
+    Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json"))
+}
+
+/// The stored object in this kind's form.
+pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
+    let mut value: Value = serde_json::from_slice(&object.data).unwrap_or(Value::Null);
+    if let Some(map) = value.as_object_mut() {
+        kind.from_storage(map);
+    }
+    value
+}
+
+/// The stored bytes, when this kind's form is the stored one.
+pub(crate) fn stored_as_served(kind: &dyn Kind) -> bool {
+    kind.info().group != "events.k8s.io"
+}
+
+/// The bytes of a whole object in this kind's form.
+pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
+    if stored_as_served(kind) { object.data.clone() } else { decode(kind, object).to_string().into() }
+}
+
+/// Turns a value into what the store keeps, once its revision is known.
+pub(crate) fn encoder(kind: &dyn Kind, mut value: Value) -> impl FnOnce(Revision) -> Bytes + Send + 'static {
+    if let Some(map) = value.as_object_mut() {
+        kind.to_storage(map);
+    }
+    move |revision| {
+        value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+        value.to_string().into()
+    }
+}
+
+pub(crate) fn key(kind: &dyn Kind, namespace: &str, name: &str) -> Key {
+    Key::new(kind.info().storage, namespace, name)
+}
+
+/// The metadata of an object as an object of its own.
+pub(crate) fn metadata_only(value: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+}
+
+/// A Table of these objects.
+pub(crate) fn table(kind: &dyn Kind, objects: &[Value], metadata: &Value, header: bool) -> Value {
+    let now = jiff::Timestamp::now();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|o| {
+            let row = kind.row(o, now);
+            json!({"cells": row.cells, "conditions": row.conditions, "object": metadata_only(o)})
+        })
+        .collect();
+    let columns: Vec<Value> = kind
+        .columns()
+        .iter()
+        .map(|c| json!({"name": c.name, "type": c.kind, "format": c.format, "description": c.description, "priority": c.priority}))
+        .collect();
+    let columns = if header { json!(columns) } else { Value::Null };
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
+}

@@ -1,0 +1,169 @@
+//! The cluster's own certificate authority, its serving certificate, and the administrator's.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use serde_json::json;
+use std::{
+    fs, io,
+    io::Write,
+    net::IpAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Why there are no certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file could not be read or written.
+    #[error("cannot use {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    /// A certificate could not be used.
+    #[error("cannot use a certificate: {0}")]
+    Use(String),
+}
+
+/// All certificates of a cluster, in PEM.
+#[derive(Debug, Clone)]
+pub struct Pki {
+    ca: String,
+    serving: (String, String),
+    admin: (String, String),
+}
+
+impl Pki {
+    /// Reads the certificate authority from a directory, or makes it, and issues certificates for this start.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or holds something else than an authority.
+    pub fn load_or_create(dir: &Path, names: &[String], ips: &[IpAddr]) -> Result<Self, PkiError> {
+        let (key_path, ca_path) = (dir.join("ca.key"), dir.join("ca.crt"));
+        fs::create_dir_all(dir).map_err(file(dir))?;
+        if !key_path.exists() {
+            let key = KeyPair::generate()?;
+            write_private(&ca_path, ca_params().self_signed(&key)?.pem().as_bytes())?;
+            write_private(&key_path, key.serialize_pem().as_bytes())?;
+        }
+        let ca = fs::read_to_string(&ca_path).map_err(file(&ca_path))?;
+        let key = KeyPair::from_pem(&fs::read_to_string(&key_path).map_err(file(&key_path))?)?;
+        let issuer = Issuer::from_ca_cert_pem(&ca, key)?;
+        Ok(Self { serving: issue(&serving_params(names, ips)?, &issuer)?, admin: issue(&admin_params(), &issuer)?, ca })
+    }
+
+    /// The authority's certificate.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.ca
+    }
+
+    /// TLS for the server: a client may show a certificate of this authority.
+    ///
+    /// # Errors
+    /// When a certificate cannot be used.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, PkiError> {
+        let failed = |e: &dyn std::fmt::Display| PkiError::Use(e.to_string());
+        let chain = |pem: &str| {
+            CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| failed(&e))
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in chain(&self.ca)? {
+            roots.add(certificate).map_err(|e| failed(&e))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|e| failed(&e))?;
+        let key = PrivateKeyDer::from_pem_slice(self.serving.1.as_bytes()).map_err(|e| failed(&e))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| failed(&e))?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain(&self.serving.0)?, key)
+            .map_err(|e| failed(&e))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config.into())
+    }
+
+    /// Writes the administrator's kubeconfig, whole or not at all, for its owner's eyes only.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_admin_kubeconfig(&self, path: &Path, server: &str) -> Result<(), PkiError> {
+        let data = |pem: &str| STANDARD.encode(pem);
+        // JSON is YAML, and every client reads it.
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "podium",
+            "clusters": [{"name": "podium", "cluster": {"server": server, "certificate-authority-data": data(&self.ca)}}],
+            "users": [{"name": "podium-admin", "user": {"client-certificate-data": data(&self.admin.0), "client-key-data": data(&self.admin.1)}}],
+            "contexts": [{"name": "podium", "context": {"cluster": "podium", "user": "podium-admin"}}],
+        });
+        let text = serde_json::to_string_pretty(&config).map_err(|e| PkiError::Use(e.to_string()))?;
+        let new = path.with_extension("new");
+        write_private(&new, text.as_bytes())?;
+        fs::rename(&new, path).map_err(file(path))
+    }
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> PkiError + use<> {
+    let path = path.to_path_buf();
+    move |source| PkiError::File { path, source }
+}
+
+fn write_private(path: &Path, data: &[u8]) -> Result<(), PkiError> {
+    let open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
+    open.and_then(|mut f| f.write_all(data)).map_err(file(path))
+}
+
+fn ca_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "podium-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params
+}
+
+fn serving_params(names: &[String], ips: &[IpAddr]) -> Result<CertificateParams, PkiError> {
+    let usual = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ];
+    let all: Vec<String> = usual.into_iter().map(str::to_owned).chain(names.iter().cloned()).collect();
+    let mut params = CertificateParams::new(all)?;
+    params.subject_alt_names.extend(ips.iter().map(|ip| SanType::IpAddress(*ip)));
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
+}
+
+fn admin_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    params.distinguished_name.push(DnType::CommonName, "kubernetes-admin");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+fn issue(params: &CertificateParams, issuer: &Issuer<'_, KeyPair>) -> Result<(String, String), PkiError> {
+    let key = KeyPair::generate()?;
+    Ok((params.signed_by(&key, issuer)?.pem(), key.serialize_pem()))
+}

@@ -1,0 +1,49 @@
+//! Answers: bytes that are there already, or a stream of them.
+
+use crate::status::ApiError;
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use http::{Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::Value;
+
+/// An error of a body.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+/// What a handler gives.
+pub(crate) type Reply = Result<Response<Body>, ApiError>;
+
+pub(crate) fn full(code: u16, content_type: &str, bytes: impl Into<Bytes>) -> Response<Body> {
+    let body = Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Ok(value) = content_type.parse() {
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    response
+}
+
+pub(crate) fn json(code: u16, value: &Value) -> Response<Body> {
+    full(code, "application/json", value.to_string())
+}
+
+pub(crate) fn bytes(code: u16, bytes: Bytes) -> Response<Body> {
+    full(code, "application/json", bytes)
+}
+
+pub(crate) fn text(code: u16, text: &str) -> Response<Body> {
+    full(code, "text/plain; charset=utf-8", text.to_owned())
+}
+
+pub(crate) fn error(error: &ApiError) -> Response<Body> {
+    json(error.code, &error.to_json())
+}
+
+/// Frames as they come.
+pub(crate) fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let body = StreamBody::new(frames.map(|b| Ok::<_, BoxError>(http_body::Frame::data(b)))).boxed_unsync();
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,152 @@
+//! What a request is about: its path and query, taken apart.
+
+use crate::{
+    kinds::{ALL, Kind},
+    status::ApiError,
+};
+use std::collections::BTreeMap;
+
+/// A request for a resource.
+#[derive(Clone)]
+pub(crate) struct Resource {
+    pub(crate) kind: &'static dyn Kind,
+    /// Empty for all namespaces, and for kinds that have none.
+    pub(crate) namespace: String,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+    /// What follows a `proxy` subresource.
+    pub(crate) rest: String,
+}
+
+/// Query parameters.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    pub(crate) fn parse(query: &str) -> Self {
+        let decode = |s: &str| percent_decode(&s.replace('+', " "));
+        let pairs = query.split('&').filter(|p| !p.is_empty()).map(|p| p.split_once('=').unwrap_or((p, "")));
+        Self(pairs.map(|(k, v)| (decode(k), decode(v))).collect())
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str).filter(|v| !v.is_empty())
+    }
+
+    /// A flag: absent is false, and present without a value is true.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool, ApiError> {
+        match self.0.get(key).map(String::as_str) {
+            None | Some("false" | "0") => Ok(false),
+            Some("" | "true" | "1") => Ok(true),
+            Some(other) => {
+                Err(ApiError::bad_request(format!("{key}: strconv.ParseBool: parsing {other:?}: invalid syntax")))
+            }
+        }
+    }
+
+    /// A number.
+    pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, ApiError> {
+        let error =
+            |v: &str| ApiError::bad_request(format!("{key}: Invalid value: {v:?}: must be a non-negative integer"));
+        self.get(key).map(|v| v.parse().map_err(|_| error(v))).transpose()
+    }
+}
+
+/// Bytes that are no UTF-8 become the replacement character.
+fn percent_decode(s: &str) -> String {
+    let (mut out, mut bytes) = (Vec::with_capacity(s.len()), s.bytes());
+    while let Some(b) = bytes.next() {
+        let hex = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
+        if b == b'%' {
+            let rest = bytes.clone();
+            if let (Some(high), Some(low)) = (hex(bytes.next()), hex(bytes.next())) {
+                out.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+                continue;
+            }
+            bytes = rest;
+        }
+        out.push(b);
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The resource that a path names.
+pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
+    let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(percent_decode).collect();
+    let mut parts = parts.iter().map(String::as_str);
+    let (group, version) = match parts.next() {
+        Some("api") => ("", parts.next()),
+        Some("apis") => (parts.next().unwrap_or(""), parts.next()),
+        _ => return Err(ApiError::no_such_path()),
+    };
+    let mut rest: Vec<&str> = parts.collect();
+    let mut namespace = String::new();
+    // `namespaces/NAME` is the namespace itself; with more behind it, it is the scope of what follows, but for its own subresources.
+    if rest.first() == Some(&"namespaces") && rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
+        rest[1].clone_into(&mut namespace);
+        rest.drain(..2);
+    }
+    let plural = rest.first().copied().ok_or_else(ApiError::no_such_path)?;
+    let found = ALL.iter().find(|k| {
+        let info = k.info();
+        info.group == group && Some(info.version) == version && info.plural == plural
+    });
+    let kind = *found.ok_or_else(ApiError::no_such_path)?;
+    if !namespace.is_empty() && !kind.info().namespaced {
+        return Err(ApiError::no_such_path());
+    }
+    let part = |i: usize| rest.get(i).map(|s| (*s).to_owned());
+    Ok(Resource {
+        kind,
+        namespace,
+        name: part(1),
+        subresource: part(2),
+        rest: rest.get(3..).unwrap_or_default().join("/"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, expected: &str) {
+        let got = resource(path).map_or_else(
+            |e| e.code.to_string(),
+            |r| {
+                format!(
+                    "{} {} {} {} {}",
+                    r.kind.info().group_resource(),
+                    r.namespace,
+                    r.name.unwrap_or_default(),
+                    r.subresource.unwrap_or_default(),
+                    r.rest
+                )
+            },
+        );
+        assert_eq!(got.trim_end(), expected);
+    }
+
+    #[test]
+    fn paths_name_resources() {
+        check("/api/v1/pods", "pods");
+        check("/api/v1/namespaces/a/pods", "pods a");
+        check("/api/v1/namespaces/a/pods/b/log", "pods a b log");
+        check("/api/v1/namespaces/a", "namespaces  a");
+        check("/api/v1/namespaces/a/finalize", "namespaces  a finalize");
+        check("/apis/coordination.k8s.io/v1/namespaces/a/leases/b", "leases.coordination.k8s.io a b");
+        check("/api/v1/nodes/n/proxy/logs/x", "nodes  n proxy logs/x");
+        check("/api/v1/nothing", "404");
+        check("/apis", "404");
+        check("/api/v1/namespaces/a/nodes", "404");
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let q = Query::parse("labelSelector=a%3Db%2Cc&watch&x=%zz&y=1+2");
+        assert_eq!(
+            (q.get("labelSelector"), q.flag("watch").unwrap(), q.get("x"), q.get("y")),
+            (Some("a=b,c"), true, Some("%zz"), Some("1 2"))
+        );
+    }
+}

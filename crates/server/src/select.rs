@@ -1,0 +1,49 @@
+//! Which objects a client wants: label and field selectors.
+
+use crate::{kinds::Kind, request::Query, status::ApiError};
+use api::selector::{FieldSelector, Selector};
+use serde_json::Value;
+
+/// Both selectors of a request.
+pub(crate) struct Selection {
+    kind: &'static dyn Kind,
+    labels: Selector,
+    fields: FieldSelector,
+}
+
+impl Selection {
+    pub(crate) fn parse(kind: &'static dyn Kind, query: &Query) -> Result<Self, ApiError> {
+        let labels = Selector::parse(query.get("labelSelector").unwrap_or(""))
+            .map_err(|e| ApiError::bad_request(e.to_string()))?;
+        let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
+            .map_err(|e| ApiError::bad_request(e.to_string()))?;
+        for (field, _, _) in &fields.terms {
+            if !matches!(field.as_str(), "metadata.name" | "metadata.namespace")
+                && !kind.selectable_fields().contains(&field.as_str())
+            {
+                return Err(ApiError::bad_request(format!("field label not supported: {field}")));
+            }
+        }
+        Ok(Self { kind, labels, fields })
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        if !self.labels.matches(|key| metadata["labels"].get(key).and_then(Value::as_str)) {
+            return false;
+        }
+        if self.fields.is_empty() {
+            return true;
+        }
+        let own = self.kind.field_values(object);
+        self.fields.matches(|field| match field {
+            "metadata.name" => metadata["name"].as_str().unwrap_or("").to_owned(),
+            "metadata.namespace" => metadata["namespace"].as_str().unwrap_or("").to_owned(),
+            other => own.get(other).cloned().unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! The way of a request: who asks, what for, and which handler answers.
+
+use crate::{
+    NodeDialer, delete, discovery, node_proxy, pods, read,
+    reply::{self, Body, BoxError, Reply},
+    request::{self, Query, Resource},
+    status::ApiError,
+    watch, write,
+};
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Limited};
+use std::{panic::AssertUnwindSafe, sync::Arc};
+use store::Store;
+
+/// Upstream's limit on a request's body.
+const MAX_BODY: usize = 3 << 20;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserInfo {
+    /// For example `kubernetes-admin`.
+    pub name: String,
+    /// For example `system:masters`.
+    pub groups: Vec<String>,
+}
+
+impl UserInfo {
+    /// A component of this process.
+    #[must_use]
+    pub fn component(name: &str) -> Self {
+        Self { name: name.to_owned(), groups: vec!["system:masters".to_owned()] }
+    }
+}
+
+/// The API server. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer {
+    pub(crate) store: Store,
+    pub(crate) dialer: Arc<dyn NodeDialer>,
+}
+
+/// A request whose body was read.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) query: Query,
+    pub(crate) raw_query: String,
+    pub(crate) accept: String,
+    pub(crate) content_type: String,
+    pub(crate) body: Bytes,
+}
+
+impl ApiServer {
+    /// A server of the objects in this store, which reaches kubelets through this dialer.
+    #[must_use]
+    pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
+        Self { store, dialer }
+    }
+
+    /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
+    pub async fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let work = AssertUnwindSafe(self.answer(user, request)).catch_unwind();
+        match Box::pin(work).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => reply::error(&error),
+            Err(_) => reply::error(&ApiError::new(
+                500,
+                "InternalError",
+                "Internal error occurred: the request could not be handled",
+            )),
+        }
+    }
+
+    async fn answer<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Reply
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        if matches!(path, "/healthz" | "/livez" | "/readyz") {
+            return Ok(reply::text(200, "ok"));
+        }
+        if path == "/version" || path == "/version/" {
+            return Ok(reply::json(200, &discovery::version()));
+        }
+        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?;
+        let text =
+            |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
+        let accept = text(header::ACCEPT);
+        if !user.groups.iter().any(|g| g == "system:masters") {
+            let message = format!("User {:?} cannot {} path {path:?}", user.name, head.method.as_str().to_lowercase());
+            return Err(ApiError::new(403, "Forbidden", format!("forbidden: {message}")));
+        }
+        if let Some(answer) = discovery::answer(path, &accept) {
+            return Ok(answer);
+        }
+        let raw_query = head.uri.query().unwrap_or("").to_owned();
+        let resource = request::resource(path)?;
+        let content_type = text(header::CONTENT_TYPE);
+        let call = Call {
+            method: head.method.clone(),
+            query: Query::parse(&raw_query),
+            raw_query,
+            accept,
+            content_type: content_type.split(';').next().unwrap_or("").trim().to_owned(),
+            body: read_body(body).await?,
+        };
+        self.dispatch(resource, call).await
+    }
+
+    async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
+        let info = resource.kind.info();
+        match (info.plural, resource.subresource.as_deref()) {
+            (_, None | Some("status")) => {}
+            ("namespaces", Some("finalize")) if call.method == Method::PUT => {
+                return write::update(self, &resource, &call).await;
+            }
+            ("pods", Some("binding")) if call.method == Method::POST => {
+                return pods::bind(self, &resource, &call).await;
+            }
+            ("pods", Some("eviction")) if call.method == Method::POST => {
+                return pods::evict(self, &resource, &call).await;
+            }
+            ("pods", Some("log")) if call.method == Method::GET => {
+                return node_proxy::log(self, &resource, &call).await;
+            }
+            ("pods", Some(s @ ("exec" | "attach" | "portforward"))) => {
+                return Err(ApiError::not_implemented(&format!("pods/{s}")));
+            }
+            ("nodes", Some("proxy")) if call.method == Method::GET => {
+                return node_proxy::node(self, &resource, &call).await;
+            }
+            _ => return Err(ApiError::no_such_path()),
+        }
+        if resource.subresource.is_some() && !info.status {
+            return Err(ApiError::no_such_path());
+        }
+        match (call.method.as_str(), resource.name.is_some()) {
+            ("GET", true) if !call.query.flag("watch")? => read::get(self, &resource, &call),
+            ("GET", _) if call.query.flag("watch")? => watch::watch(self, &resource, &call),
+            ("GET", false) => read::list(self, &resource, &call),
+            ("POST", false) => write::create(self, &resource, &call).await,
+            ("PUT", true) => write::update(self, &resource, &call).await,
+            ("PATCH", true) => write::patch(self, &resource, &call).await,
+            ("DELETE", true) => delete::one(self, &resource, &call).await,
+            ("DELETE", false) => delete::collection(self, &resource, &call).await,
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, MAX_BODY).collect().await {
+        Ok(all) => Ok(all.to_bytes()),
+        Err(e) if e.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")))
+        }
+        Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
+    }
+}
