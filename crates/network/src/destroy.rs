@@ -3,7 +3,7 @@
 use crate::leftovers::{cached, stale_rules};
 use crate::links::Netlink;
 use crate::program::{find, run};
-use crate::{Error, Names, masquerade};
+use crate::{Error, Names, firewall};
 use nix::mount::{MntFlags, umount2};
 use std::fs;
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) async fn destroy(data_dir: &Path, places: &Places) -> Result<(), Erro
     let names = Names::of(data_dir);
     remove_namespaces(&names, places)?;
     remove_links(&names).await?;
-    masquerade::remove_table(&names).await;
+    firewall::remove_table(&names).await;
     if find("iptables").is_some() {
         remove_rules(&names).await?;
     }
@@ -85,14 +85,16 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
 }
 
 async fn remove_rules(names: &Names) -> Result<(), Error> {
-    // Where the table cannot be read, nothing was ever written to it.
-    let Ok(listing) = run("iptables", &["-w", "10", "-t", "nat", "-S"], "").await else {
-        return Ok(());
-    };
-    match stale_rules(&listing, &names.bridge) {
-        Some(input) => run("iptables-restore", &["-w", "10", "--noflush"], &input).await.map(drop),
-        None => Ok(()),
+    for table in ["nat", "filter"] {
+        // Where the table cannot be read, nothing was ever written to it.
+        let Ok(listing) = run("iptables", &["-w", "10", "-t", table, "-S"], "").await else {
+            continue;
+        };
+        if let Some(input) = stale_rules(table, &listing, &names.bridge) {
+            run("iptables-restore", &["-w", "10", "--noflush"], &input).await?;
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! Pods reach the outside with the node's address: one rule for the whole Pod CIDR.
+//! What the node's firewall must do for Pods: give them its own address on the way out, and let them pass.
 //!
-//! nftables is preferred: a table of its own is replaced and removed as a whole, and nobody else's flush touches it.
+//! Both are rules for the whole Pod CIDR. For the address nftables is preferred: a table of its own is replaced and
+//! removed as a whole, and nobody else's flush touches it.
 
 use crate::program::{find, run};
 use crate::{Error, Names};
 use ipnet::Ipv4Net;
 
-/// Sets the rule, once. Without a program that can, Pods reach the node and each other only, and the log says so.
-pub(crate) async fn set(names: &Names, cidr: Ipv4Net) -> Result<(), Error> {
+/// Pods reach the outside with the node's address. Without a program that can, Pods reach the node and each other only, and the log says so.
+pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<(), Error> {
     if find("nft").is_some() {
         match run("nft", &["-f", "-"], &nft_table(&names.bridge, cidr)).await {
             Ok(_) => return Ok(()),
@@ -19,18 +20,46 @@ pub(crate) async fn set(names: &Names, cidr: Ipv4Net) -> Result<(), Error> {
         tracing::warn!("neither nft nor iptables works here: Pods reach this node but nothing beyond it");
         return Ok(());
     }
-    let rule = iptables_rule(&names.bridge, cidr);
-    let args = |verb: &'static str| {
-        let head = ["-w", "10", "-t", "nat", verb, "POSTROUTING"];
-        head.into_iter().chain(rule.iter().map(String::as_str)).collect::<Vec<_>>()
+    let cidr = cidr.to_string();
+    let rule = ["-s", &cidr, "!", "-d", &cidr, "-j", "MASQUERADE"];
+    ensure(names, "nat", ["-A", "POSTROUTING"], &rule).await
+}
+
+/// Pods pass where the node forwards nothing by default. Docker sets that policy, and makes the bridges' own traffic
+/// subject to it, too: without these rules not even two Pods of this node reach each other.
+pub(crate) async fn allow_forwarding(names: &Names, cidr: Ipv4Net) -> Result<(), Error> {
+    if find("iptables").is_none() {
+        return Ok(());
+    }
+    let Ok(listing) = run("iptables", &["-w", "10", "-S", "FORWARD"], "").await else {
+        return Ok(());
+    };
+    if !listing.starts_with("-P FORWARD DROP") {
+        return Ok(());
+    }
+    let cidr = cidr.to_string();
+    for side in ["-s", "-d"] {
+        ensure(names, "filter", ["-I", "FORWARD"], &[side, &cidr, "-j", "ACCEPT"]).await?;
+    }
+    Ok(())
+}
+
+/// Adds a rule of ours if it is not there; `add` is how, and to which chain.
+async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Result<(), Error> {
+    let comment = comment(&names.bridge);
+    let [verb, chain] = add;
+    let args = |verb| {
+        let mut args = vec!["-w", "10", "-t", table, verb, chain, "-m", "comment", "--comment", &comment];
+        args.extend_from_slice(rule);
+        args
     };
     if run("iptables", &args("-C"), "").await.is_ok() {
         return Ok(());
     }
-    run("iptables", &args("-A"), "").await.map(drop)
+    run("iptables", &args(verb), "").await.map(drop)
 }
 
-/// Removes the nftables table; the iptables rule goes with [`crate::leftovers`], which reads that table anyway.
+/// Removes the nftables table; rules of iptables go with [`crate::leftovers`], which reads their tables anyway.
 pub(crate) async fn remove_table(names: &Names) {
     if find("nft").is_some() {
         // There is nothing to remove where it was never made, or where the kernel has no nf_tables.
@@ -47,15 +76,7 @@ fn nft_table(name: &str, cidr: Ipv4Net) -> String {
     )
 }
 
-fn iptables_rule(name: &str, cidr: Ipv4Net) -> Vec<String> {
-    let cidr = cidr.to_string();
-    let comment = comment(name);
-    ["-s", &cidr, "!", "-d", &cidr, "-m", "comment", "--comment", &comment, "-j", "MASQUERADE"]
-        .map(str::to_owned)
-        .to_vec()
-}
-
-/// How the iptables rule is found again.
+/// How a rule of iptables is found again.
 pub(crate) fn comment(name: &str) -> String {
     format!("podium-network:{name}")
 }

@@ -67,10 +67,10 @@ pub(crate) fn cached(dir: &Path, network: &str) -> std::io::Result<Cached> {
     Ok(found)
 }
 
-/// From `iptables -t nat -S`: the input of `iptables-restore --noflush` that removes this network's masquerading and
-/// host ports (the chains that portmap makes per Pod); `None` when there is nothing to remove.
-pub(crate) fn stale_rules(listing: &str, network: &str) -> Option<String> {
-    let marks = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::masquerade::comment(network)];
+/// From `iptables -t <table> -S`: the input of `iptables-restore --noflush` that removes this network's own rules and
+/// its host ports (the chains that portmap makes per Pod); `None` when there is nothing to remove.
+pub(crate) fn stale_rules(table: &str, listing: &str, network: &str) -> Option<String> {
+    let marks = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::firewall::comment(network)];
     let marked = |line: &str| {
         marks.iter().any(|mark| {
             line.find(mark.as_str()).is_some_and(|at| {
@@ -99,7 +99,7 @@ pub(crate) fn stale_rules(listing: &str, network: &str) -> Option<String> {
     let flush = chains.iter().map(|c| format!("-F {c}"));
     let delete = chains.iter().map(|c| format!("-X {c}"));
     let body: Vec<String> = rules.into_iter().chain(flush).chain(delete).collect();
-    Some(format!("*nat\n{}\nCOMMIT\n", body.join("\n")))
+    Some(format!("*{table}\n{}\nCOMMIT\n", body.join("\n")))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
 
     #[track_caller]
     fn check(network: &str, expected: &Expect) {
-        expected.assert_eq(&stale_rules(LISTING, network).unwrap_or_default());
+        expected.assert_eq(&stale_rules("nat", LISTING, network).unwrap_or_default());
     }
 
     #[test]

@@ -15,9 +15,9 @@
 mod choose;
 mod conflist;
 mod destroy;
+mod firewall;
 mod leftovers;
 mod links;
-mod masquerade;
 mod names;
 mod prepare;
 mod program;

@@ -4,7 +4,7 @@ use crate::choose::{Wish, choose, gateway};
 use crate::conflist::{Facts, conflist};
 use crate::links::{Link, Machine, Netlink};
 use crate::state::{self, Lock};
-use crate::{Error, Names, Network, Options, masquerade, program};
+use crate::{Error, Names, Network, Options, firewall, program};
 use ipnet::Ipv4Net;
 use std::fs;
 use std::io;
@@ -27,7 +27,8 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::remember(&names, cidr)?;
     drop(lock);
 
-    masquerade::set(&names, cidr).await?;
+    firewall::masquerade(&names, cidr).await?;
+    firewall::allow_forwarding(&names, cidr).await?;
     let gateway = gateway(cidr);
     // portmap is a plugin over iptables.
     let portmap = bin_dir.join("portmap").is_file() && program::find("iptables").is_some();
