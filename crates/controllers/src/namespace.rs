@@ -3,12 +3,15 @@
 
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, is_code};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
-use std::collections::HashMap;
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +22,9 @@ const FINALIZER: &str = "kubernetes";
 /// No single event says that content of any kind is gone. While a namespace goes, and only then, it is looked at.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// What goes quickly is not reported.
+const QUIET_LOOKS: u32 = 3;
 
 struct Namespaces {
     client: Client,
@@ -62,9 +68,13 @@ impl Controller for Namespaces {
         let Some(terminating) = self.terminating.get_mut(name) else {
             return Ok(None);
         };
-        if !content_is_gone(&self.client, name).await? {
+        let remaining = delete_content(&self.client, name).await?;
+        if !remaining.is_nothing() {
             let pause = (FIRST_LOOK * 2_u32.pow(terminating.looks.min(6))).min(LAST_LOOK);
             terminating.looks += 1;
+            if terminating.looks > QUIET_LOOKS {
+                report(&self.client, &terminating.namespace, &remaining).await?;
+            }
             return Ok(Some(pause));
         }
         let mut namespace = terminating.namespace.clone();
@@ -86,9 +96,81 @@ fn has_finalizer(namespace: &Namespace) -> bool {
     finalizers.is_some_and(|f| f.iter().any(|f| f == FINALIZER))
 }
 
-/// Deletes what is there; says whether nothing was. Nothing else is touched before the last Pod is gone: a Pod that
+/// What is still there, counted: by resource, and by finalizer.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Remaining {
+    resources: BTreeMap<String, usize>,
+    finalizers: BTreeMap<String, usize>,
+}
+
+impl Remaining {
+    fn is_nothing(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    fn add(&mut self, resource: &ApiResource, objects: &[DynamicObject]) {
+        if objects.is_empty() {
+            return;
+        }
+        self.resources.insert(format!("{}.{}", resource.plural, resource.group), objects.len());
+        for finalizer in objects.iter().flat_map(|o| o.metadata.finalizers.iter().flatten()) {
+            *self.finalizers.entry(finalizer.clone()).or_insert(0) += 1;
+        }
+    }
+
+    /// Upstream's conditions and words (`namespace/deletion/status_condition_utils.go`).
+    fn conditions(&self) -> [(&'static str, &'static str, &'static str, String); 2] {
+        let list = |counts: &BTreeMap<String, usize>, verb: &str| {
+            let counts: Vec<_> =
+                counts.iter().map(|(what, n)| format!("{what} {verb} {n} resource instances")).collect();
+            counts.join(", ")
+        };
+        let resources = format!("Some resources are remaining: {}", list(&self.resources, "has"));
+        let finalizers = if self.finalizers.is_empty() {
+            ("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished".into())
+        } else {
+            let list = list(&self.finalizers, "in");
+            ("True", "SomeFinalizersRemain", format!("Some content in the namespace has finalizers remaining: {list}"))
+        };
+        [
+            ("NamespaceContentRemaining", "True", "SomeResourcesRemain", resources),
+            ("NamespaceFinalizersRemaining", finalizers.0, finalizers.1, finalizers.2),
+        ]
+    }
+}
+
+/// Says in the namespace's status what it waits for, if it does not say so already.
+async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
+    let known: Vec<&NamespaceCondition> = namespace.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
+    let now = Time(Timestamp::now());
+    let changed: Vec<NamespaceCondition> = remaining
+        .conditions()
+        .into_iter()
+        .filter(|(type_, _, _, message)| {
+            !known.iter().any(|c| c.type_ == *type_ && c.message.as_deref() == Some(message))
+        })
+        .map(|(type_, status, reason, message)| NamespaceCondition {
+            type_: type_.into(),
+            status: status.into(),
+            reason: Some(reason.into()),
+            message: Some(message),
+            last_transition_time: Some(now.clone()),
+        })
+        .collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let api: Api<Namespace> = Api::all(client.clone());
+    let patch = Patch::Strategic(json!({ "status": { "conditions": changed } }));
+    match api.patch_status(&key(&namespace.metadata), &PatchParams::default(), &patch).await {
+        Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes what is there; returns what is left. Nothing else is touched before the last Pod is gone: a Pod that
 /// shuts down may need its configuration.
-async fn content_is_gone(client: &Client, namespace: &str) -> Result<bool, kube::Error> {
+async fn delete_content(client: &Client, namespace: &str) -> Result<Remaining, kube::Error> {
     let discovery = Discovery::new(client.clone()).run().await?;
     let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let deletable = resources.filter(|(_, capabilities)| {
@@ -97,38 +179,43 @@ async fn content_is_gone(client: &Client, namespace: &str) -> Result<bool, kube:
     });
     let is_pod = |r: &ApiResource| r.group.is_empty() && r.plural == "pods";
     let (pods, others): (Vec<_>, Vec<_>) = deletable.map(|(resource, _)| resource).partition(is_pod);
+    let mut remaining = Remaining::default();
     for step in [pods, others] {
-        let mut gone = true;
         for resource in step {
-            gone &= delete_all(client, namespace, &resource).await?;
+            let left = delete_all(client, namespace, &resource).await?;
+            remaining.add(&resource, &left);
         }
-        if !gone {
-            return Ok(false);
+        if !remaining.is_nothing() {
+            break;
         }
     }
-    Ok(true)
+    Ok(remaining)
 }
 
-/// Deletes all objects of a kind; says whether none is left.
-async fn delete_all(client: &Client, namespace: &str, resource: &ApiResource) -> Result<bool, kube::Error> {
+/// Deletes all objects of a kind; returns (some of) those that are left.
+async fn delete_all(
+    client: &Client,
+    namespace: &str,
+    resource: &ApiResource,
+) -> Result<Vec<DynamicObject>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
     let some = ListParams::default().limit(500);
     let left = match api.list(&some).await {
         Ok(list) => list,
         // Discovery still shows what is not served any more.
-        Err(e) if is_code(&e, 404) || is_code(&e, 405) => return Ok(true),
+        Err(e) if is_code(&e, 404) || is_code(&e, 405) => return Ok(vec![]),
         Err(e) => return Err(e),
     };
     if left.items.is_empty() {
-        return Ok(true);
+        return Ok(vec![]);
     }
     let all_marked = left.metadata.continue_.as_deref().unwrap_or("").is_empty()
         && left.items.iter().all(|o| o.metadata.deletion_timestamp.is_some());
     if all_marked {
-        return Ok(false);
+        return Ok(left.items);
     }
     api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok(api.list(&some).await?.items.is_empty())
+    Ok(api.list(&some).await?.items)
 }
 
 pub(crate) async fn run(client: Client, stop: CancellationToken) {

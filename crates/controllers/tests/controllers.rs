@@ -96,7 +96,10 @@ async fn a_namespace_goes_with_its_content_and_its_pods_go_first() {
     namespace(&api, "x");
     api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
     node(&api, "n", &ready("True"));
-    pod(&api, "p", |pod| pod["spec"]["nodeName"] = "n".into());
+    pod(&api, "p", |pod| {
+        pod["spec"]["nodeName"] = "n".into();
+        pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    });
     api.put(
         "apis/coordination.k8s.io/v1/namespaces/x/leases/l",
         json!({ "metadata": { "name": "l", "namespace": "x" } }),
@@ -110,6 +113,13 @@ async fn a_namespace_goes_with_its_content_and_its_pods_go_first() {
     .await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(api.get(CA).is_some(), "a Pod that shuts down may need its configuration");
+    let namespace = api.get("api/v1/namespaces/x").expect("it waits");
+    let message = |name: &str| condition(&namespace, name)["message"].clone();
+    assert_eq!(message("NamespaceContentRemaining"), "Some resources are remaining: pods. has 1 resource instances");
+    assert_eq!(
+        message("NamespaceFinalizersRemaining"),
+        "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
+    );
 
     api.remove(&pod_path("p"));
     api.until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
