@@ -137,6 +137,13 @@ impl Queue {
         self.set_state(uid, State::Parked { until, backoff });
     }
 
+    /// The attempt was none: it is not held against the Pod.
+    pub fn forgive(&mut self, uid: &str) {
+        if let Some(entry) = self.entries.get_mut(uid) {
+            entry.attempts = entry.attempts.saturating_sub(1);
+        }
+    }
+
     /// The attempt failed for another reason: the Pod is tried again after its back-off.
     pub fn retry(&mut self, uid: &str, now: Instant) {
         if let Some(Entry { attempts, state: State::Tried { .. }, .. }) = self.entries.get(uid) {
@@ -208,7 +215,10 @@ fn priority(pod: &Pod) -> i32 {
 }
 
 fn backoff(attempts: u32) -> Duration {
-    let doublings = attempts.saturating_sub(1).min(8);
+    let Some(doublings) = attempts.checked_sub(1) else {
+        return Duration::ZERO;
+    };
+    let doublings = doublings.min(8);
     (FIRST_BACKOFF * 2_u32.pow(doublings)).min(LAST_BACKOFF)
 }
 
@@ -306,6 +316,18 @@ mod tests {
         let seconds: Vec<u64> = (1..=6).map(|n| backoff(n).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 10, 10]);
         assert_eq!(backoff(u32::MAX), LAST_BACKOFF);
+    }
+
+    #[test]
+    fn what_was_no_attempt_costs_no_back_off() {
+        let mut clock = Clock::new();
+        clock.set("a", 0, 0);
+        clock.tried(0);
+        clock.queue.forgive("a");
+        clock.park("a", 0);
+        assert!(clock.tried(0).is_empty());
+        clock.changed(0);
+        assert_eq!(clock.tried(0), ["a"]);
     }
 
     #[test]

@@ -60,9 +60,8 @@ impl Loop {
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut nodes = relisting::<Node>(Api::all(self.client.clone()), Config::default());
-        // Pods that have ended hold nothing: the server drops them from this watch.
-        let alive = Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-        let mut pods = relisting::<Pod>(Api::all(self.client.clone()), alive);
+        // Without a selector for the phase: the server would have to read every Pod to apply it, and here it is read anyway.
+        let mut pods = relisting::<Pod>(Api::all(self.client.clone()), Config::default());
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
@@ -110,6 +109,10 @@ impl Loop {
                 self.writes.spawn(self.writer.clone().bind(uid, pod, node));
             }
             Decision::Unschedulable(message) => {
+                // While the cluster boots there is nothing to try; the first node must not wait for a back-off.
+                if self.cluster.node_count() == 0 {
+                    self.queue.forgive(&uid);
+                }
                 self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message));
             }
         }

@@ -116,8 +116,10 @@ async fn a_node_that_comes_later_is_noticed() {
     pod(&api, "a", "1", |_| {});
     api.until("a condition", |api| condition(api, "a")["reason"] == "Unschedulable").await;
     assert_eq!(condition(&api, "a")["message"], "no nodes available to schedule pods");
+    let came = tokio::time::Instant::now();
     node(&api, "n1", "4");
     assert_eq!(bound(&api, "a").await, "n1");
+    assert!(came.elapsed().as_millis() < 10, "it does not wait for a back-off");
 }
 
 #[tokio::test(start_paused = true)]
