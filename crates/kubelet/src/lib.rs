@@ -1,1 +1,90 @@
+//! The node agent: carries out what `lifecycle` decides, and reports what happened.
+//!
+//! **Invariant:** it decides nothing about a Pod's life. It turns what it sees into facts and carries actions out.
+//!
+//! **Invariant:** what must not be forgotten is on disk before it is acted upon; containers outlive the kubelet.
 #![forbid(unsafe_code)]
+
+mod actions;
+mod actor;
+mod checkpoint;
+mod env;
+mod http;
+mod logs;
+mod node;
+mod pods;
+mod recorder;
+mod status;
+
+use kube::Client;
+use lifecycle::NodePolicy;
+use pods::Pods;
+use runtime::Runtime;
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use tokio_util::sync::CancellationToken;
+
+/// What a kubelet needs to know.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Name of the node.
+    pub node_name: String,
+    /// Directory for checkpoints, volumes and logs.
+    pub root_dir: PathBuf,
+    /// The node's address.
+    pub node_ip: IpAddr,
+    /// Addresses of Pods on this node.
+    pub pod_cidr: Option<String>,
+    /// Delays and features.
+    pub policy: NodePolicy,
+    /// How many Pods the node takes (`maxPods`).
+    pub max_pods: u32,
+}
+
+/// What all parts of a kubelet share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) client: Client,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) pods: Pods,
+    pub(crate) recorder: recorder::Recorder,
+    /// One pull at a time (`serializeImagePulls`).
+    pub(crate) pulls: tokio::sync::Semaphore,
+    pub(crate) stop: CancellationToken,
+}
+
+/// A node agent. Cheap to clone.
+#[derive(Clone)]
+pub struct Kubelet {
+    shared: Arc<Shared>,
+}
+
+impl Kubelet {
+    /// A kubelet that talks to this API server and this runtime. Nothing runs before [`Kubelet::run`].
+    #[must_use]
+    pub fn new(options: Options, client: Client, runtime: Arc<dyn Runtime>, stop: CancellationToken) -> Self {
+        let recorder = recorder::Recorder::start(client.clone(), options.node_name.clone(), stop.clone());
+        let shared = Shared {
+            options,
+            client,
+            runtime,
+            pods: Pods::default(),
+            recorder,
+            pulls: tokio::sync::Semaphore::new(1),
+            stop,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Registers the node and runs its Pods until told to stop; no container is stopped then.
+    pub async fn run(&self) {
+        tokio::join!(node::run(&self.shared), pods::run(&self.shared));
+    }
+
+    /// Answers the node's HTTP API (`/containerLogs`, `/explain`, `/healthz`) on a byte stream, HTTP/1.1.
+    pub async fn serve_stream(
+        &self,
+        stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    ) {
+        http::serve(Arc::clone(&self.shared), stream).await;
+    }
+}

@@ -1,0 +1,71 @@
+//! Carrying out what the plan asks for. Each action can be repeated without harm.
+
+mod admit;
+mod container;
+mod image;
+mod sandbox;
+pub(crate) mod volumes;
+
+use crate::{Shared, actor::Mail, status};
+use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
+use runtime::{ContainerId, Runtime, SandboxId};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Carries out one action and says what came of it. Facts that are known before the end go to `mail`.
+pub(crate) async fn carry_out(
+    shared: &Shared,
+    pod: &Pod,
+    action: Action,
+    mail: &UnboundedSender<Mail>,
+) -> Result<Vec<Event>, String> {
+    let key = action.key();
+    match action {
+        Action::Admit => Ok(vec![Event::Admission(admit::admit(shared, pod).await)]),
+        Action::MountVolumes => Ok(vec![Event::Volumes(match volumes::mount(shared, pod).await {
+            Ok(()) => VolumesFact::Mounted,
+            Err(message) => VolumesFact::Failed { message },
+        })]),
+        Action::UnmountVolumes => {
+            volumes::unmount(shared, pod)?;
+            Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
+        }
+        Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
+        Action::StopSandbox { id } => {
+            shared.runtime.stop_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
+            Ok(vec![Event::Sandbox(SandboxFact::Stopped { id })])
+        }
+        Action::RemoveSandbox { id } => {
+            shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
+            volumes::remove_pod_dirs(shared, pod)?;
+            Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
+        }
+        Action::EnsureImage { container } => {
+            let fact = image::ensure(shared, pod, &container, mail).await;
+            Ok(vec![Event::Image { container, fact }])
+        }
+        Action::StartContainer { container, attempt, image_ref, sandbox } => {
+            let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await;
+            Ok(facts.into_iter().map(|fact| Event::Container { container: container.clone(), fact }).collect())
+        }
+        Action::StopContainer { id, grace, .. } => {
+            // Its end comes as an exit, from the runtime's own events.
+            shared.runtime.stop_container(&ContainerId(id.clone()), grace).await.map_err(|e| e.to_string())?;
+            container::exit_of(shared, pod, &id).await.map(|e| vec![e])
+        }
+        Action::RemoveContainer { container, id } => {
+            shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
+            Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
+        }
+        Action::DeleteFromApi => {
+            if status::delete(shared, pod).await {
+                Ok(vec![Event::Done(key)])
+            } else {
+                Err("the API did not take it".to_owned())
+            }
+        }
+        Action::RunHook { .. } => Err("lifecycle hooks are not implemented yet".to_owned()),
+        Action::Probe { .. } => Err("probes are not implemented yet".to_owned()),
+        // The actor deals with these itself.
+        Action::Record(_) | Action::Forget => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,211 @@
+//! Creating and starting a container.
+
+use super::{sandbox, volumes};
+use crate::{Shared, env, logs};
+use api::quantity::Amount;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
+use lifecycle::{ContainerFact, Event, Pod, StartStage};
+use runtime::{
+    ContainerConfig, ContainerId, ContainerState, LinuxResources, Mount, Runtime, RuntimeError, SandboxId,
+    SeccompProfile, SecurityContext,
+};
+
+pub(super) async fn start(
+    shared: &Shared,
+    pod: &Pod,
+    name: &str,
+    attempt: u32,
+    image_ref: &str,
+    sandbox_id: &str,
+) -> Vec<ContainerFact> {
+    let failed = |stage, message: String| vec![ContainerFact::StartFailed { stage, message }];
+    let config = match config(shared, pod, name, attempt, image_ref).await {
+        Ok(config) => config,
+        Err(message) => return failed(StartStage::Config, message),
+    };
+    let sandbox_id = SandboxId(sandbox_id.to_owned());
+    let created = shared.runtime.create_container(&sandbox_id, &config, &sandbox::config(shared, pod, 0)).await;
+    let id = match created {
+        Ok(id) => id,
+        Err(RuntimeError::AlreadyExists(message)) => match adopt(shared, pod, name, attempt).await {
+            Some(id) => id,
+            None => return failed(StartStage::Create, message),
+        },
+        Err(error) => return failed(StartStage::Create, error.to_string()),
+    };
+    let image_id = shared.runtime.container(&id).await.map(|c| c.image_ref).unwrap_or_default();
+    let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image_id }];
+    match shared.runtime.start_container(&id).await {
+        Ok(()) => {
+            let status = shared.runtime.container(&id).await.ok();
+            let at = status.as_ref().and_then(|s| s.started_at).unwrap_or_else(Timestamp::now);
+            facts.push(ContainerFact::Started { id: id.0.clone(), at });
+            // One that ended at once may have ended before anybody listened.
+            if let Some(status) = status.filter(|s| s.state == ContainerState::Exited) {
+                facts.push(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
+            }
+        }
+        Err(error) => match shared.runtime.container(&id).await {
+            // The runtime keeps it as one that ended with 128, StartError.
+            Ok(status) if status.state == ContainerState::Exited => {
+                facts.push(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
+            }
+            _ => facts.extend(failed(StartStage::Start, error.to_string())),
+        },
+    }
+    facts
+}
+
+/// The container that an earlier try made and could not tell of.
+async fn adopt(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Option<ContainerId> {
+    let all = shared.runtime.containers().await.ok()?;
+    all.into_iter().find(|c| c.uid == pod.uid() && c.name == name && c.attempt == attempt).map(|c| c.id)
+}
+
+/// How a container that was stopped ended.
+pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Event, String> {
+    let status = shared.runtime.container(&ContainerId(id.to_owned())).await;
+    match status {
+        Ok(status) if status.state == ContainerState::Exited => {
+            let exit = logs::exit(shared, pod, &status);
+            Ok(Event::Container { container: status.name, fact: ContainerFact::Exited { id: id.to_owned(), exit } })
+        }
+        Ok(_) => Err("the container runs on after it was stopped".to_owned()),
+        Err(RuntimeError::NotFound(_)) => {
+            let name = api::pod::containers(&pod.object().spec.clone().unwrap_or_default())
+                .map(|(_, c)| c.name.clone())
+                .find(|n| pod.container_id(n, false).is_some_and(|(known, _)| known == id))
+                .unwrap_or_default();
+            Ok(Event::Container { container: name, fact: ContainerFact::Lost { id: id.to_owned() } })
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn config(
+    shared: &Shared,
+    pod: &Pod,
+    name: &str,
+    attempt: u32,
+    image_ref: &str,
+) -> Result<ContainerConfig, String> {
+    let pod_spec = pod.object().spec.clone().unwrap_or_default();
+    let spec = api::pod::containers(&pod_spec).find(|(_, c)| c.name == name).map(|(_, c)| c.clone());
+    let spec = spec.ok_or("the container is not in the spec")?;
+    let env = env::environment(shared, pod, &spec).await?;
+    let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env::expand(s, &env)).collect();
+    let dir = volumes::container_dir(shared, pod, name);
+    std::fs::create_dir_all(volumes::log_dir(shared, pod).join(name)).map_err(|e| e.to_string())?;
+    Ok(ContainerConfig {
+        name: name.to_owned(),
+        attempt,
+        image_ref: image_ref.to_owned(),
+        image: spec.image.clone().unwrap_or_default(),
+        command: expand(&spec.command),
+        args: expand(&spec.args),
+        working_dir: spec.working_dir.clone().unwrap_or_default(),
+        mounts: mounts(shared, pod, &spec, &dir, attempt)?,
+        log_path: format!("{name}/{attempt}.log").into(),
+        stdin: spec.stdin == Some(true),
+        stdin_once: spec.stdin_once == Some(true),
+        tty: spec.tty == Some(true),
+        resources: resources(&pod_spec, &spec),
+        security: security(pod, &pod_spec, &spec),
+        env,
+        ..ContainerConfig::default()
+    })
+}
+
+fn mounts(shared: &Shared, pod: &Pod, spec: &Spec, dir: &std::path::Path, attempt: u32) -> Result<Vec<Mount>, String> {
+    let mut mounts = Vec::new();
+    for m in spec.volume_mounts.iter().flatten() {
+        if m.sub_path_expr.is_some() {
+            return Err("subPathExpr is not implemented yet".to_owned());
+        }
+        let mut host_path = volumes::source(shared, pod, &m.name)?;
+        if let Some(sub) = m.sub_path.as_deref().filter(|s| !s.is_empty()) {
+            if std::path::Path::new(sub).components().any(|c| !matches!(c, std::path::Component::Normal(_))) {
+                return Err(format!("subPath {sub:?} leads out of its volume"));
+            }
+            host_path = host_path.join(sub);
+            if !host_path.exists() {
+                std::fs::create_dir_all(&host_path).map_err(|e| format!("subPath {sub:?}: {e}"))?;
+            }
+        }
+        mounts.push(Mount {
+            host_path,
+            container_path: m.mount_path.clone(),
+            readonly: m.read_only == Some(true) || volumes::is_readonly(pod, &m.name),
+            propagation: runtime::Propagation::Private,
+        });
+    }
+    std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
+    // A file of its own for each attempt: what an earlier one wrote stays its own.
+    let message = dir.join(format!("{attempt}.termination"));
+    std::fs::write(&message, "").map_err(|e| e.to_string())?;
+    let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
+    std::fs::set_permissions(&message, permissions).map_err(|e| e.to_string())?;
+    let path = spec.termination_message_path.clone().unwrap_or_else(|| "/dev/termination-log".to_owned());
+    mounts.push(Mount {
+        host_path: message,
+        container_path: path,
+        readonly: false,
+        propagation: runtime::Propagation::Private,
+    });
+    if pod.object().spec.as_ref().is_none_or(|s| s.host_network != Some(true)) {
+        let hosts = volumes::hosts_file(shared, pod)?;
+        let propagation = runtime::Propagation::Private;
+        mounts.push(Mount { host_path: hosts, container_path: "/etc/hosts".to_owned(), readonly: false, propagation });
+    }
+    Ok(mounts)
+}
+
+/// Requests and limits as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).
+fn resources(pod: &PodSpec, spec: &Spec) -> LinuxResources {
+    let amount = |side, name: &str| api::resources::container(spec, side).get(name).copied();
+    let (requests, limits) = (api::resources::Side::Requests, api::resources::Side::Limits);
+    let request = amount(requests, "cpu").or(amount(limits, "cpu")).unwrap_or(Amount::ZERO);
+    // 1,024 shares are one CPU; the kernel wants 2 at least.
+    let shares = (request.milli() * 1024 / 1000).clamp(2, 262_144);
+    let period = 100_000;
+    let quota = amount(limits, "cpu").map_or(0, |l| (l.milli() * period / 1000).max(1000));
+    LinuxResources {
+        cpu_shares: shares,
+        cpu_period: if quota > 0 { period } else { 0 },
+        cpu_quota: quota,
+        memory_limit: amount(limits, "memory").map_or(0, Amount::value),
+        oom_score_adj: match api::resources::qos_class(pod) {
+            api::resources::QosClass::Guaranteed => -997,
+            api::resources::QosClass::Burstable => 999,
+            api::resources::QosClass::BestEffort => 1000,
+        },
+        ..LinuxResources::default()
+    }
+}
+
+fn security(pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
+    let own = spec.security_context.clone().unwrap_or_default();
+    let all = pod_spec.security_context.clone().unwrap_or_default();
+    let capabilities = own.capabilities.unwrap_or_default();
+    let profile = own.seccomp_profile.or(all.seccomp_profile);
+    SecurityContext {
+        run_as_user: own.run_as_user.or(all.run_as_user),
+        run_as_group: own.run_as_group.or(all.run_as_group),
+        supplemental_groups: all.supplemental_groups.into_iter().flatten().chain(all.fs_group).collect(),
+        privileged: own.privileged == Some(true),
+        readonly_rootfs: own.read_only_root_filesystem == Some(true),
+        no_new_privs: own.allow_privilege_escalation == Some(false),
+        add_capabilities: capabilities.add.unwrap_or_default(),
+        drop_capabilities: capabilities.drop.unwrap_or_default(),
+        namespaces: sandbox::namespaces(pod),
+        seccomp: match profile {
+            Some(p) if p.type_ == "RuntimeDefault" => SeccompProfile::RuntimeDefault,
+            Some(p) if p.type_ == "Localhost" => {
+                SeccompProfile::Localhost(p.localhost_profile.unwrap_or_default().into())
+            }
+            _ => SeccompProfile::Unconfined,
+        },
+        ..SecurityContext::default()
+    }
+}

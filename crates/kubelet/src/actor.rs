@@ -1,0 +1,188 @@
+//! One task per Pod: facts come in, are folded in and kept, and what follows from them is carried out.
+//!
+//! A container that hangs blocks its own Pod and no other.
+
+use crate::{Shared, actions, checkpoint, status};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodStatus;
+use lifecycle::{Action, ActionKey, Event, Pod, observe, plan, status as derive_status};
+use std::{collections::HashSet, sync::Arc, time::Duration};
+use tokio::sync::{mpsc, watch};
+
+/// An action that failed is not asked for again before this has passed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What comes into a Pod's mailbox.
+pub(crate) enum Mail {
+    Fact(Event),
+    /// An action ended, with what it has to say.
+    Ended(ActionKey, Result<Vec<Event>, String>),
+    /// A status was written, or the Pod is gone from the API.
+    Written(Box<PodStatus>, bool),
+}
+
+/// How others reach a Pod's task.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    pub(crate) mail: mpsc::UnboundedSender<Mail>,
+    /// What is known about the Pod.
+    pub(crate) known: watch::Receiver<Arc<Pod>>,
+}
+
+pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
+    let (mail, inbox) = mpsc::unbounded_channel();
+    let (publish, known) = watch::channel(Arc::new(pod.clone()));
+    let actor = Actor {
+        shared,
+        pod,
+        mail: mail.clone(),
+        publish,
+        running: HashSet::new(),
+        saved: None,
+        shown: None,
+        writing: false,
+    };
+    tokio::spawn(actor.run(inbox));
+    Handle { mail, known }
+}
+
+struct Actor {
+    shared: Arc<Shared>,
+    pod: Pod,
+    mail: mpsc::UnboundedSender<Mail>,
+    publish: watch::Sender<Arc<Pod>>,
+    /// Actions in flight.
+    running: HashSet<ActionKey>,
+    /// The newest durable revision on disk.
+    saved: Option<u64>,
+    /// The newest status that was handed to the API.
+    shown: Option<PodStatus>,
+    writing: bool,
+}
+
+impl Actor {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Mail>) {
+        let stop = self.shared.stop.clone();
+        loop {
+            let Some(wake) = self.step() else { break };
+            let sleep = wake.map_or(Duration::from_secs(3600), |at| {
+                Duration::try_from(at.duration_since(Timestamp::now()))
+                    .unwrap_or_default()
+                    .max(Duration::from_millis(1))
+            });
+            tokio::select! {
+                () = stop.cancelled() => return,
+                mail = inbox.recv() => match mail {
+                    Some(mail) => self.take(mail),
+                    None => return,
+                },
+                () = tokio::time::sleep(sleep) => {}
+            }
+            while let Ok(mail) = inbox.try_recv() {
+                self.take(mail);
+            }
+        }
+        let dir = self.shared.options.root_dir.join("checkpoints");
+        if let Err(error) = checkpoint::remove(&dir, self.pod.uid()) {
+            tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be removed");
+        }
+        self.shared.pods.forget(self.pod.uid());
+    }
+
+    fn take(&mut self, mail: Mail) {
+        let now = Timestamp::now();
+        let policy = &self.shared.options.policy;
+        match mail {
+            Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
+            Mail::Ended(key, Ok(events)) => {
+                self.running.remove(&key);
+                for event in events {
+                    observe(&mut self.pod, event, policy, now);
+                }
+            }
+            Mail::Ended(key, Err(error)) => {
+                tracing::warn!(pod = self.pod.name(), %key, %error, "an action failed and will be tried again");
+                self.running.remove(&key);
+            }
+            Mail::Written(status, there) => {
+                self.writing = false;
+                if there {
+                    observe(&mut self.pod, Event::StatusWritten(status), policy, now);
+                }
+            }
+        }
+    }
+
+    /// Keeps, publishes, reports and starts what follows from what is known. `None` when the Pod is to be forgotten.
+    fn step(&mut self) -> Option<Option<Timestamp>> {
+        let now = Timestamp::now();
+        let plan = plan(&self.pod, &self.shared.options.policy, now);
+        if self.saved != Some(self.pod.durable_revision()) {
+            let dir = self.shared.options.root_dir.join("checkpoints");
+            if let Err(error) = checkpoint::save(&dir, &self.pod) {
+                // Nothing is done that might be forgotten.
+                tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be written");
+                return Some(Some(now + RETRY));
+            }
+            self.saved = Some(self.pod.durable_revision());
+        }
+        self.publish.send_replace(Arc::new(self.pod.clone()));
+        self.report(now);
+        for action in plan.actions {
+            match action {
+                // The last steps wait until nothing is in flight that might still make something.
+                Action::Forget if self.running.is_empty() => return None,
+                Action::Forget => {}
+                Action::DeleteFromApi if !self.running.is_empty() || self.writing => {}
+                action => self.start(action),
+            }
+        }
+        Some(plan.wake)
+    }
+
+    fn report(&mut self, now: Timestamp) {
+        let status = derive_status(&self.pod, &self.shared.options.policy, now);
+        if self.writing || self.shown.as_ref().is_some_and(|shown| same(shown, &status)) {
+            return;
+        }
+        self.writing = true;
+        self.shown = Some(status.clone());
+        let (shared, object, mail) = (Arc::clone(&self.shared), Arc::clone(self.pod.object()), self.mail.clone());
+        tokio::spawn(async move {
+            let there = status::write(&shared, &object, &status).await;
+            let _ = mail.send(Mail::Written(Box::new(status), there));
+        });
+    }
+
+    fn start(&mut self, action: Action) {
+        let key = action.key();
+        if !self.running.insert(key.clone()) {
+            return;
+        }
+        if let Action::Record(event) = &action {
+            self.shared.recorder.record(Arc::clone(self.pod.object()), event.clone());
+            let _ = self.mail.send(Mail::Ended(key.clone(), Ok(vec![Event::Done(key)])));
+            return;
+        }
+        let (shared, pod, mail) = (Arc::clone(&self.shared), self.pod.clone(), self.mail.clone());
+        tokio::spawn(async move {
+            let result = Box::pin(actions::carry_out(&shared, &pod, action, &mail)).await;
+            if result.is_err() {
+                tokio::time::sleep(RETRY).await;
+            }
+            let _ = mail.send(Mail::Ended(key, result));
+        });
+    }
+}
+
+/// Whether two statuses say the same; the time of a transition counts only when something changed.
+fn same(a: &PodStatus, b: &PodStatus) -> bool {
+    let strip = |s: &PodStatus| {
+        let mut s = s.clone();
+        for c in s.conditions.iter_mut().flatten() {
+            c.last_transition_time = None;
+        }
+        s
+    };
+    strip(a) == strip(b)
+}

@@ -1,0 +1,85 @@
+//! What a kubelet must not forget: one file per Pod, whole or not at all, on disk before it is acted upon.
+
+use lifecycle::Pod;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+const FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Checkpoint {
+    format: u32,
+    pod: Pod,
+}
+
+fn path(dir: &Path, uid: &str) -> PathBuf {
+    dir.join(format!("{uid}.json"))
+}
+
+pub(crate) fn save(dir: &Path, pod: &Pod) -> io::Result<()> {
+    let text = serde_json::to_vec(&Checkpoint { format: FORMAT, pod: pod.clone() })?;
+    let (path, new) = (path(dir, pod.uid()), dir.join(format!("{}.new", pod.uid())));
+    let mut file = File::create(&new)?;
+    file.write_all(&text)?;
+    file.sync_data()?;
+    fs::rename(&new, path)?;
+    File::open(dir)?.sync_all()
+}
+
+pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
+    match fs::remove_file(path(dir, uid)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// All Pods that an earlier kubelet knew. A file that cannot be read is set aside and reported: its Pod is known again
+/// from the API and the runtime.
+pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
+    fs::create_dir_all(dir)?;
+    let mut pods = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let read =
+            fs::read(&path).and_then(|text| serde_json::from_slice::<Checkpoint>(&text).map_err(io::Error::from));
+        match read {
+            Ok(checkpoint) if checkpoint.format == FORMAT => pods.push(checkpoint.pod),
+            Ok(checkpoint) => {
+                let text = format!("{} has format {}, this Podium knows {FORMAT}", path.display(), checkpoint.format);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "a checkpoint is damaged and set aside");
+                fs::rename(&path, path.with_extension("damaged"))?;
+            }
+        }
+    }
+    Ok(pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_checkpoint_gives_the_same_pod_and_a_damaged_one_is_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut object = api::k8s_openapi::api::core::v1::Pod::default();
+        object.metadata.uid = Some("u".to_owned());
+        let pod = Pod::new(Arc::new(object), jiff::Timestamp::UNIX_EPOCH);
+        save(dir.path(), &pod).unwrap();
+        fs::write(dir.path().join("broken.json"), "{").unwrap();
+        assert_eq!(load(dir.path()).unwrap(), [pod]);
+        assert!(dir.path().join("broken.damaged").exists());
+        remove(dir.path(), "u").unwrap();
+        assert_eq!(load(dir.path()).unwrap(), []);
+    }
+}

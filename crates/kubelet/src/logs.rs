@@ -1,0 +1,124 @@
+//! What containers leave behind: log lines in the CRI's format, and their last words.
+
+use crate::{Shared, actions::volumes};
+use jiff::Timestamp;
+use lifecycle::{ContainerExit, Pod};
+use runtime::ContainerStatus;
+use std::path::PathBuf;
+
+/// Upstream's limits on a termination message.
+const MESSAGE_BYTES: usize = 4096;
+const FALLBACK_LINES: usize = 80;
+const FALLBACK_BYTES: usize = 2048;
+
+/// How a container ended, with its termination message.
+pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
+    let exit = status.exit.clone();
+    let (code, reason) = exit.as_ref().map_or((137, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
+    let file = volumes::container_dir(shared, pod, &status.name).join(format!("{}.termination", status.attempt));
+    let spec = pod.object().spec.clone().unwrap_or_default();
+    let policy = api::pod::containers(&spec)
+        .find(|(_, c)| c.name == status.name)
+        .and_then(|(_, c)| c.termination_message_policy.clone());
+    let mut message = std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default();
+    if message.is_empty() && code != 0 && policy.as_deref() == Some("FallbackToLogsOnError") {
+        message = last_lines(&path(shared, pod, &status.name, status.attempt));
+    }
+    if message.is_empty() {
+        message = exit.as_ref().map(|e| e.message.clone()).unwrap_or_default();
+    }
+    ContainerExit {
+        code,
+        reason,
+        message,
+        started_at: status.started_at,
+        finished_at: exit.map_or(status.created_at, |e| e.finished_at),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn last_lines(path: &PathBuf) -> String {
+    let content = std::fs::read(path).unwrap_or_default();
+    let lines: Vec<&[u8]> = content.split_inclusive(|b| *b == b'\n').collect();
+    let tail: Vec<u8> = lines[lines.len().saturating_sub(FALLBACK_LINES)..]
+        .iter()
+        .filter_map(|l| parse(l))
+        .flat_map(|l| l.content.to_vec())
+        .collect();
+    text(&tail[tail.len().saturating_sub(FALLBACK_BYTES)..])
+}
+
+/// The log file of a container.
+pub(crate) fn path(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> PathBuf {
+    volumes::log_dir(shared, pod).join(container).join(format!("{attempt}.log"))
+}
+
+/// One line of a log: `TIME STREAM TAG CONTENT`.
+pub(crate) struct Line<'a> {
+    pub(crate) time: &'a [u8],
+    /// With its end of line, unless the line goes on in the next one.
+    pub(crate) content: &'a [u8],
+}
+
+/// What cannot be read is skipped, as upstream does.
+pub(crate) fn parse(line: &[u8]) -> Option<Line<'_>> {
+    let mut parts = line.splitn(4, |b| *b == b' ');
+    let (time, _stream, tag, content) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let content = if tag.starts_with(b"P") { content.strip_suffix(b"\n").unwrap_or(content) } else { content };
+    Some(Line { time, content })
+}
+
+/// What a reader wants of a log.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LogOptions {
+    pub(crate) tail: Option<usize>,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) timestamps: bool,
+    pub(crate) limit_bytes: Option<usize>,
+}
+
+/// Formats raw log lines; `skip` lines are passed over.
+pub(crate) fn render(raw: &[u8], options: &LogOptions, tail: Option<usize>) -> Vec<u8> {
+    let lines: Vec<&[u8]> = raw.split_inclusive(|b| *b == b'\n').collect();
+    let from = tail.map_or(0, |n| lines.len().saturating_sub(n));
+    let mut out = Vec::new();
+    for line in lines[from..].iter().filter_map(|l| parse(l)) {
+        if let Some(since) = options.since {
+            let time = std::str::from_utf8(line.time).ok().and_then(|t| t.parse::<Timestamp>().ok());
+            if time.is_none_or(|t| t < since) {
+                continue;
+            }
+        }
+        if options.timestamps {
+            out.extend_from_slice(line.time);
+            out.push(b' ');
+        }
+        out.extend_from_slice(line.content);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &[u8] = b"2026-01-01T00:00:00.1Z stdout F one\nbroken\n2026-01-01T00:00:01Z stderr P tw\n2026-01-01T00:00:01Z stderr F o\n";
+
+    #[track_caller]
+    fn check(options: &LogOptions, expected: &str) {
+        assert_eq!(String::from_utf8_lossy(&render(LOG, options, options.tail)), expected);
+    }
+
+    #[test]
+    fn lines_are_rendered_as_asked() {
+        check(&LogOptions::default(), "one\ntwo\n");
+        check(&LogOptions { tail: Some(1), ..LogOptions::default() }, "o\n");
+        check(&LogOptions { tail: Some(0), ..LogOptions::default() }, "");
+        check(&LogOptions { since: "2026-01-01T00:00:01Z".parse().ok(), ..LogOptions::default() }, "two\n");
+        let timestamps = LogOptions { timestamps: true, tail: Some(4), ..LogOptions::default() };
+        check(&timestamps, "2026-01-01T00:00:00.1Z one\n2026-01-01T00:00:01Z tw2026-01-01T00:00:01Z o\n");
+    }
+}

@@ -1,0 +1,219 @@
+//! All Pods of the node: where they come from, and how what happens in the runtime reaches them.
+
+use crate::{
+    Shared,
+    actor::{self, Handle, Mail},
+    checkpoint,
+};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use kube::{Api, runtime::watcher};
+use lifecycle::{ContainerExit, ContainerView, ContainerViewState, Event, Pod, RuntimeView, SandboxFact, SandboxView};
+use parking_lot::Mutex;
+use runtime::{ContainerId, ContainerState, ContainerStatus, Runtime, RuntimeEvent, SandboxId};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How often everything is listed again, to repair what events lost.
+const RELIST: Duration = Duration::from_secs(60);
+
+/// The tasks of all Pods, by UID.
+#[derive(Default)]
+pub(crate) struct Pods(Mutex<HashMap<String, Handle>>);
+
+impl Pods {
+    pub(crate) fn forget(&self, uid: &str) {
+        self.0.lock().remove(uid);
+    }
+
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<Handle> {
+        self.0.lock().get(uid).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Handle> {
+        self.0.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn by_name(&self, namespace: &str, name: &str) -> Option<Handle> {
+        let found = |h: &&Handle| {
+            let pod = h.known.borrow();
+            pod.namespace() == namespace && pod.name() == name
+        };
+        self.0.lock().values().find(found).cloned()
+    }
+
+    fn owner(&self, id: &str) -> Option<Handle> {
+        self.0.lock().values().find(|h| h.known.borrow().owns(id)).cloned()
+    }
+}
+
+pub(crate) async fn run(shared: &Arc<Shared>) {
+    let dir = shared.options.root_dir.join("checkpoints");
+    match checkpoint::load(&dir) {
+        Ok(pods) => {
+            for pod in pods {
+                let uid = pod.uid().to_owned();
+                shared.pods.0.lock().insert(uid, actor::spawn(Arc::clone(shared), pod));
+            }
+        }
+        Err(error) => tracing::error!(%error, "checkpoints cannot be read"),
+    }
+    tokio::join!(follow_api(shared), follow_runtime(shared));
+}
+
+async fn follow_api(shared: &Arc<Shared>) {
+    let api: Api<ApiPod> = Api::all(shared.client.clone());
+    let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
+    let mut events = watcher(api, config).boxed();
+    let mut listed: HashSet<String> = HashSet::new();
+    while let Some(Some(event)) = shared.stop.run_until_cancelled(events.next()).await {
+        match event {
+            Ok(watcher::Event::Init) => listed.clear(),
+            Ok(watcher::Event::InitApply(pod)) => {
+                listed.insert(pod.metadata.uid.clone().unwrap_or_default());
+                updated(shared, pod);
+            }
+            Ok(watcher::Event::InitDone) => {
+                // What an earlier kubelet knew and the API no longer has was deleted by force.
+                for handle in shared.pods.all() {
+                    if !listed.contains(handle.known.borrow().uid()) {
+                        let _ = handle.mail.send(Mail::Fact(Event::Gone));
+                    }
+                }
+            }
+            Ok(watcher::Event::Apply(pod)) => updated(shared, pod),
+            Ok(watcher::Event::Delete(pod)) => {
+                if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
+                    let _ = handle.mail.send(Mail::Fact(Event::Gone));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the watch of Pods broke; it starts again"),
+        }
+    }
+}
+
+fn updated(shared: &Arc<Shared>, object: ApiPod) {
+    let (uid, object) = (object.metadata.uid.clone().unwrap_or_default(), Arc::new(object));
+    let known = shared.pods.by_uid(&uid);
+    match known {
+        Some(handle) => {
+            let _ = handle.mail.send(Mail::Fact(Event::Updated(object)));
+        }
+        None => {
+            let pod = Pod::new(object, Timestamp::now());
+            shared.pods.0.lock().insert(uid, actor::spawn(Arc::clone(shared), pod));
+        }
+    }
+}
+
+async fn follow_runtime(shared: &Arc<Shared>) {
+    let mut events = shared.runtime.events();
+    loop {
+        let event = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            event = events.next() => event,
+            () = tokio::time::sleep(RELIST) => Some(RuntimeEvent::Resync),
+        };
+        let shared = Arc::clone(shared);
+        match event {
+            Some(RuntimeEvent::ContainerExited(id)) => drop(tokio::spawn(async move { exited(&shared, id).await })),
+            Some(RuntimeEvent::SandboxExited(id)) => sandbox_exited(&shared, &id),
+            Some(RuntimeEvent::Resync) => drop(tokio::spawn(async move { relist(&shared).await })),
+            None => return,
+        }
+    }
+}
+
+async fn exited(shared: &Shared, id: ContainerId) {
+    let Some(handle) = shared.pods.owner(&id.0) else { return };
+    // containerd sends the event a moment before its CRI plugin has taken note.
+    for _ in 0..100 {
+        match shared.runtime.container(&id).await {
+            Ok(status) if status.state == ContainerState::Exited => {
+                let pod = handle.known.borrow().clone();
+                let exit = crate::logs::exit(shared, &pod, &status);
+                let fact = lifecycle::ContainerFact::Exited { id: id.0, exit };
+                let _ = handle.mail.send(Mail::Fact(Event::Container { container: status.name, fact }));
+                return;
+            }
+            Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            // A sandbox, or gone: a relist tells.
+            Err(_) => return,
+        }
+    }
+}
+
+fn sandbox_exited(shared: &Shared, id: &SandboxId) {
+    if let Some(handle) = shared.pods.owner(&id.0).filter(|h| h.known.borrow().sandbox_id() == Some(&id.0)) {
+        let _ = handle.mail.send(Mail::Fact(Event::Sandbox(SandboxFact::Lost { id: id.0.clone() })));
+    }
+}
+
+/// Lists everything and tells each Pod what the runtime has of it. What belongs to no Pod is removed.
+async fn relist(shared: &Shared) {
+    let (sandboxes, containers) = match tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers()) {
+        Ok(both) => both,
+        Err(error) => return tracing::warn!(%error, "the runtime could not be listed"),
+    };
+    let mut views: HashMap<String, RuntimeView> = HashMap::new();
+    for s in sandboxes {
+        let ips =
+            if s.ready { shared.runtime.sandbox(&s.id).await.map(|s| s.ips).unwrap_or_default() } else { Vec::new() };
+        let view = SandboxView { id: s.id.0, attempt: s.attempt, ready: s.ready, ips };
+        views.entry(s.uid).or_default().sandboxes.push(view);
+    }
+    for c in containers {
+        let Ok(status) = shared.runtime.container(&c.id).await else { continue };
+        let uid = c.uid.clone();
+        let sandbox = c.sandbox.map(|s| s.0).unwrap_or_default();
+        let view = container_view(shared, status, sandbox);
+        views.entry(uid).or_default().containers.push(view);
+    }
+    for handle in shared.pods.all() {
+        let pod = handle.known.borrow().clone();
+        let view = views.remove(pod.uid()).unwrap_or_default();
+        // A Pod of which nothing was made yet has nothing to learn.
+        if pod.is_admitted() {
+            let _ = handle.mail.send(Mail::Fact(Event::Relisted(view)));
+        }
+    }
+    for sandbox in views.into_values().flat_map(|v| v.sandboxes) {
+        tracing::warn!(sandbox = sandbox.id, "a sandbox belongs to no Pod and is removed");
+        let id = SandboxId(sandbox.id);
+        let _ = shared.runtime.stop_sandbox(&id).await;
+        let _ = shared.runtime.remove_sandbox(&id).await;
+    }
+}
+
+fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {
+    let pod = shared.pods.by_uid(&status.uid).map(|h| h.known.borrow().clone());
+    let state = match status.state {
+        ContainerState::Created => ContainerViewState::Created,
+        ContainerState::Running => {
+            ContainerViewState::Running { started_at: status.started_at.unwrap_or(status.created_at) }
+        }
+        ContainerState::Exited => ContainerViewState::Exited(match pod {
+            Some(pod) => crate::logs::exit(shared, &pod, &status),
+            None => ContainerExit {
+                code: status.exit.as_ref().map_or(137, |e| e.code),
+                reason: String::new(),
+                message: String::new(),
+                started_at: status.started_at,
+                finished_at: status.created_at,
+            },
+        }),
+        ContainerState::Unknown => ContainerViewState::Unknown,
+    };
+    ContainerView {
+        id: status.id.0,
+        name: status.name,
+        attempt: status.attempt,
+        sandbox,
+        image_id: status.image_ref,
+        state,
+    }
+}
