@@ -1,2 +1,47 @@
+//! Podium: Kubernetes Pods in one binary. The command line, and the wiring of the components; nothing else.
 #![forbid(unsafe_code)]
-fn main() {}
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks to people")]
+
+mod cli;
+mod cluster;
+mod data_dir;
+mod explain;
+mod image;
+mod run;
+mod up;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("PODIUM_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Two workers carry one node; more would each keep an arena of memory.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let result = runtime.map_err(Into::into).and_then(|runtime| {
+        let result = runtime.block_on(command(cli.command));
+        // What still runs must not keep the process.
+        runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+        result
+    });
+    match result {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("podium: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn command(command: Command) -> anyhow::Result<i32> {
+    match command {
+        Command::Up(args) => Box::pin(up::up(args)).await.map(|()| 0),
+        Command::Down(args) => up::down(args).await.map(|()| 0),
+        Command::Run(args) => Box::pin(run::run(args)).await,
+        Command::Image(command) => image::run(command).await.map(|()| 0),
+        Command::Explain(args) => explain::run(args).await.map(|()| 0),
+    }
+}

@@ -43,7 +43,8 @@ pub fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Manifest>> {
 }
 
 fn parse(text: &str, origin: &str, all: &mut Vec<Manifest>) -> Result<()> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).with_context(|| format!("{origin} is neither YAML nor JSON"))?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).with_context(|| format!("{origin} is neither YAML nor JSON"))?;
     for document in documents {
         push(document, origin, all)?;
     }
@@ -89,7 +90,11 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_named() {
-        for (text, expected) in [("a: [", "neither YAML nor JSON"), ("- a", "not an object"), ("kind: Pod\nmetadata: {}", "without apiVersion")] {
+        for (text, expected) in [
+            ("a: [", "neither YAML nor JSON"),
+            ("- a", "not an object"),
+            ("kind: Pod\nmetadata: {}", "without apiVersion"),
+        ] {
             let error = format!("{:#}", parsed(text).unwrap_err());
             assert!(error.contains(expected), "{error}");
         }

@@ -59,7 +59,6 @@ impl Timeline {
     }
 
     fn tell(&mut self, lines: &mut Vec<Line>, subject: String, (text, mood): (String, Mood)) {
-        
         if self.told.get(&subject) != Some(&text) {
             self.told.insert(subject.clone(), text.clone());
             lines.push(Line { subject, text, mood });

@@ -1,0 +1,160 @@
+//! A cluster in one process: every component, wired to the others through the API alone.
+
+use crate::{cli::NodeArgs, data_dir::DataDir};
+use anyhow::{Context, Result};
+use futures::{FutureExt, future::BoxFuture};
+use kube::Client;
+use kubelet::Kubelet;
+use lifecycle::NodePolicy;
+use network::Network;
+use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
+use server::{ApiServer, DialedStream, NodeDialer, Pki, UserInfo};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long containerd may take to answer on a busy machine.
+const RUNTIME_LIMIT: Duration = Duration::from_secs(60);
+/// The size of the pipe between server and kubelet.
+const PIPE: usize = 64 << 10;
+
+/// A running cluster.
+pub(crate) struct Cluster {
+    /// A client with every right.
+    pub(crate) client: Client,
+    /// Where the API answers.
+    pub(crate) url: String,
+    /// Name of the node.
+    pub(crate) node: String,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    containerd: Option<OwnContainerd>,
+}
+
+/// The way from the server to the kubelet of the same process: a pipe.
+#[derive(Default)]
+struct Pipe(OnceLock<Kubelet>);
+
+impl NodeDialer for Pipe {
+    fn dial<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
+        async {
+            let kubelet = self.0.get().ok_or(io::ErrorKind::NotConnected)?.clone();
+            let (ours, theirs) = tokio::io::duplex(PIPE);
+            tokio::spawn(async move { kubelet.serve_stream(theirs).await });
+            Ok(Box::new(ours) as Box<dyn DialedStream>)
+        }
+        .boxed()
+    }
+}
+
+impl Cluster {
+    /// Starts everything; the API serves when this returns, and the node is on its way.
+    pub(crate) async fn start(dir: &DataDir, bind: SocketAddr, kubeconfig: &Path, args: &NodeArgs) -> Result<Self> {
+        let listener = TcpListener::bind(bind)
+            .await
+            .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
+        let policy = NodePolicy::default().with_crash_loop_backoff(args.feature_gates.clone(), None);
+        anyhow::ensure!(args.kubelet_config.is_none(), "--kubelet-config is not implemented yet");
+        let (endpoint, containerd, cidr) = start_runtime(dir, args).await?;
+        let address = listener.local_addr()?;
+        let node = node_name(args)?;
+        let pki = Pki::load_or_create(
+            &dir.pki(),
+            std::slice::from_ref(&node),
+            &[address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        )?;
+        let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
+        let store = store::Store::open(engine, store::Options::default())?;
+        let pipe = Arc::new(Pipe::default());
+        let server = ApiServer::new(store, pipe.clone());
+        server.bootstrap().await;
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
+        let url = format!("https://{address}");
+        pki.write_admin_kubeconfig(kubeconfig, &url)?;
+        let client = |name: &str| Client::new(server.local(UserInfo::component(name)), "default");
+        let options = kubelet::Options {
+            node_name: node.clone(),
+            root_dir: dir.kubelet(),
+            node_ip: node_ip(),
+            pod_cidr: cidr,
+            policy: NodePolicy { host_ips: vec![node_ip()], ..policy },
+            max_pods: 110,
+        };
+        std::fs::create_dir_all(dir.kubelet())?;
+        let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint)?);
+        let kubelet = Kubelet::new(options, client(&format!("system:node:{node}")), runtime, stop.clone());
+        let _ = pipe.0.set(kubelet.clone());
+        let scheduler = scheduler::Scheduler::new(client("system:kube-scheduler"), scheduler::Options::default());
+        tasks.spawn(scheduler.run(stop.clone()));
+        let root_ca =
+            controllers::Options { root_ca_pem: Some(pki.ca_pem().to_owned()), ..controllers::Options::default() };
+        tasks.spawn(controllers::run(client("system:kube-controller-manager"), root_ca, stop.clone()));
+        if let Some(containerd) = &containerd {
+            // The kubelet starts when its runtime answers: the first thing that it does is to ask it what is there.
+            containerd.wait_ready(RUNTIME_LIMIT).await?;
+        }
+        tasks.spawn(async move { kubelet.run().await });
+        tasks.close();
+        Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd })
+    }
+
+    /// Waits until the node is Ready.
+    pub(crate) async fn wait_node_ready(&self) -> Result<()> {
+        let api: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(self.client.clone());
+        let ready = |node: Option<&k8s_openapi::api::core::v1::Node>| {
+            let conditions = node.and_then(|n| n.status.as_ref()).and_then(|s| s.conditions.as_ref());
+            conditions.is_some_and(|c| c.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+        };
+        kube::runtime::wait::await_condition(api, &self.node, ready).await?;
+        Ok(())
+    }
+
+    /// Stops every component and no container.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
+            tracing::warn!("a component did not stop in time");
+        }
+        if let Some(containerd) = self.containerd {
+            containerd.shutdown().await;
+        }
+    }
+}
+
+/// The given runtime, or one of our own with its network.
+async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<String>)> {
+    if let Some(endpoint) = &args.runtime_endpoint {
+        return Ok((endpoint.clone(), None, args.pod_cidr.clone()));
+    }
+    let mut options = network::Options::new(dir.root());
+    options.pod_cidr = args.pod_cidr.as_deref().map(str::parse).transpose().context("--pod-cidr")?;
+    let network = Network::prepare(options).await?;
+    let containerd = OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir).await?;
+    Ok((containerd.endpoint(), Some(containerd), Some(network.cidr.to_string())))
+}
+
+fn node_name(args: &NodeArgs) -> Result<String> {
+    let name = match &args.node_name {
+        Some(name) => name.clone(),
+        None => nix::unistd::gethostname()?.to_string_lossy().to_lowercase(),
+    };
+    match api::names::dns1123_subdomain(&name).first() {
+        None => Ok(name),
+        Some(error) => anyhow::bail!("{name:?} cannot be a node's name: {error}"),
+    }
+}
+
+/// The first address that is not loopback's, else loopback's.
+fn node_ip() -> IpAddr {
+    let addresses = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let mut ips = addresses.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())));
+    let found = ips.find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
+    found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, ip)| IpAddr::V4(ip))
+}

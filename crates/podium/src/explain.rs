@@ -1,0 +1,47 @@
+//! `podium explain`: what the node's state machine knows about a Pod.
+
+use crate::{cli::ExplainArgs, data_dir::DataDir};
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lifecycle::Explanation;
+
+pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
+    let path = match args.kubeconfig {
+        Some(path) => path,
+        None => DataDir::new(&args.data_dir.data_dir)?.kubeconfig(),
+    };
+    let kubeconfig =
+        Kubeconfig::read_from(&path).with_context(|| format!("is Podium up? cannot read {}", path.display()))?;
+    let client = Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)?;
+    let name = args.pod.strip_prefix("pod/").or(args.pod.strip_prefix("pods/")).unwrap_or(&args.pod);
+    let pod = Api::<Pod>::namespaced(client.clone(), &args.namespace).get(name).await?;
+    let Some(node) = api::pod::node_name(&pod) else {
+        return unscheduled(name, &pod);
+    };
+    let path = format!("/api/v1/nodes/{node}/proxy/explain/{}/{name}", args.namespace);
+    let explanation: Explanation = client.request(http::Request::get(path).body(Vec::new())?).await?;
+    println!("pod/{name} is {}", explanation.state);
+    explanation.because.iter().for_each(|line| println!("  because {line}"));
+    explanation.next.iter().for_each(|line| println!("  next: {line}"));
+    if let Some(until) = explanation.until {
+        println!("  looks again at {until}");
+    }
+    Ok(())
+}
+
+fn unscheduled(name: &str, pod: &Pod) -> Result<()> {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    let Some(condition) = conditions.into_iter().find(|c| c.type_ == "PodScheduled") else {
+        bail!(
+            "pod/{name} waits for a scheduler: {:?}",
+            pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or("")
+        );
+    };
+    println!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
+    println!("  because {}: {}", condition.reason.as_deref().unwrap_or(""), condition.message.as_deref().unwrap_or(""));
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! `podium image`.
+
+use crate::cli::{ImageCommand, RuntimeArgs};
+use crate::data_dir::DataDir;
+use anyhow::{Context, Result};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use runtime::{CriRuntime, Runtime};
+use std::path::Path;
+use tokio::io::AsyncRead;
+
+pub(crate) async fn run(command: ImageCommand) -> Result<()> {
+    match command {
+        ImageCommand::Import { files, runtime } => {
+            let endpoint = endpoint(&runtime)?;
+            for file in &files {
+                for name in import(&endpoint, file).await? {
+                    println!("{name}");
+                }
+            }
+            Ok(())
+        }
+        ImageCommand::Ls { runtime } => list(&endpoint(&runtime)?).await,
+    }
+}
+
+fn endpoint(args: &RuntimeArgs) -> Result<String> {
+    match &args.runtime_endpoint {
+        Some(endpoint) => Ok(endpoint.clone()),
+        None => Ok(runtime::containerd::endpoint(DataDir::new(&args.data_dir.data_dir)?.root())),
+    }
+}
+
+/// Imports one archive and shows how far it is.
+pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
+    let (mut reader, size): (Box<dyn AsyncRead + Send + Unpin>, Option<u64>) = if file == Path::new("-") {
+        (Box::new(tokio::io::stdin()), None)
+    } else {
+        let opened = tokio::fs::File::open(file).await.with_context(|| format!("cannot read {}", file.display()))?;
+        let size = opened.metadata().await?.len();
+        (Box::new(opened), Some(size))
+    };
+    let bar = size.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    bar.set_style(ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}")?);
+    bar.set_message(file.display().to_string());
+    let names = runtime::import(endpoint, &mut *reader, |sent| bar.set_position(sent)).await;
+    bar.finish_and_clear();
+    names.with_context(|| format!("{}: is Podium up in this data directory?", file.display()))
+}
+
+async fn list(endpoint: &str) -> Result<()> {
+    let mut images = CriRuntime::new(endpoint)?.images().await.context("is Podium up in this data directory?")?;
+    images.sort_by(|a, b| a.tags.cmp(&b.tags));
+    println!("{:<60} {:<20} SIZE", "IMAGE", "ID");
+    for image in images {
+        let name = image.tags.first().or(image.digests.first()).map_or("<none>", String::as_str);
+        let id: String = image.id.trim_start_matches("sha256:").chars().take(12).collect();
+        println!("{name:<60} {id:<20} {}", HumanBytes(image.size));
+    }
+    Ok(())
+}
