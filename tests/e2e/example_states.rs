@@ -4,7 +4,7 @@ use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub const TESTS: &[Shared] = &[
+pub(crate) const TESTS: &[Shared] = &[
     ("one container exits with success", one_container_exits_with_success),
     ("one container exits with failure", one_container_exits_with_failure),
     ("one of two containers exits with failure", one_of_two_containers_exits_with_failure),
@@ -41,10 +41,14 @@ fn check(cluster: &Cluster, containers: &[(&str, &str)], watched: &str, rows: [(
         let object = format!("pod/p-{}", policy.to_lowercase());
         match expected {
             Expect::Restarts => {
-                tests::wait_for(&format!("{policy}: a restart of {watched}"), std::time::Duration::from_secs(60), || {
-                    let status = container_status(&kubectl, &object, watched);
-                    if status["restartCount"].as_i64() >= Some(1) { Ok(()) } else { Err(status.to_string()) }
-                });
+                tests::wait_for(
+                    &format!("{policy}: a restart of {watched}"),
+                    std::time::Duration::from_secs(60),
+                    || {
+                        let status = container_status(&kubectl, &object, watched);
+                        if status["restartCount"].as_i64() >= Some(1) { Ok(()) } else { Err(status.to_string()) }
+                    },
+                );
                 assert_eq!(kubectl.value(&object, "/status/phase"), "Running", "{policy}");
             }
             Expect::Phase(phase) => {
@@ -62,7 +66,11 @@ fn container_status(kubectl: &Kubectl, object: &str, container: &str) -> Value {
 }
 
 fn one_container_exits_with_success(cluster: &Cluster) {
-    let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Phase("Succeeded")), ("Never", Expect::Phase("Succeeded"))];
+    let rows = [
+        ("Always", Expect::Restarts),
+        ("OnFailure", Expect::Phase("Succeeded")),
+        ("Never", Expect::Phase("Succeeded")),
+    ];
     check(cluster, &[("c", "exit 0")], "c", rows);
 }
 
@@ -89,7 +97,11 @@ fn a_container_runs_out_of_memory(cluster: &Cluster) {
         manifest["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": "16Mi"}});
         kubectl.apply(&manifest.to_string());
         let object = format!("pod/p-{}", policy.to_lowercase());
-        let pointer = if restarts { "/status/containerStatuses/0/lastState/terminated/reason" } else { "/status/containerStatuses/0/state/terminated/reason" };
+        let pointer = if restarts {
+            "/status/containerStatuses/0/lastState/terminated/reason"
+        } else {
+            "/status/containerStatuses/0/state/terminated/reason"
+        };
         kubectl.wait_value(&object, pointer, &json!("OOMKilled"));
         let phase = if restarts { "Running" } else { "Failed" };
         kubectl.wait_value(&object, "/status/phase", &json!(phase));

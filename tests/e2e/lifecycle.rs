@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl, wait_for};
 
-pub const TESTS: &[Shared] = &[
+pub(crate) const TESTS: &[Shared] = &[
     ("a running Pod shows its node, addresses, conditions and container", a_running_pod_shows_everything),
     ("the events of a Pod tell its life in order", the_events_of_a_pod_tell_its_life),
     ("a crash loop backs off and keeps the last state", a_crash_loop_backs_off),
@@ -48,13 +48,29 @@ fn a_running_pod_shows_everything(cluster: &Cluster) {
     assert_eq!(status["podIPs"][0]["ip"], status["podIP"]);
     assert!(status["hostIP"].is_string() && status["startTime"].is_string(), "{status}");
     let container = &status["containerStatuses"][0];
-    assert_eq!((&container["ready"], &container["started"], &container["restartCount"]), (&json!(true), &json!(true), &json!(0)));
+    assert_eq!(
+        (&container["ready"], &container["started"], &container["restartCount"]),
+        (&json!(true), &json!(true), &json!(0))
+    );
     assert!(container["containerID"].as_str().unwrap().starts_with("containerd://"), "{container}");
     assert!(container["state"]["running"]["startedAt"].is_string(), "{container}");
-    let mut conditions: Vec<String> =
-        status["conditions"].as_array().unwrap().iter().map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap())).collect();
+    let mut conditions: Vec<String> = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
+        .collect();
     conditions.sort();
-    assert_eq!(conditions, ["ContainersReady=True", "Initialized=True", "PodReadyToStartContainers=True", "PodScheduled=True", "Ready=True"]);
+    assert_eq!(
+        conditions,
+        [
+            "ContainersReady=True",
+            "Initialized=True",
+            "PodReadyToStartContainers=True",
+            "PodScheduled=True",
+            "Ready=True"
+        ]
+    );
     let row = kubectl.run("get pod p --no-headers").ok();
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["p", "1/1", "Running", "0"]);
 }
@@ -82,7 +98,10 @@ fn a_crash_loop_backs_off(cluster: &Cluster) {
     let status = kubectl.value("pod/p", "/status");
     let container = &status["containerStatuses"][0];
     assert_eq!(status["phase"], "Running");
-    assert_eq!((&container["lastState"]["terminated"]["exitCode"], &container["lastState"]["terminated"]["reason"]), (&json!(7), &json!("Error")));
+    assert_eq!(
+        (&container["lastState"]["terminated"]["exitCode"], &container["lastState"]["terminated"]["reason"]),
+        (&json!(7), &json!("Error"))
+    );
     let message = container["state"]["waiting"]["message"].as_str().unwrap();
     assert!(message.starts_with("back-off 10s restarting failed container=c pod=p_"), "{message}");
     assert_eq!(container["restartCount"], 1, "the first restart is immediate");
@@ -127,11 +146,16 @@ fn a_missing_config_map_holds_back(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", SERVE],
         "env": [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "word"}}}]}]});
+    let spec = {
+        let mut spec = spec;
+        spec["containers"][0]["command"][2] = json!(format!("echo $WORD; {SERVE}"));
+        spec
+    };
     kubectl.apply(&pod("p", "", &spec));
     assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
     kubectl.run("create configmap words --from-literal=word=hello").ok();
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-    assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", "echo $WORD"], "").ok(), "hello\n");
+    assert_eq!(kubectl.run("logs p").ok(), "hello\n");
 }
 
 fn a_command_that_does_not_exist(cluster: &Cluster) {
@@ -171,13 +195,22 @@ fn deletion_sends_sigterm(cluster: &Cluster) {
         let start = Instant::now();
         let phases = phases_until_gone(&kubectl, "delete pod p --wait=false");
         assert!(start.elapsed() < Duration::from_secs(4), "SIGTERM ended it before its grace of 5 s did");
-        assert_eq!(phases.last().map(String::as_str), Some(phase), "the terminal phase is shown before the Pod goes: {phases:?}");
+        assert_eq!(
+            phases.last().map(String::as_str),
+            Some(phase),
+            "the terminal phase is shown before the Pod goes: {phases:?}"
+        );
     }
 }
 
 fn a_deaf_pod_is_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, "p", "trap '' TERM; sleep 1000 & wait; sleep 1000", &json!({"terminationGracePeriodSeconds": 2}));
+    run_ready(
+        &kubectl,
+        "p",
+        "trap '' TERM; sleep 1000 & wait; sleep 1000",
+        &json!({"terminationGracePeriodSeconds": 2}),
+    );
     let start = Instant::now();
     assert_eq!(phases_until_gone(&kubectl, "delete pod p --wait=false").last().map(String::as_str), Some("Failed"));
     assert!(start.elapsed() >= Duration::from_secs(2), "SIGKILL came before the grace period was over");
@@ -191,7 +224,11 @@ fn a_forced_deletion_leaves_nothing(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
     assert!(kubectl.get("pod/p").is_none());
     wait_for("the node to forget the Pod", Duration::from_secs(30), || {
-        if node_mentions(&cluster.data_dir(), &uid) { Err("directories or mounts of the Pod".to_owned()) } else { Ok(()) }
+        if node_mentions(&cluster.data_dir(), &uid) {
+            Err("directories or mounts of the Pod".to_owned())
+        } else {
+            Ok(())
+        }
     });
     assert!(!processes().contains("forced-deletion-marker"));
 }

@@ -5,15 +5,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
-mod api;
-mod cluster;
-mod configuration;
 mod example_states;
-mod kubectl;
 mod lifecycle;
 mod restart;
 mod run;
-mod scheduling;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use std::{
@@ -35,9 +30,13 @@ fn main() {
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
-    let shared = [example_states::TESTS, lifecycle::TESTS, configuration::TESTS, kubectl::TESTS, scheduling::TESTS, api::TESTS];
-    let alone = [cluster::TESTS, restart::TESTS, run::TESTS];
-    let trials = shared.into_iter().flatten().map(|test| shared_trial(*test, &lazy)).chain(alone.into_iter().flatten().map(|test| alone_trial(*test)));
+    let shared = [example_states::TESTS, lifecycle::TESTS];
+    let alone = [restart::TESTS, run::TESTS];
+    let trials = shared
+        .into_iter()
+        .flatten()
+        .map(|test| shared_trial(*test, &lazy))
+        .chain(alone.into_iter().flatten().map(|test| alone_trial(*test)));
     let conclusion: Conclusion = libtest_mimic::run(&arguments, trials.collect());
     drop(lazy);
     conclusion.exit();

@@ -8,7 +8,7 @@ pub(crate) mod volumes;
 
 use crate::{Shared, actor::Mail, status};
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
-use runtime::{ContainerId, Runtime, SandboxId};
+use runtime::{ContainerId, SandboxId};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Carries out one action and says what came of it. Facts that are known before the end go to `mail`.

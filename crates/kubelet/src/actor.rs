@@ -63,8 +63,7 @@ struct Actor {
 impl Actor {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Mail>) {
         let stop = self.shared.stop.clone();
-        loop {
-            let Some(wake) = self.step() else { break };
+        while let Some(wake) = self.step() {
             let sleep = wake.map_or(Duration::from_secs(3600), |at| {
                 Duration::try_from(at.duration_since(Timestamp::now()))
                     .unwrap_or_default()

@@ -37,9 +37,10 @@ pub(crate) async fn run(shared: &Shared) {
             }
         }
         if (beat == 0 || now_ready.is_none())
-            && let Err(error) = renew(shared).await {
-                tracing::warn!(%error, "the node's Lease was not renewed");
-            }
+            && let Err(error) = renew(shared).await
+        {
+            tracing::warn!(%error, "the node's Lease was not renewed");
+        }
         beat = beat.wrapping_add(1);
         // A node that is not ready looks again soon: its runtime may come up any moment.
         let pause = if now_ready.is_some() { RETRY } else { RENEW };

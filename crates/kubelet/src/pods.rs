@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::{Api, runtime::watcher};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, Event, Pod, RuntimeView, SandboxFact, SandboxView};
 use parking_lot::Mutex;
-use runtime::{ContainerId, ContainerState, ContainerStatus, Runtime, RuntimeEvent, SandboxId};
+use runtime::{ContainerId, ContainerState, ContainerStatus, RuntimeEvent, SandboxId};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -128,8 +128,19 @@ async fn follow_runtime(shared: &Arc<Shared>) {
     }
 }
 
+/// The Pod of a container. One that ends right after its start may end before its Pod's task has heard that it was made.
+async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
+    for _ in 0..200 {
+        if let Some(handle) = shared.pods.owner(id) {
+            return Some(handle);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    None
+}
+
 async fn exited(shared: &Shared, id: ContainerId) {
-    let Some(handle) = shared.pods.owner(&id.0) else { return };
+    let Some(handle) = owner_of(shared, &id.0).await else { return };
     // containerd sends the event a moment before its CRI plugin has taken note.
     for _ in 0..100 {
         match shared.runtime.container(&id).await {

@@ -190,7 +190,7 @@ fn image_failed(pod: &mut Pod, name: &str, image: &str, reason: &str, message: &
         "ErrImageNeverPull" => record(pod, EventKind::Warning, reason, message.to_owned(), Some(name)),
         "InvalidImageName" => record(pod, EventKind::Warning, "InspectFailed", message.to_owned(), Some(name)),
         _ => {
-            record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"), Some(name))
+            record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"), Some(name));
         }
     }
     record(pod, EventKind::Warning, "Failed", format!("Error: {reason}"), Some(name));

@@ -78,7 +78,7 @@ fn pending(pod: &Pod) -> bool {
     containers(pod.spec()).any(|(kind, c)| {
         let container = pod.container(&c.name);
         match kind {
-            ContainerKind::Init => !container.exit().is_some_and(|e| e.code == 0) && !app_started(pod),
+            ContainerKind::Init => container.exit().is_none_or(|e| e.code != 0) && !app_started(pod),
             ContainerKind::Sidecar | ContainerKind::App => container.current.is_none(),
         }
     })

@@ -5,20 +5,20 @@ use clap::{Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Where Podium keeps a cluster when nothing else is said.
-pub const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
+pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 
 /// Runs Kubernetes Pods: one binary, the real API.
 #[derive(Debug, Parser)]
 #[command(name = "podium", version, about, max_term_width = 110)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What Podium can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Start a one-node cluster and serve it until SIGTERM or Ctrl-C. Containers go on without Podium; the next `up` takes them over.
     Up(UpArgs),
     /// Remove everything that ran in a data directory: Pods, mounts, network, and the directory's contents.
@@ -34,66 +34,66 @@ pub enum Command {
 
 /// `podium up`.
 #[derive(Debug, Args)]
-pub struct UpArgs {
+pub(crate) struct UpArgs {
     #[command(flatten)]
-    pub data_dir: DataDirArgs,
+    pub(crate) data_dir: DataDirArgs,
     /// Address and port of the API server; port 0 takes a free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
-    pub bind: SocketAddr,
+    pub(crate) bind: SocketAddr,
     /// Where to write the administrator's kubeconfig [default: DIR/admin.kubeconfig].
     #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    pub node: NodeArgs,
+    pub(crate) node: NodeArgs,
 }
 
 /// What concerns the node, in `up` and `run`.
 #[derive(Debug, Clone, Args)]
-pub struct NodeArgs {
+pub(crate) struct NodeArgs {
     /// Name of the node [default: the host's name].
     #[arg(long, value_name = "NAME")]
-    pub node_name: Option<String>,
+    pub(crate) node_name: Option<String>,
     /// Addresses for Pods, IPv4 [default: a free /24 of 10.244.0.0/16].
     #[arg(long, value_name = "CIDR")]
-    pub pod_cidr: Option<String>,
+    pub(crate) pod_cidr: Option<String>,
     /// A CRI v1 runtime to use as it is; without it Podium runs its own containerd.
     #[arg(long, value_name = "unix://SOCK")]
-    pub runtime_endpoint: Option<String>,
+    pub(crate) runtime_endpoint: Option<String>,
     /// A KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
     #[arg(long, value_name = "FILE")]
-    pub kubelet_config: Option<PathBuf>,
+    pub(crate) kubelet_config: Option<PathBuf>,
     /// Feature gates.
     #[arg(long, value_name = "A=true,B=false", value_parser = FeatureGates::parse, default_value = "", hide_default_value = true)]
-    pub feature_gates: FeatureGates,
+    pub(crate) feature_gates: FeatureGates,
 }
 
 /// Which cluster.
 #[derive(Debug, Clone, Args)]
-pub struct DataDirArgs {
+pub(crate) struct DataDirArgs {
     /// Directory that holds the cluster.
     #[arg(long, value_name = "DIR", env = "PODIUM_DATA_DIR", default_value = DEFAULT_DATA_DIR)]
-    pub data_dir: PathBuf,
+    pub(crate) data_dir: PathBuf,
 }
 
 /// `podium run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Manifests, YAML or JSON; `-` reads standard input.
     #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Give up after this long, for example 90s or 5m.
     #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
-    pub timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// Image archives to import first (docker-archive or OCI archive).
     #[arg(long = "image", value_name = "TAR")]
-    pub images: Vec<PathBuf>,
+    pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
-    pub node: NodeArgs,
+    pub(crate) node: NodeArgs,
 }
 
 /// `podium image`.
 #[derive(Debug, Subcommand)]
-pub enum ImageCommand {
+pub(crate) enum ImageCommand {
     /// Import image archives (docker-archive or OCI archive).
     Import {
         /// Archives; `-` reads standard input.
@@ -111,28 +111,28 @@ pub enum ImageCommand {
 
 /// Which container runtime.
 #[derive(Debug, Clone, Args)]
-pub struct RuntimeArgs {
+pub(crate) struct RuntimeArgs {
     #[command(flatten)]
-    pub data_dir: DataDirArgs,
+    pub(crate) data_dir: DataDirArgs,
     /// A CRI v1 runtime instead of the data directory's own.
     #[arg(long, value_name = "unix://SOCK")]
-    pub runtime_endpoint: Option<String>,
+    pub(crate) runtime_endpoint: Option<String>,
 }
 
 /// `podium explain`.
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// The Pod, as `pod/NAME` or `NAME`.
     #[arg(value_name = "pod/NAME")]
-    pub pod: String,
+    pub(crate) pod: String,
     /// Its namespace.
     #[arg(short, long, default_value = "default")]
-    pub namespace: String,
+    pub(crate) namespace: String,
     #[command(flatten)]
-    pub data_dir: DataDirArgs,
+    pub(crate) data_dir: DataDirArgs,
     /// The kubeconfig to use [default: DIR/admin.kubeconfig].
     #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 #[cfg(test)]

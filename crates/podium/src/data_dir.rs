@@ -11,7 +11,7 @@ use std::{
 
 /// Paths of one cluster.
 #[derive(Debug, Clone)]
-pub struct DataDir {
+pub(crate) struct DataDir {
     root: PathBuf,
 }
 
@@ -20,33 +20,33 @@ impl DataDir {
     ///
     /// # Errors
     /// When the working directory is gone.
-    pub fn new(root: &Path) -> Result<Self> {
+    pub(crate) fn new(root: &Path) -> Result<Self> {
         let root = std::path::absolute(root).with_context(|| format!("data directory {}", root.display()))?;
         Ok(Self { root })
     }
 
     /// The directory itself.
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// Certificates and keys.
-    pub fn pki(&self) -> PathBuf {
+    pub(crate) fn pki(&self) -> PathBuf {
         self.root.join("pki")
     }
 
     /// Objects of the API.
-    pub fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         self.root.join("store")
     }
 
     /// What the kubelet keeps: checkpoints, volumes, logs.
-    pub fn kubelet(&self) -> PathBuf {
+    pub(crate) fn kubelet(&self) -> PathBuf {
         self.root.join("kubelet")
     }
 
     /// The administrator's kubeconfig, unless another place was named.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.root.join("admin.kubeconfig")
     }
 
@@ -58,7 +58,7 @@ impl DataDir {
     ///
     /// # Errors
     /// When another Podium holds it (the error names its process), or the directory cannot be made.
-    pub fn lock(&self) -> Result<Lock> {
+    pub(crate) fn lock(&self) -> Result<Lock> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -92,7 +92,7 @@ impl DataDir {
     }
 
     /// The process that holds the lock, if one does.
-    pub fn holder(&self) -> Option<i32> {
+    pub(crate) fn holder(&self) -> Option<i32> {
         let mut file = File::open(self.lock_file()).ok()?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
@@ -106,7 +106,7 @@ impl DataDir {
 
 /// Held for as long as a Podium uses a data directory; the kernel lets go of it when the process ends.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     _file: Flock<File>,
 }
 

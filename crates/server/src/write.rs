@@ -233,10 +233,10 @@ async fn change(
 pub(crate) fn removable(value: &Value) -> bool {
     let metadata = &value["metadata"];
     let held = |list: &Value| list.as_array().is_some_and(|f| !f.is_empty());
-    !metadata["deletionTimestamp"].is_null()
-        && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
-        && !held(&metadata["finalizers"])
-        && !(value["kind"] == "Namespace" && held(&value["spec"]["finalizers"]))
+    let ending =
+        !metadata["deletionTimestamp"].is_null() && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+    let held_by_content = value["kind"] == "Namespace" && held(&value["spec"]["finalizers"]);
+    ending && !held_by_content && !held(&metadata["finalizers"])
 }
 
 fn prepare(kind: &dyn Kind, resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {

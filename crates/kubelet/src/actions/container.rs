@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use lifecycle::{ContainerFact, Event, Pod, StartStage};
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, LinuxResources, Mount, Runtime, RuntimeError, SandboxId,
-    SeccompProfile, SecurityContext,
+    ContainerConfig, ContainerId, ContainerState, LinuxResources, Mount, RuntimeError, SandboxId, SeccompProfile,
+    SecurityContext,
 };
 
 pub(super) async fn start(

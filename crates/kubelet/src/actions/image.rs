@@ -2,7 +2,6 @@
 
 use crate::{Shared, actor::Mail};
 use lifecycle::{Event, ImageFact, Pod};
-use runtime::Runtime;
 use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 

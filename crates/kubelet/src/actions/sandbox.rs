@@ -3,7 +3,7 @@
 use super::volumes;
 use crate::Shared;
 use lifecycle::{Pod, SandboxFact};
-use runtime::{NamespaceMode, Namespaces, PortMapping, Runtime, SandboxConfig};
+use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
 
 pub(super) fn namespaces(pod: &Pod) -> Namespaces {
     let spec = pod.object().spec.clone().unwrap_or_default();

@@ -44,10 +44,10 @@ pub(super) fn created(
     }
     if let (Some(exit), Some(spec)) = (container.exit().cloned(), spec) {
         container.raise_delay(&spec, &policy.container_backoff, exit.finished_at, now);
-        if let Some(before) = container.current.take() {
-            if let Some(older) = container.last.replace(Ended { id: before.id, exit }) {
-                container.dead.push(older.id);
-            }
+        if let Some(before) = container.current.take()
+            && let Some(older) = container.last.replace(Ended { id: before.id, exit })
+        {
+            container.dead.push(older.id);
         }
     }
     container.start_failure = None;

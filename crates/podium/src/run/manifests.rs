@@ -6,16 +6,16 @@ use std::{io::Read, path::Path};
 
 /// One object to create.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     /// The object, with `metadata.namespace` as written.
-    pub object: Value,
+    pub(crate) object: Value,
     /// Where it came from, for error messages.
-    pub origin: String,
+    pub(crate) origin: String,
 }
 
 impl Manifest {
     /// A string field by its path.
-    pub fn text(&self, pointer: &str) -> &str {
+    pub(crate) fn text(&self, pointer: &str) -> &str {
         self.object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
     }
 }
@@ -24,7 +24,7 @@ impl Manifest {
 ///
 /// # Errors
 /// When a file cannot be read, is neither YAML nor JSON, or holds something that is no object of the API.
-pub fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Manifest>> {
+pub(crate) fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Manifest>> {
     let mut all = Vec::new();
     for file in files {
         let file = file.as_ref();

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 
 /// One line of the timeline, without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     /// What it is about: `pod/web`, `pod/web app`.
-    pub subject: String,
+    pub(crate) subject: String,
     /// What happened.
-    pub text: String,
+    pub(crate) text: String,
     /// How it is to be taken.
-    pub mood: Mood,
+    pub(crate) mood: Mood,
 }
 
 /// How a line is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
+pub(crate) enum Mood {
     /// On its way.
     Neutral,
     /// As hoped.
@@ -27,13 +27,13 @@ pub enum Mood {
 
 /// Remembers what was last said about each Pod, so that each transition is told once.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     told: BTreeMap<String, String>,
 }
 
 impl Timeline {
     /// The lines that this version of a Pod adds.
-    pub fn observe(&mut self, pod: &Pod) -> Vec<Line> {
+    pub(crate) fn observe(&mut self, pod: &Pod) -> Vec<Line> {
         let name = display_name(pod);
         let mut lines = Vec::new();
         self.tell(&mut lines, format!("pod/{name}"), pod_state(pod));
@@ -52,7 +52,7 @@ impl Timeline {
     }
 
     /// The line that says a Pod is gone.
-    pub fn removed(&mut self, pod: &Pod) -> Line {
+    pub(crate) fn removed(&mut self, pod: &Pod) -> Line {
         let subject = format!("pod/{}", display_name(pod));
         self.told.retain(|s, _| *s != subject && !s.starts_with(&format!("{subject} ")));
         Line { subject, text: "gone".to_owned(), mood: Mood::Neutral }
@@ -67,7 +67,7 @@ impl Timeline {
 }
 
 /// The name, with its namespace unless that is `default`.
-pub fn display_name(pod: &Pod) -> String {
+pub(crate) fn display_name(pod: &Pod) -> String {
     let name = pod.metadata.name.as_deref().unwrap_or("");
     match pod.metadata.namespace.as_deref() {
         None | Some("default") => name.to_owned(),

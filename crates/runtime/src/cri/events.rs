@@ -37,7 +37,7 @@ pub(super) fn follow(channel: Channel) -> BoxStream<'static, RuntimeEvent> {
 
 /// Follows the event service until it ends.
 async fn subscribe(channel: &Channel, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
-    let filters = vec!["namespace==k8s.io,topic==/tasks/exit".to_owned()];
+    let filters = vec![r#"namespace=="k8s.io",topic=="/tasks/exit""#.to_owned()];
     let answer = EventsClient::new(channel.clone()).subscribe(SubscribeRequest { filters }).await;
     let mut stream = answer.map_err(|s| s.code())?.into_inner();
     // What happened before this moment was missed.

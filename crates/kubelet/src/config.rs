@@ -1,0 +1,267 @@
+//! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the part of it that Podium acts upon.
+
+mod duration;
+
+use k8s_openapi::api::core::v1::Taint;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Why a KubeletConfiguration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Neither YAML nor JSON, or a field has the wrong type.
+    #[error("the KubeletConfiguration cannot be read: {0}")]
+    Parse(String),
+    /// Another kind of object, or a version that Podium does not know.
+    #[error("expected kind KubeletConfiguration of kubelet.config.k8s.io/v1beta1, found {kind:?} of {api_version:?}")]
+    WrongKind {
+        /// `apiVersion` of the file.
+        api_version: String,
+        /// `kind` of the file.
+        kind: String,
+    },
+    /// Fields that no KubeletConfiguration has.
+    #[error("the KubeletConfiguration has unknown fields: {}", .0.join(", "))]
+    UnknownFields(Vec<String>),
+    /// A value that makes no sense.
+    #[error("the KubeletConfiguration is invalid: {0}")]
+    Invalid(String),
+}
+
+/// What of a KubeletConfiguration the kubelet acts upon; upstream's defaults.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeletConfiguration {
+    /// How many Pods the node takes.
+    pub max_pods: u32,
+    /// A container's log is rotated when it is larger, in bytes (`10Mi`).
+    #[serde(deserialize_with = "bytes")]
+    pub container_log_max_size: u64,
+    /// Log files kept for a container, the current one included.
+    pub container_log_max_files: u32,
+    /// How often log sizes are looked at.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub container_log_monitor_interval: Duration,
+    /// One pull at a time. `None` means yes, unless `maxParallelImagePulls` says otherwise.
+    pub serialize_image_pulls: Option<bool>,
+    /// Pulls at a time when they are not serialized; `None` for any number.
+    pub max_parallel_image_pulls: Option<u32>,
+    /// How long the node's Lease holds; it is renewed after a quarter of that.
+    pub node_lease_duration_seconds: u32,
+    /// How often the node is looked at.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub node_status_update_frequency: Duration,
+    /// How often an unchanged node status is written.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub node_status_report_frequency: Duration,
+    /// Restart delays.
+    pub crash_loop_back_off: CrashLoopBackOff,
+    /// The node's `resolv.conf`, for Pods with `dnsPolicy: Default`.
+    #[serde(rename = "resolvConf")]
+    pub resolv_conf: String,
+    /// Addresses of the cluster's DNS.
+    #[serde(rename = "clusterDNS")]
+    pub cluster_dns: Vec<String>,
+    /// The cluster's domain.
+    pub cluster_domain: String,
+    /// Taints of a node that registers for the first time.
+    pub register_with_taints: Vec<Taint>,
+    /// Kept from Pods for the system.
+    pub system_reserved: BTreeMap<String, String>,
+    /// Kept from Pods for Kubernetes.
+    pub kube_reserved: BTreeMap<String, String>,
+    /// The cgroup under which all Pods live; `None` for one of the data directory's own.
+    pub cgroup_root: Option<String>,
+    /// `cgroupfs` or `systemd`; the runtime must use the same.
+    pub cgroup_driver: String,
+    /// Feature gates, as `--feature-gates` sets them.
+    pub feature_gates: BTreeMap<String, bool>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+/// Restart delays of the node.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct CrashLoopBackOff {
+    /// The longest delay between restarts, 1 s to 300 s.
+    #[serde(deserialize_with = "duration::deserialize_some")]
+    pub max_container_restart_period: Option<Duration>,
+}
+
+impl Default for KubeletConfiguration {
+    fn default() -> Self {
+        Self {
+            max_pods: 110,
+            container_log_max_size: 10 << 20,
+            container_log_max_files: 5,
+            container_log_monitor_interval: Duration::from_secs(10),
+            serialize_image_pulls: None,
+            max_parallel_image_pulls: None,
+            node_lease_duration_seconds: 40,
+            node_status_update_frequency: Duration::from_secs(10),
+            node_status_report_frequency: Duration::from_secs(300),
+            crash_loop_back_off: CrashLoopBackOff::default(),
+            resolv_conf: "/etc/resolv.conf".to_owned(),
+            cluster_dns: Vec::new(),
+            cluster_domain: String::new(),
+            register_with_taints: Vec::new(),
+            system_reserved: BTreeMap::new(),
+            kube_reserved: BTreeMap::new(),
+            cgroup_root: None,
+            cgroup_driver: "cgroupfs".to_owned(),
+            feature_gates: BTreeMap::new(),
+            rest: BTreeMap::new(),
+        }
+    }
+}
+
+impl KubeletConfiguration {
+    /// Reads a KubeletConfiguration, YAML or JSON.
+    ///
+    /// # Errors
+    /// For another kind, a field that no KubeletConfiguration has (all of them are named), or a value out of range.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let value: Value = serde_saphyr::from_str(text).map_err(|e| ConfigError::Parse(e.to_string()))?;
+        let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api_version, kind) = (word("apiVersion"), word("kind"));
+        if kind != "KubeletConfiguration" || api_version != "kubelet.config.k8s.io/v1beta1" {
+            return Err(ConfigError::WrongKind { api_version, kind });
+        }
+        let config: Self = serde_json::from_value(value).map_err(|e| ConfigError::Parse(e.to_string()))?;
+        let unknown: Vec<String> = config.rest.keys().filter(|key| !ACCEPTED.contains(&key.as_str())).cloned().collect();
+        if !unknown.is_empty() {
+            return Err(ConfigError::UnknownFields(unknown));
+        }
+        config.validate()
+    }
+
+    /// Fields of the file that upstream knows and Podium does not act upon.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        self.rest.keys().map(String::as_str).filter(|key| !matches!(*key, "apiVersion" | "kind"))
+    }
+
+    /// How many images are pulled at a time; `None` for any number (upstream's defaulting of `serializeImagePulls`).
+    #[must_use]
+    pub fn parallel_pulls(&self) -> Option<u32> {
+        let serialize = self.serialize_image_pulls.unwrap_or(self.max_parallel_image_pulls.is_none_or(|max| max < 2));
+        if serialize { Some(1) } else { self.max_parallel_image_pulls }
+    }
+
+    fn validate(self) -> Result<Self, ConfigError> {
+        let invalid = |what: &str| Err(ConfigError::Invalid(what.to_owned()));
+        if self.container_log_max_files < 2 {
+            return invalid("containerLogMaxFiles must be greater than 1");
+        }
+        if self.serialize_image_pulls == Some(true) && self.max_parallel_image_pulls.is_some_and(|max| max > 1) {
+            return invalid("maxParallelImagePulls cannot be larger than 1 unless serializeImagePulls is false");
+        }
+        if self.max_parallel_image_pulls == Some(0) {
+            return invalid("maxParallelImagePulls must be a positive number");
+        }
+        let period = self.crash_loop_back_off.max_container_restart_period;
+        if period.is_some_and(|p| !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&p)) {
+            return invalid("crashLoopBackOff.maxContainerRestartPeriod must be between 1s and 300s");
+        }
+        if self.node_lease_duration_seconds == 0 {
+            return invalid("nodeLeaseDurationSeconds must be greater than 0");
+        }
+        if self.node_status_update_frequency.is_zero() || self.container_log_monitor_interval.is_zero() {
+            return invalid("nodeStatusUpdateFrequency and containerLogMonitorInterval must be greater than 0");
+        }
+        if !matches!(self.cgroup_driver.as_str(), "cgroupfs" | "systemd") {
+            return invalid("cgroupDriver must be \"cgroupfs\" or \"systemd\"");
+        }
+        for quantity in self.system_reserved.values().chain(self.kube_reserved.values()) {
+            api::quantity::Amount::parse(quantity).map_err(|e| ConfigError::Invalid(format!("{quantity:?}: {e}")))?;
+        }
+        Ok(self)
+    }
+}
+
+fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let amount = api::quantity::Amount::parse(&text).map_err(serde::de::Error::custom)?;
+    u64::try_from(amount.value()).map_err(serde::de::Error::custom)
+}
+
+/// Upstream's other fields: a file that upstream takes is taken here, and what has no effect is logged.
+const ACCEPTED: &[&str] = &[
+    "address", "allowedUnsafeSysctls", "apiVersion", "authentication", "authorization", "cgroupsPerQOS",
+    "configMapAndSecretChangeDetectionStrategy", "containerLogMaxWorkers", "containerRuntimeEndpoint",
+    "contentType", "cpuCFSQuota", "cpuCFSQuotaPeriod", "cpuManagerPolicy", "cpuManagerPolicyOptions",
+    "cpuManagerReconcilePeriod", "enableControllerAttachDetach", "enableDebugFlagsHandler", "enableDebuggingHandlers",
+    "enableProfilingHandler", "enableServer", "enableSystemLogHandler", "enableSystemLogQuery",
+    "enforceNodeAllocatable", "eventBurst", "eventRecordQPS", "evictionHard", "evictionMaxPodGracePeriod",
+    "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionSoft", "evictionSoftGracePeriod",
+    "failCgroupV1", "failSwapOn", "fileCheckFrequency", "hairpinMode", "healthzBindAddress", "healthzPort",
+    "httpCheckFrequency", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMaximumGCAge",
+    "imageMinimumGCAge", "imagePullCredentialsVerificationPolicy", "imageServiceEndpoint", "iptablesDropBit",
+    "iptablesMasqueradeBit", "kernelMemcgNotification", "kind", "kubeAPIBurst", "kubeAPIQPS",
+    "kubeReservedCgroup", "kubeletCgroups", "localStorageCapacityIsolation", "logging", "makeIPTablesUtilChains",
+    "maxOpenFiles", "memoryManagerPolicy", "memorySwap", "memoryThrottlingFactor", "mergeDefaultEvictionSettings",
+    "oomScoreAdj", "podCIDR", "podLogsDir", "podPidsLimit", "podsPerCore", "port",
+    "preloadedImagesVerificationAllowlist", "protectKernelDefaults", "providerID", "qosReserved", "readOnlyPort",
+    "registerNode", "registryBurst", "registryPullQPS", "reservedMemory", "reservedSystemCPUs",
+    "rotateCertificates", "runOnce", "runtimeRequestTimeout", "seccompDefault", "serverTLSBootstrap",
+    "showHiddenMetricsForVersion", "shutdownGracePeriod", "shutdownGracePeriodByPodPriority",
+    "shutdownGracePeriodCriticalPods", "singleProcessOOMKill", "staticPodPath", "staticPodURL",
+    "staticPodURLHeader", "streamingConnectionIdleTimeout", "syncFrequency", "systemCgroups",
+    "systemReservedCgroup", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences", "tlsMinVersion",
+    "tlsPrivateKeyFile", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope", "tracing",
+    "userNamespaces", "volumePluginDir", "volumeStatsAggPeriod",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &str) -> Result<KubeletConfiguration, String> {
+        let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}");
+        KubeletConfiguration::parse(&text).map_err(|e| e.to_string())
+    }
+
+    #[track_caller]
+    fn refuses(body: &str, part: &str) {
+        let error = parse(body).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn the_fields_in_use_are_read() {
+        let config = parse(
+            "maxPods: 7\ncontainerLogMaxSize: 1Mi\nnodeStatusUpdateFrequency: 1m30s\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 2s\nresolvConf: /x\nclusterDNS: [10.0.0.10]\nevictionHard: {memory.available: 5%}",
+        )
+        .unwrap();
+        assert_eq!((config.max_pods, config.container_log_max_size), (7, 1 << 20));
+        assert_eq!(config.node_status_update_frequency, Duration::from_secs(90));
+        assert_eq!(config.crash_loop_back_off.max_container_restart_period, Some(Duration::from_secs(2)));
+        assert_eq!((config.resolv_conf.as_str(), config.cluster_dns.len()), ("/x", 1));
+        assert_eq!(config.unused().collect::<Vec<_>>(), ["evictionHard"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        refuses("maxPod: 7\nfoo: 1", "unknown fields: foo, maxPod");
+        refuses("maxPods: x", "cannot be read");
+        refuses("containerLogMaxFiles: 1", "containerLogMaxFiles");
+        refuses("crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "between 1s and 300s");
+        refuses("crashLoopBackOff: {max: 1s}", "unknown field");
+        refuses("systemReserved: {cpu: lots}", "lots");
+        assert!(matches!(KubeletConfiguration::parse("kind: Pod"), Err(ConfigError::WrongKind { .. })));
+    }
+
+    #[test]
+    fn pulls_are_serial_unless_parallel_ones_are_asked_for() {
+        for (body, expected) in [
+            ("", Some(1)),
+            ("serializeImagePulls: false", None),
+            ("maxParallelImagePulls: 3", Some(3)),
+            ("maxParallelImagePulls: 1", Some(1)),
+            ("serializeImagePulls: false\nmaxParallelImagePulls: 3", Some(3)),
+        ] {
+            assert_eq!(parse(body).unwrap().parallel_pulls(), expected, "{body}");
+        }
+    }
+}

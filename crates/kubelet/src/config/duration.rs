@@ -1,0 +1,59 @@
+//! Durations as Go writes them: `10s`, `1m30s`, `1.5h`, `100ms`.
+
+use serde::{Deserialize, Deserializer};
+use std::time::Duration;
+
+const UNITS: [(&str, f64); 7] =
+    [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+
+/// Go's `time.ParseDuration`, without a sign.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let (mut rest, mut total) = (text, None);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let (_, unit) = UNITS.iter().find(|(name, _)| *name == &rest[..end])?;
+        rest = &rest[end..];
+        total = Some(total.unwrap_or(Duration::ZERO) + Duration::try_from_secs_f64(number * unit).ok()?);
+    }
+    total
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).ok_or_else(|| serde::de::Error::custom(format!("time: invalid duration {text:?}")))
+}
+
+pub(super) fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use std::time::Duration;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("10s", Some(10_000)),
+            ("1m30s", Some(90_000)),
+            ("1.5h", Some(5_400_000)),
+            ("100ms", Some(100)),
+            ("1h0m0s", Some(3_600_000)),
+            ("", None),
+            ("10", None),
+            ("s", None),
+            ("-1s", None),
+            ("1x", None),
+        ] {
+            assert_eq!(parse(text), expected.map(Duration::from_millis), "{text}");
+        }
+    }
+}

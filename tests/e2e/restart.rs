@@ -1,0 +1,64 @@
+//! Podium comes and goes; containers stay.
+
+use crate::Alone;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl};
+
+pub(crate) const TESTS: &[Alone] = &[
+    ("containers outlive Podium and are taken over", containers_outlive_podium),
+    ("an exit while Podium is down keeps its code and counts once", an_exit_while_podium_is_down),
+];
+
+fn pod(name: &str, policy: &str, script: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
+    .to_string()
+}
+
+/// What must be the same before and after.
+fn identity(kubectl: &Kubectl) -> Value {
+    let status = kubectl.value("pod/p", "/status");
+    let container = &status["containerStatuses"][0];
+    json!([
+        container["containerID"],
+        container["restartCount"],
+        container["ready"],
+        status["podIP"],
+        status["startTime"]
+    ])
+}
+
+fn containers_outlive_podium() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.apply(&pod("p", "Always", "trap 'exit 0' TERM; sleep 100000 & wait"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let before = identity(&kubectl);
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        cluster.kill(signal);
+        cluster.up();
+        kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+        assert_eq!(identity(&kubectl), before, "after {signal}");
+    }
+    kubectl.run("delete pod p --timeout=30s").ok();
+}
+
+fn an_exit_while_podium_is_down() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    cluster.kill(Signal::SIGKILL);
+    // The container ends while nobody looks: the marker of its shell is gone from the process table.
+    tests::eventually("the container to end", || !running("sleep\u{0}3"));
+    cluster.up();
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+    let container = kubectl.value("pod/p", "/status/containerStatuses/0");
+    assert_eq!((&container["state"]["terminated"]["exitCode"], &container["restartCount"]), (&json!(42), &json!(0)));
+}
+
+fn running(marker: &str) -> bool {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.map(|e| std::fs::read_to_string(e.path().join("cmdline")).unwrap_or_default()).any(|c| c.contains(marker))
+}
