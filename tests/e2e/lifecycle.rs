@@ -153,7 +153,7 @@ fn a_missing_config_map_holds_back(cluster: &Cluster) {
     };
     kubectl.apply(&pod("p", "", &spec));
     assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
-    kubectl.run("create configmap words --from-literal=word=hello").ok();
+    kubectl.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}");
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
 }

@@ -151,7 +151,7 @@ impl Cluster {
     pub fn kubectl(&self) -> Kubectl {
         let n = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("test-{n}");
-        self.kubectl_in("default").run(&format!("create namespace {namespace}")).ok();
+        self.kubectl_in("default").apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}"));
         self.kubectl_in(&namespace)
     }
 
