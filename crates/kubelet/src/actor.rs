@@ -15,6 +15,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What comes into a Pod's mailbox.
 pub(crate) enum Mail {
     Fact(Event),
+    /// What the runtime had when the Pod was known at this durable revision.
+    Relisted(lifecycle::RuntimeView, u64),
     /// An action ended, with what it has to say.
     Ended(ActionKey, Result<Vec<Event>, String>),
     /// A status was written, or the Pod is gone from the API.
@@ -93,6 +95,12 @@ impl Actor {
         let policy = &self.shared.options.policy;
         match mail {
             Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
+            // A list that is older than what is known would make new things look lost; the next one comes.
+            Mail::Relisted(view, revision) => {
+                if self.running.is_empty() && self.pod.durable_revision() == revision {
+                    observe(&mut self.pod, Event::Relisted(view), policy, now);
+                }
+            }
             Mail::Ended(key, Ok(events)) => {
                 self.running.remove(&key);
                 for event in events {

@@ -166,6 +166,15 @@ fn sandbox_exited(shared: &Shared, id: &SandboxId) {
 
 /// Lists everything and tells each Pod what the runtime has of it. What belongs to no Pod is removed.
 async fn relist(shared: &Shared) {
+    let before: HashMap<String, u64> = shared
+        .pods
+        .all()
+        .iter()
+        .map(|h| {
+            let pod = h.known.borrow();
+            (pod.uid().to_owned(), pod.durable_revision())
+        })
+        .collect();
     let (sandboxes, containers) = match tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers()) {
         Ok(both) => both,
         Err(error) => return tracing::warn!(%error, "the runtime could not be listed"),
@@ -188,8 +197,8 @@ async fn relist(shared: &Shared) {
         let pod = handle.known.borrow().clone();
         let view = views.remove(pod.uid()).unwrap_or_default();
         // A Pod of which nothing was made yet has nothing to learn.
-        if pod.is_admitted() {
-            let _ = handle.mail.send(Mail::Fact(Event::Relisted(view)));
+        if let Some(revision) = before.get(pod.uid()).filter(|_| pod.is_admitted()) {
+            let _ = handle.mail.send(Mail::Relisted(view, *revision));
         }
     }
     for sandbox in views.into_values().flat_map(|v| v.sandboxes) {

@@ -138,7 +138,9 @@ pub(super) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let mut allowed = object["spec"].clone();
     for list in ["initContainers", "containers"] {
         let before = old["spec"][list].as_array();
-        for (c, o) in allowed[list].as_array_mut().into_iter().flatten().zip(before.into_iter().flatten()) {
+        for (c, o) in
+            allowed.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().zip(before.into_iter().flatten())
+        {
             c["image"] = o["image"].clone();
         }
     }
@@ -172,5 +174,30 @@ fn copy(to: &mut Value, from: &Value, key: &str) {
             map.remove(key);
         }
         (None, _) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(change: impl Fn(&mut Value), expected: usize) {
+        let old = json!({"spec": {"containers": [{"name": "c", "image": "a"}], "tolerations": []}});
+        let mut new = old.clone();
+        change(&mut new);
+        let mut errors = FieldErrors::default();
+        update(&new, &old, &mut errors);
+        assert_eq!(errors.0.len(), expected, "{errors:?}");
+    }
+
+    #[test]
+    fn an_update_may_change_what_upstream_lets_it_change() {
+        check(|_| {}, 0);
+        check(|p| p["spec"]["containers"][0]["image"] = json!("b"), 0);
+        check(|p| p["spec"]["tolerations"] = json!([{"key": "k"}]), 0);
+        check(|p| p["spec"]["activeDeadlineSeconds"] = json!(5), 0);
+        check(|p| p["spec"]["containers"][0]["command"] = json!(["x"]), 1);
+        check(|p| p["spec"]["nodeName"] = json!("n"), 1);
     }
 }
