@@ -3,6 +3,7 @@
 mod convert;
 mod events;
 mod runtime;
+mod stream;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;

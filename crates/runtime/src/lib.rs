@@ -84,7 +84,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Attaches to the container's own process.
     fn attach<'a>(&'a self, id: &'a ContainerId, io: SessionIo) -> Call<'a, Session>;
     /// Opens one connection to a TCP port on loopback inside the sandbox's network namespace.
-    fn port_forward<'a>(&'a self, id: &'a SandboxId, port: u16) -> Call<'a, Box<dyn Duplex>>;
+    fn port_forward<'a>(&'a self, id: &'a SandboxId, port: u16) -> Call<'a, PortForward>;
 
     /// Resolves an image that is present; `None` when it is not.
     fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>>;

@@ -45,6 +45,14 @@ pub struct Session {
     pub exit: BoxFuture<'static, Result<SessionExit, RuntimeError>>,
 }
 
+/// One forwarded connection.
+pub struct PortForward {
+    /// To and from the port; it ends when the connection does.
+    pub stream: Box<dyn Duplex>,
+    /// Ends with the connection: why it failed, in the runtime's words, if it did.
+    pub failure: BoxFuture<'static, Option<String>>,
+}
+
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionExit {

@@ -12,6 +12,7 @@ pub mod kinds;
 mod listen;
 mod local;
 mod node_proxy;
+mod node_stream;
 mod object;
 mod patch;
 mod pki;

@@ -53,7 +53,7 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream)
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(1000);
     // How a connection ends is its client's affair.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
 }
 
 /// Common name and organizations of a certificate that our own authority signed.

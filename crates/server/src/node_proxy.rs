@@ -30,9 +30,8 @@ pub trait NodeDialer: Send + Sync + 'static {
 }
 
 pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
-    let stored = server.store.get(&object::key(kind, &resource.namespace, name));
-    let pod = object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?);
+    let name = resource.name.as_deref().unwrap_or("");
+    let pod = pod(server, resource)?;
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
         return Ok(crate::reply::text(200, ""));
@@ -41,8 +40,15 @@ pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) ->
     ask(server, node, &path).await
 }
 
+/// The Pod that a request is about.
+pub(crate) fn pod(server: &ApiServer, resource: &Resource) -> Result<Value, ApiError> {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let stored = server.store.get(&object::key(kind, &resource.namespace, name));
+    Ok(object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?))
+}
+
 /// The container that is meant: the one that is named, the annotated one, or the only one.
-fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<String, ApiError> {
+pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<String, ApiError> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let all: Vec<&str> = lists
         .iter()
@@ -71,9 +77,7 @@ pub(crate) async fn node(server: &ApiServer, resource: &Resource, call: &Call) -
 }
 
 async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
-    let failed = |e: &dyn std::fmt::Display| {
-        ApiError::new(500, "InternalError", format!("Internal error occurred: error dialing node {node}: {e}"))
-    };
+    let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
     let stream = server.dialer.dial(node).await.map_err(|e| failed(&e))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;

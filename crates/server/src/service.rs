@@ -1,7 +1,7 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, delete, discovery, node_proxy, pods, read,
+    NodeDialer, delete, discovery, node_proxy, node_stream, pods, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,
@@ -9,7 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{Method, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::Store;
@@ -49,6 +49,9 @@ pub(crate) struct Call {
     pub(crate) accept: String,
     pub(crate) content_type: String,
     pub(crate) body: Bytes,
+    pub(crate) headers: HeaderMap,
+    /// The connection itself, for those that speak something else on it.
+    pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
 
 impl ApiServer {
@@ -81,7 +84,8 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let upgrade = head.extensions.remove();
         let path = head.uri.path();
         if matches!(path, "/healthz" | "/livez" | "/readyz") {
             return Ok(reply::text(200, "ok"));
@@ -110,6 +114,8 @@ impl ApiServer {
             accept,
             content_type: content_type.split(';').next().unwrap_or("").trim().to_owned(),
             body: read_body(body).await?,
+            headers: head.headers,
+            upgrade,
         };
         self.dispatch(resource, call).await
     }
@@ -130,8 +136,8 @@ impl ApiServer {
             ("pods", Some("log")) if call.method == Method::GET => {
                 return node_proxy::log(self, &resource, &call).await;
             }
-            ("pods", Some(s @ ("exec" | "attach" | "portforward"))) => {
-                return Err(ApiError::not_implemented(&format!("pods/{s}")));
+            ("pods", Some("exec" | "attach" | "portforward")) if matches!(call.method, Method::GET | Method::POST) => {
+                return node_stream::open(self, &resource, call).await;
             }
             ("nodes", Some("proxy")) if call.method == Method::GET => {
                 return node_proxy::node(self, &resource, &call).await;

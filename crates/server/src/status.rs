@@ -43,8 +43,9 @@ impl ApiError {
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    pub(crate) fn not_implemented(what: &str) -> Self {
-        Self::new(501, "NotImplemented", format!("{what} is not implemented yet"))
+    /// The server's own fault.
+    pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
+        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
     }
 
     fn about(mut self, kind: &KindInfo, name: &str) -> Self {
@@ -99,7 +100,7 @@ impl ApiError {
             E::NotFound => Self::not_found(kind, name),
             E::TooLarge { .. } => Self::new(413, "RequestEntityTooLarge", error.to_string()),
             E::Full => Self::new(507, "InsufficientStorage", format!("the store cannot take the write: {error}")),
-            other => Self::new(500, "InternalError", format!("Internal error occurred: {other}")),
+            other => Self::internal(other),
         }
     }
 

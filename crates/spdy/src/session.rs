@@ -65,7 +65,7 @@ struct Table {
     closed: bool,
 }
 
-/// A connection. It ends when the transport does, or when it and all its streams are dropped.
+/// A connection. It ends when the transport does, or when it and all its streams are dropped: a stream keeps it open.
 pub struct Session {
     table: Arc<Mutex<Table>>,
     accepted: mpsc::Receiver<Stream>,

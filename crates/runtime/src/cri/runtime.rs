@@ -1,8 +1,8 @@
 //! The [`Runtime`] trait, call by call.
 
-use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto};
+use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto, stream};
 use crate::{
-    Call, ContainerConfig, ContainerId, ContainerStatus, Duplex, ExecOutput, Image, LinuxResources, RegistryAuth,
+    Call, ContainerConfig, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward, RegistryAuth,
     Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session, SessionIo,
     Version,
 };
@@ -19,16 +19,6 @@ fn gone_is_fine(result: Result<proto::Empty, RuntimeError>) -> Result<(), Runtim
         Ok(_) | Err(RuntimeError::NotFound(_)) => Ok(()),
         Err(e) => Err(e),
     }
-}
-
-/// Streams need the CRI's streaming protocol, which is not spoken yet.
-fn no_streams<T: Send + 'static>(what: &'static str) -> Call<'static, T> {
-    async move {
-        Err(RuntimeError::Unimplemented(format!(
-            "{what} is not implemented yet: the CRI streaming protocol is missing"
-        )))
-    }
-    .boxed()
 }
 
 impl Runtime for CriRuntime {
@@ -184,16 +174,42 @@ impl Runtime for CriRuntime {
         .boxed()
     }
 
-    fn exec<'a>(&'a self, _id: &'a ContainerId, _command: &'a [String], _io: SessionIo) -> Call<'a, Session> {
-        no_streams("exec")
+    fn exec<'a>(&'a self, id: &'a ContainerId, command: &'a [String], io: SessionIo) -> Call<'a, Session> {
+        async move {
+            let request = proto::ExecRequest {
+                container_id: id.0.clone(),
+                cmd: command.to_vec(),
+                tty: io.tty,
+                stdin: io.stdin,
+                stdout: io.stdout,
+                stderr: io.stderr && !io.tty,
+            };
+            stream::session(&call(REQUEST_TIMEOUT, self.runtime().exec(request)).await?.url, io).await
+        }
+        .boxed()
     }
 
-    fn attach<'a>(&'a self, _id: &'a ContainerId, _io: SessionIo) -> Call<'a, Session> {
-        no_streams("attach")
+    fn attach<'a>(&'a self, id: &'a ContainerId, io: SessionIo) -> Call<'a, Session> {
+        async move {
+            let request = proto::AttachRequest {
+                container_id: id.0.clone(),
+                stdin: io.stdin,
+                tty: io.tty,
+                stdout: io.stdout,
+                stderr: io.stderr && !io.tty,
+            };
+            stream::session(&call(REQUEST_TIMEOUT, self.runtime().attach(request)).await?.url, io).await
+        }
+        .boxed()
     }
 
-    fn port_forward<'a>(&'a self, _id: &'a SandboxId, _port: u16) -> Call<'a, Box<dyn Duplex>> {
-        no_streams("port-forward")
+    fn port_forward<'a>(&'a self, id: &'a SandboxId, port: u16) -> Call<'a, PortForward> {
+        async move {
+            let request = proto::PortForwardRequest { pod_sandbox_id: id.0.clone(), port: vec![i32::from(port)] };
+            stream::port_forward(&call(REQUEST_TIMEOUT, self.runtime().port_forward(request)).await?.url, id, port)
+                .await
+        }
+        .boxed()
     }
 
     fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>> {

@@ -1,0 +1,143 @@
+//! `/containerLogs`: the log of one container, from a moment on, in part, or as it grows.
+
+use super::{Refused, known};
+use crate::{
+    Shared,
+    logs::{self, LogOptions},
+};
+use axum::{
+    body::Body,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use futures::stream;
+use jiff::{SignedDuration, Timestamp};
+use lifecycle::Pod;
+use std::{collections::HashMap, io::SeekFrom, sync::Arc, time::Duration};
+use tokio::{
+    fs::File,
+    io::{AsyncReadExt, AsyncSeekExt},
+};
+
+/// How often a followed log is looked at for new lines.
+const FOLLOW: Duration = Duration::from_millis(100);
+
+pub(super) async fn container_logs(
+    State(shared): State<Arc<Shared>>,
+    Path((namespace, name, container)): Path<(String, String, String)>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Response, Refused> {
+    let bad = |what: &str| (StatusCode::BAD_REQUEST, format!("{what} is not valid"));
+    let flag = |key: &str| query.get(key).is_some_and(|v| v == "true" || v == "1");
+    let number = |key: &str| query.get(key).map(|v| v.parse::<u64>().map_err(|_| bad(key))).transpose();
+    let since_time =
+        query.get("sinceTime").map(|t| t.parse::<Timestamp>().map_err(|_| bad("sinceTime"))).transpose()?;
+    let since_seconds = number("sinceSeconds")?.and_then(|s| i64::try_from(s).ok());
+    let options = LogOptions {
+        tail: number("tailLines")?.and_then(|n| usize::try_from(n).ok()),
+        since: since_time
+            .or(since_seconds.and_then(|s| Timestamp::now().checked_sub(SignedDuration::from_secs(s)).ok())),
+        timestamps: flag("timestamps"),
+        limit_bytes: number("limitBytes")?.and_then(|n| usize::try_from(n).ok()),
+    };
+    let pod = known(&shared, &namespace, &name)?;
+    let previous = flag("previous");
+    let Some((id, attempt)) = pod.container_id(&container, previous) else {
+        let text = if previous {
+            format!("previous terminated container {container:?} in pod {name:?} not found")
+        } else {
+            format!(
+                "container {container:?} in pod {name:?} is waiting to start: {}",
+                waiting_reason(&shared, &pod, &container)
+            )
+        };
+        return Err((StatusCode::BAD_REQUEST, text));
+    };
+    let path = logs::path(&shared, &pod, &container, attempt);
+    let mut file = File::open(&path)
+        .await
+        .map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}")))?;
+    let mut raw = Vec::new();
+    file.read_to_end(&mut raw).await.map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    let mut first = logs::render(&raw, &options, options.tail);
+    let mut left = options.limit_bytes.unwrap_or(usize::MAX);
+    first.truncate(left);
+    left -= first.len();
+    if !flag("follow") || previous {
+        return Ok(first.into_response());
+    }
+    let follow = Follow {
+        shared,
+        uid: pod.uid().to_owned(),
+        container,
+        id,
+        file,
+        read: raw.len() as u64,
+        options,
+        left,
+        first: Some(first),
+    };
+    let body =
+        stream::unfold(follow, |mut f| async move { f.next().await.map(|bytes| (Ok::<_, std::io::Error>(bytes), f)) });
+    Ok(Body::from_stream(body).into_response())
+}
+
+fn waiting_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
+    let status = lifecycle::status(pod, &shared.options.policy, Timestamp::now());
+    let all = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
+    let state = all.into_iter().find(|c| c.name == container).and_then(|c| c.state);
+    state.and_then(|s| s.waiting).and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned())
+}
+
+/// A log that is read as it grows, until its container ends.
+struct Follow {
+    shared: Arc<Shared>,
+    uid: String,
+    container: String,
+    id: String,
+    file: File,
+    read: u64,
+    options: LogOptions,
+    left: usize,
+    first: Option<Vec<u8>>,
+}
+
+impl Follow {
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        if let Some(first) = self.first.take().filter(|f| !f.is_empty()) {
+            return Some(first);
+        }
+        loop {
+            if self.left == 0 {
+                return None;
+            }
+            // Asked before the read: what an ended container wrote is read to its end.
+            let running = self.running();
+            let mut raw = Vec::new();
+            self.file.seek(SeekFrom::Start(self.read)).await.ok()?;
+            self.file.read_to_end(&mut raw).await.ok()?;
+            // A line that is still being written waits for its end.
+            let whole = raw.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+            if whole > 0 {
+                self.read += whole as u64;
+                let mut text = logs::render(&raw[..whole], &self.options, None);
+                text.truncate(self.left);
+                self.left -= text.len();
+                return Some(text);
+            }
+            if !running {
+                return None;
+            }
+            tokio::time::sleep(FOLLOW).await;
+        }
+    }
+
+    fn running(&self) -> bool {
+        self.shared.pods.by_uid(&self.uid).is_some_and(|handle| {
+            let pod = handle.known.borrow();
+            pod.container_id(&self.container, false).is_some_and(|(id, _)| id == self.id)
+                && pod.is_running(&self.container)
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Exec, attach and port-forward: the client's connection is joined to the kubelet's, and the bytes are theirs.
+//!
+//! The server decides whether there is such a Pod and container, and says so as a Status; which protocol is spoken
+//! (WebSocket channels, SPDY) is between the two ends.
+
+use crate::{
+    node_proxy::{container, pod},
+    reply::{BoxError, Reply},
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+};
+use bytes::Bytes;
+use form_urlencoded::Serializer;
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+
+/// Headers that make an upgrade, and say what to.
+const UPGRADE_HEADERS: [HeaderName; 7] = [
+    header::CONNECTION,
+    header::UPGRADE,
+    header::SEC_WEBSOCKET_KEY,
+    header::SEC_WEBSOCKET_VERSION,
+    header::SEC_WEBSOCKET_PROTOCOL,
+    header::SEC_WEBSOCKET_ACCEPT,
+    HeaderName::from_static("x-stream-protocol-version"),
+];
+
+/// `pods/exec`, `pods/attach` and `pods/portforward`.
+pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: Call) -> Reply {
+    let pod = pod(server, resource)?;
+    let name = resource.name.as_deref().unwrap_or_default();
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+    let path = path(resource, &pod, name, &call)?;
+    if node.is_empty() {
+        return Err(ApiError::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    join(server, &node, &path, call).await
+}
+
+fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
+    let namespace = &resource.namespace;
+    let parameters = form_urlencoded::parse(call.raw_query.as_bytes());
+    let mut query = Serializer::new(String::new());
+    if resource.subresource.as_deref() == Some("portforward") {
+        query.extend_pairs(parameters.filter(|(n, _)| n == "ports").map(|(_, v)| ("port", v)));
+        return Ok(format!("/portForward/{namespace}/{name}?{}", query.finish()));
+    }
+    let container = container(pod, name, call.query.get("container"))?;
+    // The kubelet's names for the API's parameters.
+    let renamed = parameters.filter_map(|(n, v)| match n.as_ref() {
+        "stdin" => Some(("input", v)),
+        "stdout" => Some(("output", v)),
+        "stderr" => Some(("error", v)),
+        "tty" => Some(("tty", v)),
+        "command" => Some(("command", v)),
+        _ => None,
+    });
+    query.extend_pairs(renamed);
+    let verb = resource.subresource.as_deref().unwrap_or_default();
+    Ok(format!("/{verb}/{namespace}/{name}/{container}?{}", query.finish()))
+}
+
+/// Passes the upgrade on, and then the bytes, until one side ends.
+async fn join(server: &ApiServer, node: &str, path: &str, call: Call) -> Reply {
+    let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
+    let asked = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if !asked.to_ascii_lowercase().contains("upgrade") {
+        return Err(ApiError::bad_request("Upgrade request required"));
+    }
+    let client = call.upgrade.ok_or_else(|| ApiError::bad_request("Upgrade request required: use HTTP/1.1"))?;
+    let stream = server.dialer.dial(node).await.map_err(|e| failed(&e))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+    tokio::spawn(connection.with_upgrades());
+    let mut request = Request::builder().method(call.method).uri(path).header(header::HOST, node);
+    if let Some(headers) = request.headers_mut() {
+        copy(&call.headers, headers);
+    }
+    let request = request.body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
+    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(refused(response).await);
+    }
+    let mut answer = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+    if let Some(headers) = answer.headers_mut() {
+        copy(response.headers(), headers);
+    }
+    tokio::spawn(async move {
+        let (Ok(node), Ok(client)) = tokio::join!(hyper::upgrade::on(response), client) else { return };
+        // How a session ends is told inside of it.
+        let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(node), &mut TokioIo::new(client)).await;
+    });
+    let empty = Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync();
+    answer.body(empty).map_err(|e| failed(&e))
+}
+
+fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+    for name in UPGRADE_HEADERS {
+        for value in from.get_all(&name) {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// The kubelet's refusal as a Status.
+async fn refused(response: Response<hyper::body::Incoming>) -> ApiError {
+    let status = response.status();
+    let text = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    let reason = match status {
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::FORBIDDEN => "Forbidden",
+        s if s.is_server_error() => "InternalError",
+        _ => "BadRequest",
+    };
+    ApiError::new(status.as_u16(), reason, text)
+}
