@@ -9,6 +9,7 @@ mod example_states;
 mod lifecycle;
 mod restart;
 mod run;
+mod streams;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use std::{
@@ -30,7 +31,7 @@ fn main() {
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
-    let shared = [example_states::TESTS, lifecycle::TESTS];
+    let shared = [example_states::TESTS, lifecycle::TESTS, streams::TESTS];
     let alone = [restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()

@@ -102,10 +102,8 @@ async fn forward(
 ) {
     let failure = match target.runtime.port_forward(&target.sandbox, port).await {
         Err(e) => Some(e.to_string()),
-        Ok(mut connection) => {
-            // How a connection ends is for its two ends to know.
-            let _ = tokio::io::copy_bidirectional(&mut data, &mut connection.stream).await;
-            drop(connection.stream);
+        Ok(connection) => {
+            join(&mut data, connection.stream).await;
             connection.failure.await
         }
     };
@@ -114,6 +112,25 @@ async fn forward(
     }
     let _ = error.shutdown().await;
     let _ = data.shutdown().await;
+}
+
+/// Carries bytes both ways until the port's side ends; the client may end its own before.
+///
+/// What a client still sends after that is lost, as it is with upstream's runtimes: clients whose protocol cannot end
+/// one direction alone (kube-rs) wait for us to end both.
+async fn join(client: impl AsyncRead + AsyncWrite, port: impl AsyncRead + AsyncWrite) {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_port, mut to_port) = tokio::io::split(port);
+    let there = async {
+        let _ = tokio::io::copy(&mut from_client, &mut to_port).await;
+        let _ = to_port.shutdown().await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        // How a connection ends is for its two ends to know.
+        _ = tokio::io::copy(&mut from_port, &mut to_client) => {}
+        () = there => {}
+    }
 }
 
 /// Streams come in pairs, data and error, that share a request id.

@@ -1,0 +1,213 @@
+//! Streams into containers: exec, attach, cp and port-forward, with kubectl and with kube-rs.
+
+use crate::Shared;
+use kube::{
+    Api, Client, Config,
+    api::{AttachParams, AttachedProcess},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use tests::{Cluster, Kubectl, wait_for};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("exec carries output, errors and exit codes", exec_carries_output_errors_and_exit_codes),
+    ("exec carries input until it ends, whole", exec_carries_input_until_it_ends),
+    ("exec gives a terminal its size, and its new size", exec_gives_a_terminal_its_size),
+    ("exec names what is not there", exec_names_what_is_not_there),
+    ("attach joins the container's own process", attach_joins_the_containers_process),
+    ("kubectl run --rm -i ends with the container's exit code", run_ends_with_the_exit_code),
+    ("cp copies a file there and back, unchanged", cp_copies_there_and_back),
+    ("port-forward reaches a port on the Pod's loopback", port_forward_reaches_the_loopback),
+    ("port-forward tells that a port is closed", port_forward_tells_of_a_closed_port),
+    ("kube-rs executes, writes, and forwards ports", kube_rs_executes_and_forwards),
+];
+
+/// Repeats its input, and serves a greeting on a port of its loopback only.
+const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 127.0.0.1:8080 -h /www; \
+                      while read line; do echo got $line; done; sleep 100000 & wait";
+
+fn ready(cluster: &Cluster) -> Kubectl {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&format!(
+        r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{{"name": "c", "image": "{}", "stdin": true, "command": ["sh", "-c", "{SCRIPT}"]}}]}}}}"#,
+        test_images::BUSYBOX
+    ));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl
+}
+
+fn exec_carries_output_errors_and_exit_codes(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    assert_eq!(kubectl.run("exec p -- echo hello").ok(), "hello\n");
+    let outcome = kubectl.args(&["exec", "p", "--", "sh", "-c", "echo out; echo err >&2; exit 42"], "");
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (42, "out\n"));
+    assert!(outcome.stderr.starts_with("err\n") && outcome.stderr.contains("exit code 42"), "{}", outcome.stderr);
+}
+
+fn exec_carries_input_until_it_ends(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n");
+    let large = "0123456789abcde\n".repeat(200_000);
+    let counted = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "wc -c; sleep 0"], &large).ok();
+    assert_eq!(counted.trim(), large.len().to_string());
+    let echoed = kubectl.args(&["exec", "-i", "p", "--", "head", "-c", "1000000"], &large).ok();
+    assert!(echoed == large[..1_000_000], "{} bytes came back", echoed.len());
+}
+
+fn exec_gives_a_terminal_its_size(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let inside = "until [ \"$(stty size)\" = '33 99' ]; do sleep 0.1; done; echo first; \
+                  until [ \"$(stty size)\" = '44 111' ]; do sleep 0.1; done; echo second; test -t 1 && exit 5";
+    let mut command = kubectl.command(&["exec", "-it", "p", "--", "sh", "-c", "$INSIDE"]);
+    let words: Vec<String> = std::iter::once(command.get_program().to_owned())
+        .chain(command.get_args().map(std::borrow::ToOwned::to_owned))
+        .map(|w| format!("\"{}\"", w.to_string_lossy()))
+        .collect();
+    let outside = format!("stty rows 33 cols 99; (sleep 2; stty rows 44 cols 111 < /dev/tty) & {}", words.join(" "));
+    command = Command::new("timeout");
+    command.args(["--foreground", "60", "script", "--quiet", "--return", "--command", &outside, "/dev/null"]);
+    let output = command.env("INSIDE", inside).stdin(Stdio::null()).output().expect("script starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("first") && text.contains("second"), "{text}");
+    assert_eq!(output.status.code(), Some(5), "{text}");
+}
+
+fn exec_names_what_is_not_there(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let check = |line: &str, expected: &str| {
+        let said = kubectl.run(line).failed();
+        assert!(said.contains(expected), "{line}: {said}");
+    };
+    check("exec nobody -- true", "pods \"nobody\" not found");
+    check("exec p -c other -- true", "container other is not valid for pod p");
+    check("exec p -- no-such-program", "executable file not found");
+}
+
+fn attach_joins_the_containers_process(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let mut child = piped(kubectl.command(&["attach", "-i", "p"]));
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    child.stdin.as_mut().unwrap().write_all(b"a word\n").unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "got a word\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Another attachment finds the input still open, for stdinOnce is not set.
+    assert!(kubectl.run("logs p").ok().contains("got a word"));
+}
+
+fn run_ends_with_the_exit_code(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let args = ["run", "r", "--rm", "-i", "--restart=Never", "--image", test_images::BUSYBOX, "--", "sh", "-c"];
+    let outcome = kubectl.args(&[&args[..], &["read line; echo got $line; exit 3"]].concat(), "a word\n");
+    assert_eq!(outcome.code, 3, "{outcome:?}");
+    assert!(outcome.stdout.contains("got a word"), "{outcome:?}");
+    wait_for("the Pod to be removed", Duration::from_secs(60), || match kubectl.get("pod/r") {
+        None => Ok(()),
+        Some(pod) => Err(pod.to_string()),
+    });
+}
+
+fn cp_copies_there_and_back(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let dir = tempfile::tempdir().unwrap();
+    let (there, back) = (dir.path().join("there"), dir.path().join("back"));
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| u8::try_from(i * i % 251).unwrap()).collect();
+    std::fs::write(&there, &bytes).unwrap();
+    let text = |p: &Path| p.display().to_string();
+    kubectl.args(&["cp", &text(&there), "p:/tmp/copy"], "").ok();
+    kubectl.args(&["cp", "p:/tmp/copy", &text(&back)], "").ok();
+    assert!(std::fs::read(&back).unwrap() == bytes, "the copy differs");
+}
+
+fn piped(mut command: Command) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("kubectl starts")
+}
+
+/// A `kubectl port-forward` and the local port it chose.
+fn forwarded(kubectl: &Kubectl, port: u16) -> (Child, u16) {
+    let mut child = piped(kubectl.command(&["port-forward", "pod/p", &format!(":{port}"), "--address", "127.0.0.1"]));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let local = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|p| p.parse().ok());
+    (child, local.unwrap_or_else(|| panic!("kubectl says {line:?}")))
+}
+
+fn get(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port is open");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    // A connection that is refused behind the tunnel may be reset.
+    let _ = stream.read_to_string(&mut text);
+    text
+}
+
+fn port_forward_reaches_the_loopback(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let (mut child, port) = forwarded(&kubectl, 8080);
+    std::thread::scope(|scope| {
+        let many: Vec<_> = (0..20).map(|_| scope.spawn(|| get(port))).collect();
+        for answer in many {
+            let answer = answer.join().unwrap();
+            assert!(answer.ends_with("greetings\n"), "{answer}");
+        }
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn port_forward_tells_of_a_closed_port(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let (mut child, port) = forwarded(&kubectl, 9999);
+    assert_eq!(get(port), "");
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("an error occurred forwarding") && said.contains("connection refused"), "{said}");
+    child.wait().unwrap();
+}
+
+fn kube_rs_executes_and_forwards(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let namespace = kubectl.namespace().to_owned();
+    let all = async {
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(Client::try_from(config).unwrap(), &namespace);
+        kube_rs_exec(&pods).await;
+        let mut forwarder = pods.portforward("p", &[8080]).await.unwrap();
+        let mut stream = forwarder.take_stream(8080).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.ends_with("greetings\n"), "{text}");
+    };
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), all).await.expect("streams end") });
+}
+
+async fn kube_rs_exec(pods: &Api<k8s_openapi::api::core::v1::Pod>) {
+    let command = ["sh", "-c", "read line; echo got $line; exit 6"];
+    let params = AttachParams::default().stdin(true).stderr(false);
+    let mut process: AttachedProcess = pods.exec("p", command, &params).await.unwrap();
+    let (mut stdin, mut stdout) = (process.stdin().unwrap(), process.stdout().unwrap());
+    let status = process.take_status().unwrap();
+    stdin.write_all(b"a word\n").await.unwrap();
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "got a word\n");
+    let status = status.await.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("NonZeroExitCode"), "{status:?}");
+    process.join().await.unwrap();
+}
