@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod example_states;
+mod kills;
 mod lifecycle;
 mod restart;
 mod run;
@@ -32,7 +33,7 @@ fn main() {
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
     let shared = [example_states::TESTS, lifecycle::TESTS, streams::TESTS];
-    let alone = [restart::TESTS, run::TESTS];
+    let alone = [kills::TESTS, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()
         .flatten()

@@ -2,9 +2,8 @@
 
 use crate::Shared;
 use kube::{
-    Api, Client, Config,
+    Api,
     api::{AttachParams, AttachedProcess},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -181,11 +180,9 @@ fn port_forward_tells_of_a_closed_port(cluster: &Cluster) {
 fn kube_rs_executes_and_forwards(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
-    let namespace = kubectl.namespace().to_owned();
+    let client = cluster.client(&runtime);
     let all = async {
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(Client::try_from(config).unwrap(), &namespace);
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client, kubectl.namespace());
         kube_rs_exec(&pods).await;
         let mut forwarder = pods.portforward("p", &[8080]).await.unwrap();
         let mut stream = forwarder.take_stream(8080).unwrap();

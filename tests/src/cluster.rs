@@ -84,15 +84,27 @@ impl Cluster {
     /// # Panics
     /// When it does not come up.
     pub fn up(&mut self) {
+        self.boot("is Ready");
+    }
+
+    /// Starts Podium again and waits only until the API serves.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn up_to_api(&mut self) {
+        self.boot("API serves");
+    }
+
+    fn boot(&mut self, until: &str) {
         let seen = self.log().len();
         let log = File::options().create(true).append(true).open(self.log_file()).expect("a log file");
         let mut command = Command::new(podium_binary());
         command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir()).args(&self.args);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
-        wait_for("the node to be Ready", BOOT_LIMIT, || {
+        wait_for(&format!("Podium to say {until:?}"), BOOT_LIMIT, || {
             let log = self.log();
-            if log.get(seen..).is_some_and(|new| new.contains("is Ready")) { Ok(()) } else { Err(log) }
+            if log.get(seen..).is_some_and(|new| new.contains(until)) { Ok(()) } else { Err(log) }
         });
     }
 
@@ -135,12 +147,62 @@ impl Cluster {
     /// # Panics
     /// When it does not run, or does not end within 30 s.
     pub fn kill(&mut self, signal: Signal) {
+        self.signal(signal);
+        self.buried();
+    }
+
+    /// Sends Podium a signal.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(self.pid(), signal).expect("podium runs");
+    }
+
+    /// Waits until Podium has ended.
+    ///
+    /// # Panics
+    /// When it was not running, or does not end within 30 s.
+    pub fn buried(&mut self) {
         let mut child = self.child.take().expect("podium runs");
         wait_for("podium to end", Duration::from_secs(30), || match child.try_wait() {
             Ok(Some(_)) => Ok(()),
             other => Err(format!("{other:?}\n{}", self.log())),
         });
+    }
+
+    /// The process of the cluster's own containerd, if there is one.
+    #[must_use]
+    pub fn find_containerd(&self) -> Option<Pid> {
+        let marker = self.data_dir().display().to_string();
+        let processes = std::fs::read_dir("/proc").ok()?.flatten();
+        processes.filter_map(|p| p.file_name().to_str()?.parse().ok()).map(Pid::from_raw).find(|pid| {
+            let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            read("comm").trim() == "containerd" && read("cmdline").contains(&marker)
+        })
+    }
+
+    /// The process of the cluster's own containerd.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn containerd(&self) -> Pid {
+        self.find_containerd().expect("containerd runs")
+    }
+
+    /// A client of kube-rs.
+    ///
+    /// # Panics
+    /// When the kubeconfig cannot be used.
+    #[must_use]
+    pub fn client(&self, runtime: &tokio::runtime::Runtime) -> kube::Client {
+        let _guard = runtime.enter();
+        let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("a kubeconfig");
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options);
+        let config = runtime.block_on(config).expect("a kubeconfig that can be used");
+        kube::Client::try_from(config).expect("a client")
     }
 
     /// kubectl in a namespace of the test's own.

@@ -11,15 +11,23 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::{Api, runtime::watcher};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, Event, Pod, RuntimeView, SandboxFact, SandboxView};
 use parking_lot::Mutex;
-use runtime::{ContainerId, ContainerState, ContainerStatus, RuntimeEvent, SandboxId};
+use runtime::{ContainerId, ContainerState, ContainerStatus, RuntimeError, RuntimeEvent, SandboxId};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// How often everything is listed again, to repair what events lost.
 const RELIST: Duration = Duration::from_secs(60);
+
+/// When everything is listed again after events may have been lost.
+const SOON: Duration = Duration::from_millis(500);
+/// How long the runtime may take to show an exit that it told of.
+const NOTED: Duration = Duration::from_secs(30);
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The tasks of all Pods, by UID.
 #[derive(Default)]
@@ -111,19 +119,39 @@ fn updated(shared: &Arc<Shared>, object: ApiPod) {
 }
 
 async fn follow_runtime(shared: &Arc<Shared>) {
+    let wanted = Notify::new();
+    let work = async { tokio::join!(follow_events(shared, &wanted), relist_when(shared, &wanted)) };
+    shared.stop.run_until_cancelled(work).await;
+}
+
+async fn follow_events(shared: &Arc<Shared>, relist: &Notify) {
     let mut events = shared.runtime.events();
-    loop {
-        let event = tokio::select! {
-            () = shared.stop.cancelled() => return,
-            event = events.next() => event,
-            () = tokio::time::sleep(RELIST) => Some(RuntimeEvent::Resync),
-        };
-        let shared = Arc::clone(shared);
+    while let Some(event) = events.next().await {
         match event {
-            Some(RuntimeEvent::ContainerExited(id)) => drop(tokio::spawn(async move { exited(&shared, id).await })),
-            Some(RuntimeEvent::SandboxExited(id)) => sandbox_exited(&shared, &id),
-            Some(RuntimeEvent::Resync) => drop(tokio::spawn(async move { relist(&shared).await })),
-            None => return,
+            RuntimeEvent::ContainerExited(id) => {
+                let shared = Arc::clone(shared);
+                tokio::spawn(async move { exited(&shared, id).await });
+            }
+            RuntimeEvent::SandboxExited(id) => sandbox_exited(shared, &id),
+            RuntimeEvent::Resync => relist.notify_one(),
+        }
+    }
+}
+
+/// Lists when somebody wants it, and now and then. The runtime may be starting: a list that fails is tried again.
+async fn relist_when(shared: &Shared, wanted: &Notify) {
+    let mut interval = RELIST;
+    loop {
+        interval = match tokio::time::timeout(interval, wanted.notified()).await {
+            // After a break in the events the runtime's own lists may be behind: look again soon, then less and less.
+            Ok(()) => SOON,
+            Err(_) => (interval * 2).min(RELIST),
+        };
+        let mut pause = Duration::from_millis(25);
+        while let Err(error) = relist(shared).await {
+            tracing::debug!(%error, "the runtime could not be listed; it is tried again");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
@@ -141,8 +169,10 @@ async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
 
 async fn exited(shared: &Shared, id: ContainerId) {
     let Some(handle) = owner_of(shared, &id.0).await else { return };
-    // containerd sends the event a moment before its CRI plugin has taken note.
-    for _ in 0..100 {
+    // containerd sends the event a moment before its CRI plugin has taken note; after its own restart, long before.
+    let mut pause = Duration::from_millis(5);
+    let deadline = tokio::time::Instant::now() + NOTED;
+    while tokio::time::Instant::now() < deadline {
         match shared.runtime.container(&id).await {
             Ok(status) if status.state == ContainerState::Exited => {
                 let pod = handle.known.borrow().clone();
@@ -151,11 +181,15 @@ async fn exited(shared: &Shared, id: ContainerId) {
                 let _ = handle.mail.send(Mail::Fact(Event::Container { container: status.name, fact }));
                 return;
             }
-            Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             // A sandbox, or gone: a relist tells.
-            Err(_) => return,
+            Err(RuntimeError::NotFound(_)) => return,
+            Ok(_) | Err(_) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
         }
     }
+    tracing::warn!(container = %id, "an exit was told that the runtime does not show; the next relist looks again");
 }
 
 fn sandbox_exited(shared: &Shared, id: &SandboxId) {
@@ -164,8 +198,17 @@ fn sandbox_exited(shared: &Shared, id: &SandboxId) {
     }
 }
 
+/// What is gone since the list is none; what could not be asked for is not gone.
+fn found<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(RuntimeError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Lists everything and tells each Pod what the runtime has of it. What belongs to no Pod is removed.
-async fn relist(shared: &Shared) {
+async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     let before: HashMap<String, u64> = shared
         .pods
         .all()
@@ -175,19 +218,18 @@ async fn relist(shared: &Shared) {
             (pod.uid().to_owned(), pod.durable_revision())
         })
         .collect();
-    let (sandboxes, containers) = match tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers()) {
-        Ok(both) => both,
-        Err(error) => return tracing::warn!(%error, "the runtime could not be listed"),
-    };
+    let (sandboxes, containers) = tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers())?;
     let mut views: HashMap<String, RuntimeView> = HashMap::new();
     for s in sandboxes {
-        let ips =
-            if s.ready { shared.runtime.sandbox(&s.id).await.map(|s| s.ips).unwrap_or_default() } else { Vec::new() };
+        let ips = match s.ready {
+            true => found(shared.runtime.sandbox(&s.id).await)?.map(|s| s.ips).unwrap_or_default(),
+            false => Vec::new(),
+        };
         let view = SandboxView { id: s.id.0, attempt: s.attempt, ready: s.ready, ips };
         views.entry(s.uid).or_default().sandboxes.push(view);
     }
     for c in containers {
-        let Ok(status) = shared.runtime.container(&c.id).await else { continue };
+        let Some(status) = found(shared.runtime.container(&c.id).await)? else { continue };
         let uid = c.uid.clone();
         let sandbox = c.sandbox.map(|s| s.0).unwrap_or_default();
         let view = container_view(shared, status, sandbox);
@@ -207,6 +249,7 @@ async fn relist(shared: &Shared) {
         let _ = shared.runtime.stop_sandbox(&id).await;
         let _ = shared.runtime.remove_sandbox(&id).await;
     }
+    Ok(())
 }
 
 fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {

@@ -1,6 +1,10 @@
 //! What happens to containers, as it happens: containerd's own event service; a signal to relist each second elsewhere.
 
-use super::proto::events::{SubscribeRequest, TaskExit, events_client::EventsClient};
+use super::proto::{
+    self,
+    events::{SubscribeRequest, TaskExit, events_client::EventsClient},
+    runtime_service_client::RuntimeServiceClient,
+};
 use crate::{ContainerId, RuntimeEvent, SandboxId};
 use futures::{StreamExt, stream::BoxStream};
 use prost::Message;
@@ -19,7 +23,9 @@ pub(super) fn follow(channel: Channel) -> BoxStream<'static, RuntimeEvent> {
     tokio::spawn(async move {
         let mut pause = FIRST_PAUSE;
         while !tx.is_closed() {
-            match subscribe(&channel, &tx).await {
+            let ended = subscribe(&channel, &tx).await;
+            tracing::debug!(?ended, "the runtime's events broke off");
+            match ended {
                 Ok(()) => pause = FIRST_PAUSE,
                 Err(Code::Unimplemented) => {
                     pause = RELIST;
@@ -38,10 +44,18 @@ pub(super) fn follow(channel: Channel) -> BoxStream<'static, RuntimeEvent> {
 /// Follows the event service until it ends.
 async fn subscribe(channel: &Channel, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
     let filters = vec![r#"namespace=="k8s.io",topic=="/tasks/exit""#.to_owned()];
-    let answer = EventsClient::new(channel.clone()).subscribe(SubscribeRequest { filters }).await;
-    let mut stream = answer.map_err(|s| s.code())?.into_inner();
-    // What happened before this moment was missed.
-    tx.send(RuntimeEvent::Resync).await.map_err(|_| Code::Cancelled)?;
+    let mut client = EventsClient::new(channel.clone());
+    let answer = client.subscribe(SubscribeRequest { filters });
+    // containerd answers a subscription with its first event, be that an hour later. That it takes requests behind it
+    // on the same connection says that it took this one: what happened before this moment was missed.
+    let started = async {
+        let version = proto::VersionRequest { version: "v1".to_owned() };
+        if RuntimeServiceClient::new(channel.clone()).version(version).await.is_ok() {
+            tracing::debug!("following containerd's events");
+            let _ = tx.send(RuntimeEvent::Resync).await;
+        }
+    };
+    let mut stream = tokio::join!(answer, started).0.map_err(|s| s.code())?.into_inner();
     while let Some(envelope) = stream.message().await.map_err(|s| s.code())? {
         let Some(exit) = envelope.event.and_then(|any| TaskExit::decode(any.value.as_slice()).ok()) else { continue };
         // Another id is a command that was run in the container, not the container itself.
