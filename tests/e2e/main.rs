@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod clusters;
 mod example_states;
 mod kills;
 mod lifecycle;
@@ -33,7 +34,7 @@ fn main() {
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
     let shared = [example_states::TESTS, lifecycle::TESTS, streams::TESTS];
-    let alone = [kills::TESTS, restart::TESTS, run::TESTS];
+    let alone = [clusters::TESTS, kills::TESTS, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()
         .flatten()

@@ -45,6 +45,17 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start(args: &[&str]) -> Self {
+        let cluster = Self::start_without_images(args);
+        cluster.import_busybox();
+        cluster
+    }
+
+    /// Boots a cluster and waits until its node is Ready.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_without_images(args: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
         let mut cluster = Self {
             child: None,
@@ -53,7 +64,6 @@ impl Cluster {
             namespaces: AtomicU32::new(0),
         };
         cluster.up();
-        cluster.import_busybox();
         cluster
     }
 

@@ -88,7 +88,7 @@ impl Cluster {
             max_pods: 110,
         };
         std::fs::create_dir_all(dir.kubelet())?;
-        let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint)?);
+        let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint, dir.root())?);
         let kubelet = Kubelet::new(options, client(&format!("system:node:{node}")), runtime, stop.clone());
         let _ = pipe.0.set(kubelet.clone());
         let scheduler = scheduler::Scheduler::new(client("system:kube-scheduler"), scheduler::Options::default());
@@ -130,6 +130,7 @@ impl Cluster {
 
 /// The given runtime, or one of our own with its network.
 async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<String>)> {
+    dir.note_runtime(args.runtime_endpoint.as_deref())?;
     if let Some(endpoint) = &args.runtime_endpoint {
         return Ok((endpoint.clone(), None, args.pod_cidr.clone()));
     }

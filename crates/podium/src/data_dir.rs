@@ -50,6 +50,29 @@ impl DataDir {
         self.root.join("admin.kubeconfig")
     }
 
+    fn runtime_file(&self) -> PathBuf {
+        self.root.join("runtime-endpoint")
+    }
+
+    /// Writes down which runtime the Pods run in, for `down`; `None` for one of our own.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn note_runtime(&self, endpoint: Option<&str>) -> Result<()> {
+        let path = self.runtime_file();
+        let done = match endpoint {
+            Some(endpoint) => std::fs::write(&path, endpoint),
+            None if path.exists() => std::fs::remove_file(&path),
+            None => Ok(()),
+        };
+        done.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The runtime of somebody else that the Pods run in, if they do.
+    pub(crate) fn foreign_runtime(&self) -> Option<String> {
+        std::fs::read_to_string(self.runtime_file()).ok()
+    }
+
     fn lock_file(&self) -> PathBuf {
         self.root.join("podium.lock")
     }

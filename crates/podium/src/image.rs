@@ -24,10 +24,9 @@ pub(crate) async fn run(command: ImageCommand) -> Result<()> {
 }
 
 fn endpoint(args: &RuntimeArgs) -> Result<String> {
-    match &args.runtime_endpoint {
-        Some(endpoint) => Ok(endpoint.clone()),
-        None => Ok(runtime::containerd::endpoint(DataDir::new(&args.data_dir.data_dir)?.root())),
-    }
+    let dir = DataDir::new(&args.data_dir.data_dir)?;
+    let named = args.runtime_endpoint.clone().or_else(|| dir.foreign_runtime());
+    Ok(named.unwrap_or_else(|| runtime::containerd::endpoint(dir.root())))
 }
 
 /// Imports one archive and shows how far it is.
@@ -48,7 +47,8 @@ pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
 }
 
 async fn list(endpoint: &str) -> Result<()> {
-    let mut images = CriRuntime::new(endpoint)?.images().await.context("is Podium up in this data directory?")?;
+    let mut images =
+        CriRuntime::new(endpoint, Path::new(""))?.images().await.context("is Podium up in this data directory?")?;
     images.sort_by(|a, b| a.tags.cmp(&b.tags));
     println!("{:<60} {:<20} SIZE", "IMAGE", "ID");
     for image in images {

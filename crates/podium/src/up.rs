@@ -80,6 +80,10 @@ pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
 
 /// Containers, mounts, network and files.
 pub(crate) async fn destroy(dir: &DataDir) -> Result<()> {
+    if let Some(endpoint) = dir.foreign_runtime() {
+        let removed = runtime::containerd::remove_pods(&endpoint, dir.root()).await;
+        removed.with_context(|| format!("cannot remove the Pods in the container runtime at {endpoint}"))?;
+    }
     let conf = network::Network::prepare(network::Options::new(dir.root())).await.map(|n| n.conf_dir);
     runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;
     network::Network::destroy(dir.root()).await?;

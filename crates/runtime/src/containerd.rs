@@ -6,7 +6,7 @@ mod config;
 mod destroy;
 mod supervise;
 
-pub use destroy::destroy;
+pub use destroy::{destroy, remove_pods};
 
 use crate::{CriRuntime, Runtime, RuntimeError, pause};
 use config::{Paths, Programs};
@@ -99,7 +99,7 @@ impl OwnContainerd {
     }
 
     async fn prepare_image(&self) -> Result<(), RuntimeError> {
-        let runtime = CriRuntime::new(&self.endpoint())?;
+        let runtime = CriRuntime::new(&self.endpoint(), &self.paths.data_dir)?;
         if runtime.image(pause::IMAGE).await?.is_some() {
             return Ok(());
         }

@@ -7,7 +7,11 @@ mod stream;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
@@ -32,14 +36,17 @@ const MAX_MESSAGE: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct CriRuntime {
     channel: Channel,
+    /// Who makes sandboxes through this connection; those of others in the same runtime are left alone.
+    owner: Arc<str>,
 }
 
 impl CriRuntime {
-    /// Names an endpoint: `unix:///run/containerd/containerd.sock`, or a plain path.
+    /// Names an endpoint, `unix:///run/containerd/containerd.sock` or a plain path, and whose sandboxes are meant:
+    /// a runtime may serve others too. The owner of a cluster's sandboxes is its data directory.
     ///
     /// # Errors
     /// When it is no unix socket's address.
-    pub fn new(endpoint: &str) -> Result<Self, RuntimeError> {
+    pub fn new(endpoint: &str, owner: &Path) -> Result<Self, RuntimeError> {
         let path = match endpoint.split_once("://") {
             None | Some(("unix", _)) => PathBuf::from(endpoint.trim_start_matches("unix://")),
             Some((scheme, _)) => {
@@ -52,7 +59,7 @@ impl CriRuntime {
         });
         // The address is never dialled: the connector goes to the socket.
         let channel = Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector);
-        Ok(Self { channel })
+        Ok(Self { channel, owner: owner.display().to_string().into() })
     }
 
     fn runtime(&self) -> RuntimeServiceClient<Channel> {

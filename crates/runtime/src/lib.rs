@@ -45,7 +45,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// # Errors
     /// [`RuntimeError::NotFound`] when it is gone.
     fn sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, SandboxStatus>;
-    /// All sandboxes that Podium made (those with a Pod UID label), without their addresses.
+    /// All sandboxes of this runtime's owner, without their addresses.
     fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>>;
 
     /// Creates a container; it does not run yet.

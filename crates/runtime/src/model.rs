@@ -12,6 +12,8 @@ pub mod labels {
     pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
     /// `metadata.uid` of the Pod.
     pub const POD_UID: &str = "io.kubernetes.pod.uid";
+    /// Whose sandbox it is: the data directory of its cluster.
+    pub const OWNER: &str = "podium.data-dir";
     /// The container's name in the Pod's spec.
     pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 }

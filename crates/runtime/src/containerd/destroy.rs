@@ -1,7 +1,7 @@
 //! Removing everything that ran below a data directory.
 
 use super::{ContainerdError, OwnContainerd, config::Paths};
-use crate::{CriRuntime, Runtime};
+use crate::{CriRuntime, Runtime, RuntimeError};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
@@ -34,13 +34,21 @@ pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), Contain
 
 async fn remove_sandboxes(containerd: &OwnContainerd) -> Result<(), String> {
     containerd.wait_ready(Duration::from_secs(30)).await.map_err(|e| e.to_string())?;
-    let runtime = CriRuntime::new(&containerd.endpoint()).map_err(|e| e.to_string())?;
-    let sandboxes = runtime.sandboxes().await.map_err(|e| e.to_string())?;
+    remove_pods(&containerd.endpoint(), &containerd.paths.data_dir).await.map_err(|e| e.to_string())
+}
+
+/// Stops and removes every sandbox of a data directory, with all containers.
+///
+/// # Errors
+/// When the runtime does not answer, or one cannot be removed.
+pub async fn remove_pods(endpoint: &str, data_dir: &Path) -> Result<(), RuntimeError> {
+    let runtime = CriRuntime::new(endpoint, data_dir)?;
+    let sandboxes = runtime.sandboxes().await?;
     let removals = sandboxes.iter().map(|s| async {
         runtime.stop_sandbox(&s.id).await?;
         runtime.remove_sandbox(&s.id).await
     });
-    futures::future::try_join_all(removals).await.map(drop).map_err(|e| e.to_string())
+    futures::future::try_join_all(removals).await.map(drop)
 }
 
 /// Shims name the socket of their containerd on their command line.

@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Who ran this long did not die of its start: the next one is not made to wait.
+const HEALTHY: Duration = Duration::from_secs(60);
 /// How long it may take to end after SIGTERM.
 const END: Duration = Duration::from_secs(10);
 
@@ -40,9 +42,13 @@ pub(super) fn spawn(paths: &Paths, programs: &Programs) -> io::Result<Child> {
 pub(super) async fn supervise(mut child: Child, paths: Paths, programs: Programs, stop: CancellationToken) {
     let mut pause = FIRST_PAUSE;
     loop {
+        let started = tokio::time::Instant::now();
         tokio::select! {
             status = child.wait() => tracing::error!(?status, log = %paths.log.display(), "containerd died; starting it again"),
             () = stop.cancelled() => return end(&mut child).await,
+        }
+        if started.elapsed() > HEALTHY {
+            pause = FIRST_PAUSE;
         }
         loop {
             tokio::select! {

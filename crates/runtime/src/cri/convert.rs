@@ -54,11 +54,12 @@ fn namespaces(n: Namespaces, target: Option<&ContainerId>) -> proto::NamespaceOp
     proto::NamespaceOption { network: mode(n.network), pid, ipc: mode(n.ipc), target_id }
 }
 
-pub(super) fn sandbox_config(c: &SandboxConfig) -> proto::PodSandboxConfig {
+pub(super) fn sandbox_config(c: &SandboxConfig, owner: &str) -> proto::PodSandboxConfig {
     let mut all: HashMap<String, String> = c.labels.clone().into_iter().collect();
     all.insert(labels::POD_NAME.to_owned(), c.name.clone());
     all.insert(labels::POD_NAMESPACE.to_owned(), c.namespace.clone());
     all.insert(labels::POD_UID.to_owned(), c.uid.clone());
+    all.insert(labels::OWNER.to_owned(), owner.to_owned());
     proto::PodSandboxConfig {
         metadata: Some(proto::PodSandboxMetadata {
             name: c.name.clone(),

@@ -51,7 +51,7 @@ impl Runtime for CriRuntime {
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {
         async {
             let request = proto::RunPodSandboxRequest {
-                config: Some(convert::sandbox_config(config)),
+                config: Some(convert::sandbox_config(config, &self.owner)),
                 runtime_handler: config.runtime_handler.clone(),
             };
             Ok(SandboxId(call(REQUEST_TIMEOUT * 2, self.runtime().run_pod_sandbox(request)).await?.pod_sandbox_id))
@@ -86,7 +86,8 @@ impl Runtime for CriRuntime {
     fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>> {
         async {
             let items = call(REQUEST_TIMEOUT, self.runtime().list_pod_sandbox(proto::Empty {})).await?.items;
-            let ours = items.into_iter().filter(|s| s.labels.contains_key(crate::labels::POD_UID));
+            let ours =
+                items.into_iter().filter(|s| s.labels.get(crate::labels::OWNER).is_some_and(|o| **o == *self.owner));
             Ok(ours
                 .map(|s| convert::sandbox_status(s.id, s.metadata.unwrap_or_default(), s.state, s.created_at))
                 .collect())
@@ -104,7 +105,7 @@ impl Runtime for CriRuntime {
             let request = proto::CreateContainerRequest {
                 pod_sandbox_id: sandbox.0.clone(),
                 config: Some(convert::container_config(config, sandbox_config)),
-                sandbox_config: Some(convert::sandbox_config(sandbox_config)),
+                sandbox_config: Some(convert::sandbox_config(sandbox_config, &self.owner)),
             };
             let answer = Box::pin(call(REQUEST_TIMEOUT, self.runtime().create_container(request))).await?;
             Ok(ContainerId(answer.container_id))

@@ -1,0 +1,181 @@
+//! Clusters as a whole: side by side, taken down, refused, and on somebody else's runtime.
+
+use crate::Alone;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::{
+    collections::BTreeSet,
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+use tests::{Cluster, Kubectl, podium_binary, wait_for};
+
+pub(crate) const TESTS: &[Alone] = &[
+    ("clusters run side by side and do not meet", clusters_run_side_by_side),
+    ("down leaves nothing: no process, mount, network or file", down_leaves_nothing),
+    ("the kubeconfig is the administrator's alone, and there while the API serves", the_kubeconfig_is_private),
+    ("systemd is told when the node is Ready", systemd_is_told),
+    ("what stands in the way is named", what_stands_in_the_way_is_named),
+    ("a runtime of somebody else is used, and left as it was", a_foreign_runtime_is_used),
+];
+
+fn pod(name: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"terminationGracePeriodSeconds": 1,
+        "volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"]}]}})
+    .to_string()
+}
+
+fn run_ready(kubectl: &Kubectl, name: &str) -> String {
+    kubectl.apply(&pod(name));
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl
+        .value(&format!("pod/{name}"), "/status/podIP")
+        .as_str()
+        .expect("a Pod that is Ready has an address")
+        .to_owned()
+}
+
+fn clusters_run_side_by_side() {
+    let (one, other) = (Cluster::start(&["--node-name", "one"]), Cluster::start(&["--node-name", "other"]));
+    let (kubectl_one, kubectl_other) = (one.kubectl_in("default"), other.kubectl_in("default"));
+    let addresses = [run_ready(&kubectl_one, "p"), run_ready(&kubectl_other, "p")];
+    assert_ne!(addresses[0], addresses[1], "each cluster has addresses of its own");
+    assert_eq!(kubectl_one.run("get nodes -o name").ok(), "node/one\n");
+    assert_eq!(kubectl_other.run("get nodes -o name").ok(), "node/other\n");
+    drop(one);
+    // The end of one is no end for the other.
+    assert_eq!(kubectl_other.run("exec p -- echo still here").ok(), "still here\n");
+    run_ready(&kubectl_other, "q");
+}
+
+/// What a cluster with this data directory has on the machine.
+fn traces(data_dir: &Path) -> BTreeSet<String> {
+    let marker = data_dir.display().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|p| {
+        let cmdline = std::fs::read_to_string(p.path().join("cmdline")).ok()?.replace('\0', " ");
+        (cmdline.contains(&marker) && !cmdline.contains("kubectl")).then(|| format!("process {cmdline}"))
+    });
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = mounts.lines().filter(|l| l.contains(&marker)).map(|l| format!("mount {l}"));
+    let files = data_dir.exists().then(|| format!("directory {marker}"));
+    processes.chain(mounts.map(|m| m.clone())).chain(files).collect()
+}
+
+/// Links and network namespaces of the whole machine; other tests come and go meanwhile.
+fn networks() -> BTreeSet<String> {
+    let names =
+        |dir: &str| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path().display().to_string());
+    names("/sys/class/net").chain(names("/run/netns")).collect()
+}
+
+fn down_leaves_nothing() {
+    let before = networks();
+    let cluster = Cluster::start(&[]);
+    let dir = cluster.data_dir();
+    let kubectl = cluster.kubectl_in("default");
+    run_ready(&kubectl, "p");
+    kubectl.apply(&pod("q"));
+    let during: BTreeSet<String> = networks().difference(&before).cloned().collect();
+    assert!(traces(&dir).len() > 3, "{:?}", traces(&dir));
+    let output = cluster.podium(&["down"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(traces(&dir), BTreeSet::new());
+    wait_for("the cluster's links and namespaces to be gone", Duration::from_secs(30), || {
+        let marker: BTreeSet<String> = networks().intersection(&during).cloned().collect();
+        // Of what appeared meanwhile some belongs to tests beside this one: they remove it when they end.
+        if marker.is_empty() { Ok(()) } else { Err(format!("{marker:?}")) }
+    });
+    let again = cluster.podium(&["down"]).output().unwrap();
+    assert!(again.status.success(), "a second down finds nothing to do: {again:?}");
+}
+
+fn the_kubeconfig_is_private() {
+    let mut cluster = Cluster::start(&[]);
+    let mode = std::fs::metadata(cluster.kubeconfig()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    cluster.kill(Signal::SIGTERM);
+    assert!(!cluster.kubeconfig().exists(), "it says that the API serves");
+    cluster.up_to_api();
+    assert_eq!(cluster.kubectl_in("default").run("get --raw /readyz").ok(), "ok");
+}
+
+fn systemd_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let data_dir = dir.path().join("data");
+    let mut podium = up(&data_dir, &[]).env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).spawn().unwrap();
+    let mut buffer = [0; 64];
+    let told = socket.recv(&mut buffer).map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned());
+    podium.kill().unwrap();
+    podium.wait().unwrap();
+    down(&data_dir);
+    assert_eq!(told.unwrap().trim(), "READY=1");
+}
+
+fn up(data_dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(podium_binary());
+    command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(args).stdin(Stdio::null());
+    command
+}
+
+fn down(data_dir: &Path) {
+    let output = Command::new(podium_binary()).args(["down", "--data-dir"]).arg(data_dir).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn what_stands_in_the_way_is_named() {
+    let cluster = Cluster::start(&[]);
+    let port = cluster.kubectl_in("default").run("config view -o jsonpath={.clusters[0].cluster.server}").ok();
+    let address = port.trim_start_matches("https://");
+    let dir = tempfile::tempdir().unwrap();
+    let fresh = dir.path().join("data");
+    let check = |command: &mut Command, expected: &[&str]| {
+        let Output { status, stderr, .. } = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && expected.iter().all(|e| stderr.contains(e)), "{expected:?}: {stderr}");
+    };
+    check(&mut up(&cluster.data_dir(), &[]), &["another Podium runs in", "--data-dir"]);
+    let mut taken = Command::new(podium_binary());
+    taken.args(["up", "--bind", address, "--data-dir"]).arg(&fresh);
+    check(&mut taken, &["cannot listen on", "--bind"]);
+    check(
+        up(&fresh, &[]).env("PATH", dir.path()).env("PODIUM_PROGRAMS_ONLY_IN_PATH", "1"),
+        &["containerd", "apt-get install"],
+    );
+    check(&mut up(&fresh, &["--feature-gates", "Nope=true"]), &["unrecognized feature gate: Nope"]);
+    check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr"]);
+    check(&mut up(&fresh, &["--runtime-endpoint", "tcp://127.0.0.1:1"]), &["use unix://"]);
+    down(&fresh);
+}
+
+fn a_foreign_runtime_is_used() {
+    // A containerd that Podium left running when it was killed is as good as any.
+    let mut owner = Cluster::start(&[]);
+    let address = run_ready(&owner.kubectl_in("default"), "theirs");
+    let command = std::fs::read(format!("/proc/{}/cmdline", owner.containerd())).unwrap();
+    let config = String::from_utf8_lossy(&command).split('\0').nth(2).unwrap().to_owned();
+    let text = std::fs::read_to_string(config).unwrap();
+    let socket = text.split("address = \"").nth(1).and_then(|t| t.split('"').next()).unwrap();
+    let endpoint = format!("unix://{socket}");
+    owner.kill(Signal::SIGKILL);
+    {
+        let guest = Cluster::start_without_images(&["--runtime-endpoint", &endpoint]);
+        let kubectl = guest.kubectl_in("default");
+        assert_ne!(run_ready(&kubectl, "ours"), address);
+        assert_eq!(kubectl.run("exec ours -- echo hello").ok(), "hello\n");
+        let output = guest.podium(&["down"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    owner.up();
+    let kubectl = owner.kubectl_in("default");
+    assert_eq!(kubectl.run("exec theirs -- echo untouched").ok(), "untouched\n");
+    assert_eq!(kubectl.value("pod/theirs", "/status/podIP"), json!(address));
+    assert_eq!(kubectl.value("pod/theirs", "/status/containerStatuses/0/restartCount"), json!(0));
+}
