@@ -144,10 +144,13 @@ fn what_stands_in_the_way_is_named() {
     let mut taken = Command::new(podium_binary());
     taken.args(["up", "--bind", address, "--data-dir"]).arg(&fresh);
     check(&mut taken, &["cannot listen on", "--bind"]);
-    check(
-        up(&fresh, &[]).env("PATH", dir.path()).env("PODIUM_PROGRAMS_ONLY_IN_PATH", "1"),
-        &["containerd", "apt-get install"],
-    );
+    // containerd is hidden from this process alone.
+    let hidden = "for d in /usr/bin /usr/sbin /usr/local/bin; do \
+                  [ ! -e $d/containerd ] || mount --bind /dev/null $d/containerd; done";
+    let mut without = Command::new("unshare");
+    without.args(["--mount", "sh", "-c", &format!("{hidden}; exec \"$@\""), "sh"]).arg(podium_binary());
+    without.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(&fresh);
+    check(&mut without, &["containerd", "apt-get install"]);
     check(&mut up(&fresh, &["--feature-gates", "Nope=true"]), &["unrecognized feature gate: Nope"]);
     check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
     check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr"]);

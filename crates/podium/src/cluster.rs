@@ -130,6 +130,10 @@ impl Cluster {
 
 /// The given runtime, or one of our own with its network.
 async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<String>)> {
+    if let Some(endpoint) = &args.runtime_endpoint {
+        // Before it is written down: what is no address is no runtime.
+        CriRuntime::new(endpoint, dir.root()).context("--runtime-endpoint")?;
+    }
     dir.note_runtime(args.runtime_endpoint.as_deref())?;
     if let Some(endpoint) = &args.runtime_endpoint {
         return Ok((endpoint.clone(), None, args.pod_cidr.clone()));
