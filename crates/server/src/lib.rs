@@ -17,6 +17,7 @@ mod object;
 mod patch;
 mod pki;
 mod pods;
+mod protobuf;
 mod read;
 mod reply;
 mod request;
@@ -24,6 +25,8 @@ mod select;
 mod service;
 mod status;
 mod strict;
+#[cfg(test)]
+mod test_server;
 mod watch;
 mod write;
 

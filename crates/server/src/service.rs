@@ -1,7 +1,7 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, delete, discovery, node_proxy, node_stream, pods, read,
+    NodeDialer, delete, discovery, node_proxy, node_stream, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,
@@ -67,8 +67,9 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let protobuf = protobuf::is_wanted(request.headers());
         let work = AssertUnwindSafe(self.answer(user, request)).catch_unwind();
-        match Box::pin(work).await {
+        let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => reply::error(&error),
             Err(_) => reply::error(&ApiError::new(
@@ -76,7 +77,8 @@ impl ApiServer {
                 "InternalError",
                 "Internal error occurred: the request could not be handled",
             )),
-        }
+        };
+        if protobuf { protobuf::answer(response).await } else { response }
     }
 
     async fn answer<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Reply
@@ -107,13 +109,19 @@ impl ApiServer {
         let raw_query = head.uri.query().unwrap_or("").to_owned();
         let resource = request::resource(path)?;
         let content_type = text(header::CONTENT_TYPE);
+        let mut content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
+        let mut body = read_body(body).await?;
+        if content_type == protobuf::MEDIA_TYPE {
+            body = protobuf::body(&body, &resource)?;
+            "application/json".clone_into(&mut content_type);
+        }
         let call = Call {
             method: head.method.clone(),
             query: Query::parse(&raw_query),
             raw_query,
             accept,
-            content_type: content_type.split(';').next().unwrap_or("").trim().to_owned(),
-            body: read_body(body).await?,
+            content_type,
+            body,
             headers: head.headers,
             upgrade,
         };
