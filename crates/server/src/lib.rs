@@ -6,14 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod compress;
 mod delete;
 mod discovery;
+mod health;
 pub mod kinds;
 mod listen;
 mod local;
 mod node_proxy;
 mod node_stream;
 mod object;
+mod openapi;
 mod patch;
 mod pki;
 mod pods;
