@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod example_states;
+mod kubectl;
 mod lifecycle;
 mod restart;
 mod run;
@@ -31,8 +32,8 @@ fn main() {
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
-    let shared = [example_states::TESTS, lifecycle::TESTS, streams::TESTS];
-    let alone = [restart::TESTS, run::TESTS];
+    let shared = [example_states::TESTS, kubectl::TESTS, lifecycle::TESTS, streams::TESTS];
+    let alone = [kubectl::ALONE, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()
         .flatten()
