@@ -61,7 +61,8 @@ pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<
          # Facts of kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs). Do not edit; write it anew with\n\
          # `cargo xtask protobuf-facts --api CHECKOUT --apimachinery CHECKOUT`.\n\
          # [package apiVersion], then a message a line: name:number=type. `.` is a message whose fields stand in the parent's JSON; `*` a pointer\n\
-         # (kept when it is zero), `[]` a list, `{}` a map of strings to this; `!` stands in the JSON even when it is zero.\n",
+         # (kept when it is zero), `[]` a list, `{}` a map of strings to this; `!` stands in the JSON even when it is zero.\n\
+         # `~map:name` says how server-side apply takes it, `&merge:name` how a strategic merge patch does, each with its keys.\n",
     );
     package(&mut out, "meta/v1", &apimachinery.join("pkg/apis/meta/v1"), "v1")?;
     for name in PACKAGES {
@@ -98,7 +99,7 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
     let (structs, slices) = go_types(&sources(dir)?);
     let proto = fs::read_to_string(dir.join("generated.proto"))?;
     writeln!(out, "[{name} {api_version}]")?;
-    for (message, fields) in messages(&proto)? {
+    for (message, Message { facts, fields }) in messages(&proto)? {
         if slices.contains(&message) {
             writeln!(out, "{message} []string")?;
             continue;
@@ -111,35 +112,79 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
         }
         let Some(go) = structs.get(&message) else { bail!("{name}.{message} has no struct") };
         out.push_str(&message);
-        for (number, kind) in fields {
+        out.push_str(facts);
+        for (number, (kind, merging)) in fields {
             let field =
                 go.get(&number).with_context(|| format!("{name}.{message} has no field {number} in its struct"))?;
             let pointer = if field.pointer { "*" } else { "" };
             let always = if field.always { "!" } else { "" };
-            write!(out, " {}:{number}={pointer}{}{always}", field.json, kind)?;
+            write!(out, " {}:{number}={pointer}{kind}{always}{merging}", field.json)?;
         }
         out.push('\n');
     }
     Ok(())
 }
 
-/// Messages of a `.proto` file: numbers and types of their fields.
-fn messages(text: &str) -> anyhow::Result<BTreeMap<String, BTreeMap<u32, String>>> {
+/// A message of a `.proto` file.
+#[derive(Default)]
+struct Message {
+    /// `~atomic`, when apply takes it as a whole.
+    facts: &'static str,
+    /// Types and what patches must know, by number.
+    fields: BTreeMap<u32, (String, String)>,
+}
+
+/// The messages of a `.proto` file.
+fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
     let mut all = BTreeMap::new();
-    let mut open: Option<(String, BTreeMap<u32, String>)> = None;
-    for line in text.lines().map(str::trim).filter(|l| !l.starts_with("//")) {
-        if let Some(name) = line.strip_prefix("message ").and_then(|l| l.strip_suffix(" {")) {
-            open = Some((name.to_owned(), BTreeMap::new()));
+    let mut open: Option<(String, Message)> = None;
+    let mut markers = HashMap::<&str, Vec<&str>>::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(comment) = line.strip_prefix("//") {
+            if let Some((name, value)) = comment.trim().strip_prefix('+').and_then(|c| c.split_once('=')) {
+                markers.entry(name).or_default().push(value.trim());
+            }
+        } else if let Some(name) = line.strip_prefix("message ").and_then(|l| l.strip_suffix(" {")) {
+            let atomic = markers.get("structType").is_some_and(|m| m.contains(&"atomic"));
+            markers.clear();
+            open =
+                Some((name.to_owned(), Message { facts: if atomic { "~atomic" } else { "" }, ..Message::default() }));
         } else if line == "}" {
+            markers.clear();
             all.extend(open.take());
-        } else if let Some((_, fields)) = &mut open
+        } else if let Some((_, message)) = &mut open
             && let Some((left, number)) = line.strip_suffix(';').and_then(|l| l.split_once(" = "))
         {
             let (kind, _) = left.rsplit_once(' ').with_context(|| format!("no type in {line:?}"))?;
-            fields.insert(number.parse().with_context(|| format!("no number in {line:?}"))?, field_type(kind)?);
+            let number = number.parse().with_context(|| format!("no number in {line:?}"))?;
+            message.fields.insert(number, (field_type(kind)?, merging(&std::mem::take(&mut markers))));
         }
     }
     Ok(all)
+}
+
+/// How apply and strategic merge patches take a field, from its markers: `~map:name&merge:name`.
+fn merging(markers: &HashMap<&str, Vec<&str>>) -> String {
+    let mut facts = String::new();
+    for (marker, sign, keys) in [
+        ("listType", '~', "listMapKey"),
+        ("mapType", '~', ""),
+        ("structType", '~', ""),
+        ("patchStrategy", '&', "patchMergeKey"),
+    ] {
+        let Some(value) = markers.get(marker).and_then(|m| m.first()) else { continue };
+        // A granular map or struct is what every other one is.
+        if *value == "granular" {
+            continue;
+        }
+        facts.push(sign);
+        facts += value;
+        if let Some(keys) = markers.get(keys) {
+            facts.push(':');
+            facts += &keys.join(":");
+        }
+    }
+    facts
 }
 
 fn field_type(kind: &str) -> anyhow::Result<String> {

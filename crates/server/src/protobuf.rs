@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+pub(crate) mod merging;
 mod negotiate;
 mod table;
 #[cfg(test)]

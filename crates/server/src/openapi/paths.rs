@@ -28,9 +28,9 @@ const DELETE: [Parameter; 3] = [
     ("gracePeriodSeconds", "integer", "How long the object may take to end."),
     ("propagationPolicy", "string", "Orphan, Background or Foreground."),
 ];
-/// Strategic merge patches are served too; they are not listed, for clients would take merge keys from the schemas,
-/// which have none, instead of from their own types.
-const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+/// What a PATCH may hold.
+const PATCHES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
 /// `api/v1`, `apis/policy/v1`.
 pub(super) fn root(group: &str, version: &str) -> String {

@@ -1,6 +1,9 @@
 //! The schemas of kinds and of everything that they are made of, in upstream's form.
 
-use crate::kinds::{Kind, KindInfo};
+use crate::{
+    kinds::{Kind, KindInfo},
+    protobuf::merging,
+};
 use k8s_openapi::{
     api::{
         authentication::v1 as authentication, autoscaling::v1 as autoscaling, coordination::v1 as coordination,
@@ -92,6 +95,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     }
     for (name, schema) in &mut all {
         as_upstream(name, schema);
+        tell_merging(name, schema);
     }
     all
 }
@@ -108,6 +112,33 @@ fn as_upstream(name: &str, schema: &mut Value) {
     };
     schema.as_object_mut().map(|s| s.remove("x-kubernetes-int-or-string"));
     schema["oneOf"] = one_of;
+}
+
+/// Says how apply and strategic merge patches take each field, in upstream's words.
+fn tell_merging(name: &str, schema: &mut Value) {
+    let Some(message) = merging::of(name) else { return };
+    if message.atomic {
+        schema["x-kubernetes-map-type"] = json!("atomic");
+    }
+    for field in message.fields {
+        let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
+        if let Some((how, keys)) = field.apply {
+            if property["type"] == "array" {
+                property["x-kubernetes-list-type"] = json!(how);
+            } else {
+                property["x-kubernetes-map-type"] = json!(how);
+            }
+            if !keys.is_empty() {
+                property["x-kubernetes-list-map-keys"] = json!(keys);
+            }
+        }
+        if let Some((strategy, key)) = field.patch {
+            property["x-kubernetes-patch-strategy"] = json!(strategy);
+            if let Some(key) = key {
+                property["x-kubernetes-patch-merge-key"] = json!(key);
+            }
+        }
+    }
 }
 
 pub(super) fn reference(name: &str) -> Value {

@@ -78,6 +78,48 @@ async fn fields_have_their_types_and_descriptions() {
 }
 
 #[tokio::test]
+async fn lists_and_maps_say_how_they_are_merged() {
+    let core = get("/openapi/v3/api/v1", &[]).await.json();
+    let facts = |name: &str, field: &str| {
+        let property = &core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"][field];
+        let all = property.as_object().unwrap().iter();
+        Value::Object(all.filter_map(|(k, v)| Some((k.strip_prefix("x-kubernetes-")?.to_owned(), v.clone()))).collect())
+    };
+    for (name, field, expected) in [
+        (
+            "PodSpec",
+            "containers",
+            json!({"list-type": "map", "list-map-keys": ["name"], "patch-strategy": "merge", "patch-merge-key": "name"}),
+        ),
+        (
+            "PodSpec",
+            "volumes",
+            json!({"list-type": "map", "list-map-keys": ["name"], "patch-strategy": "merge,retainKeys", "patch-merge-key": "name"}),
+        ),
+        ("PodSpec", "nodeSelector", json!({"map-type": "atomic"})),
+        ("PodSpec", "tolerations", json!({"list-type": "atomic"})),
+        (
+            "Container",
+            "ports",
+            json!({"list-type": "map", "list-map-keys": ["containerPort", "protocol"], "patch-strategy": "merge", "patch-merge-key": "containerPort"}),
+        ),
+        (
+            "EphemeralContainer",
+            "env",
+            json!({"list-type": "map", "list-map-keys": ["name"], "patch-strategy": "merge", "patch-merge-key": "name"}),
+        ),
+        ("NodeSpec", "podCIDRs", json!({"list-type": "set", "patch-strategy": "merge"})),
+        ("PodSpec", "hostname", json!({})),
+    ] {
+        assert_eq!(facts(name, field), expected, "{name}.{field}");
+    }
+    assert_eq!(
+        core["components"]["schemas"]["io.k8s.api.core.v1.LocalObjectReference"]["x-kubernetes-map-type"],
+        "atomic"
+    );
+}
+
+#[tokio::test]
 async fn what_a_client_has_is_not_sent_again() {
     let plain = get("/openapi/v3/apis/policy/v1", &[]).await;
     assert_eq!((plain.code, plain.header("cache-control")), (200, "no-cache, private"));

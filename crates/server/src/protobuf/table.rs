@@ -51,12 +51,16 @@ pub(super) struct Field {
     pub(super) kind: Kind,
     /// Whether it stands in the JSON even when it is zero: no `omitempty` in Go.
     pub(super) always: bool,
+    /// How apply and patches take it; [`super::merging`] reads that.
+    pub(super) merging: &'static str,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Message {
     /// Package and name, for example `core/v1.Pod`.
     pub(super) name: String,
+    /// Whether server-side apply takes it as a whole.
+    pub(super) atomic: bool,
     /// In the order of their numbers.
     pub(super) fields: Vec<Field>,
 }
@@ -74,6 +78,9 @@ pub(super) struct Table {
     /// By API version and kind.
     kinds: HashMap<(&'static str, &'static str), usize>,
 }
+
+/// Ends the name of a message that apply takes as a whole.
+const ATOMIC: &str = "~atomic";
 
 pub(super) static TABLE: LazyLock<Table> =
     LazyLock::new(|| Table::parse(include_str!("messages.txt")).unwrap_or_default());
@@ -103,14 +110,16 @@ impl Table {
         let mut table = Self::default();
         for (place, (package, api_version, name, fields)) in lines.iter().enumerate() {
             let kind = if strings(fields) { Kind::Strings } else { Kind::Message(place) };
-            places.insert((*package, *name), kind);
+            let name = name.strip_suffix(ATOMIC).unwrap_or(name);
+            places.insert((*package, name), kind);
             table.kinds.insert((api_version, name), place);
             if *package == "meta/v1" {
                 table.kinds.insert(("", name), place);
             }
         }
         for (package, _, name, fields) in &lines {
-            let mut message = Message { name: format!("{package}.{name}"), fields: Vec::new() };
+            let bare = name.strip_suffix(ATOMIC).unwrap_or(name);
+            let mut message = Message { name: format!("{package}.{bare}"), atomic: bare != *name, fields: Vec::new() };
             if !strings(fields) {
                 for token in fields.split(' ').filter(|t| !t.is_empty()) {
                     message.fields.push(field(token, package, &places)?);
@@ -125,6 +134,7 @@ impl Table {
 fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind>) -> Option<Field> {
     let (left, kind) = token.split_once('=')?;
     let (name, number) = left.split_once(':')?;
+    let (kind, merging) = kind.split_at(kind.find(['~', '&']).unwrap_or(kind.len()));
     let always = kind.ends_with('!');
     let kind = kind.strip_suffix('!').unwrap_or(kind);
     let prefixes = [("*", Shape::Pointer), ("[]", Shape::List), ("{}", Shape::Map)];
@@ -144,5 +154,5 @@ fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind
         "json" => Kind::Json,
         message => *places.get(&message.split_once('.').unwrap_or((package, message)))?,
     };
-    Some(Field { name, number: number.parse().ok()?, shape, kind, always })
+    Some(Field { name, number: number.parse().ok()?, shape, kind, always, merging })
 }
