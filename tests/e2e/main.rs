@@ -8,6 +8,7 @@
 mod clusters;
 mod example_states;
 mod kills;
+mod kubectl;
 mod lifecycle;
 mod restart;
 mod run;
@@ -33,8 +34,8 @@ fn main() {
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
-    let shared = [example_states::TESTS, lifecycle::TESTS, streams::TESTS];
-    let alone = [clusters::TESTS, kills::TESTS, restart::TESTS, run::TESTS];
+    let shared = [example_states::TESTS, kubectl::TESTS, lifecycle::TESTS, streams::TESTS];
+    let alone = [clusters::TESTS, kills::TESTS, kubectl::ALONE, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()
         .flatten()

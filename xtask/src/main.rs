@@ -7,10 +7,12 @@
 mod bench;
 mod check;
 mod demo;
+mod protobuf_facts;
 mod setup;
 mod step;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(about = "Every chore of a Podium developer")]
@@ -35,6 +37,18 @@ enum Task {
         /// Only these measurements.
         names: Vec<String>,
     },
+    /// Write the table of the protobuf messages anew, from checkouts at one tag of a Kubernetes release.
+    ProtobufFacts {
+        /// A checkout of kubernetes/api.
+        #[arg(long)]
+        api: PathBuf,
+        /// A checkout of kubernetes/apimachinery.
+        #[arg(long)]
+        apimachinery: PathBuf,
+        /// Where the table goes.
+        #[arg(long, default_value = "crates/server/src/protobuf/messages.txt")]
+        to: PathBuf,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,5 +57,6 @@ fn main() -> anyhow::Result<()> {
         Task::Demo => demo::run(),
         Task::Test { filter } => check::run(filter.as_deref()),
         Task::Bench { names } => bench::run(&names),
+        Task::ProtobufFacts { api, apimachinery, to } => protobuf_facts::run(&api, &apimachinery, &to),
     }
 }

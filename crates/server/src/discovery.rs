@@ -1,4 +1,4 @@
-//! What is served: discovery, version, and as much OpenAPI as kubectl's own checks need.
+//! What is served: discovery and version.
 
 use crate::{
     kinds::{ALL, Kind},
@@ -18,11 +18,12 @@ pub(crate) fn version() -> Value {
 }
 
 /// Group and version of everything that is served, the core group first.
-fn groups() -> BTreeSet<(&'static str, &'static str)> {
+pub(crate) fn groups() -> BTreeSet<(&'static str, &'static str)> {
     ALL.iter().map(|k| (k.info().group, k.info().version)).chain([("policy", "v1")]).collect()
 }
 
-fn kinds(group: &str) -> impl Iterator<Item = &'static dyn Kind> + use<'_> {
+/// The kinds of a group.
+pub(crate) fn kinds(group: &str) -> impl Iterator<Item = &'static dyn Kind> + use<'_> {
     ALL.into_iter().filter(move |k| k.info().group == group)
 }
 
@@ -47,16 +48,6 @@ pub(crate) fn answer(path: &str, accept: &str) -> Option<Response<Body>> {
         }
         ["api", "v1"] => resource_list("", "v1"),
         ["apis", g, v] if groups().contains(&(*g, *v)) && !g.is_empty() => resource_list(g, v),
-        ["openapi", "v3"] => {
-            let paths: serde_json::Map<String, Value> = groups()
-                .into_iter()
-                .map(|(g, v)| if g.is_empty() { format!("api/{v}") } else { format!("apis/{g}/{v}") })
-                .map(|p| (p.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{p}")})))
-                .collect();
-            json!({"paths": paths})
-        }
-        ["openapi", "v3", "api", "v1"] => openapi("", "v1"),
-        ["openapi", "v3", "apis", g, v] if groups().contains(&(*g, *v)) => openapi(g, v),
         _ => return None,
     };
     Some(reply::json(200, &value))
@@ -119,24 +110,4 @@ fn discovered(kind: &dyn Kind) -> Value {
         "scope": if info.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": info.singular, "verbs": VERBS,
         "shortNames": info.short_names, "categories": info.categories, "subresources": subresources,
     })
-}
-
-/// Paths and the parameters that kubectl looks for; types and descriptions are not published yet.
-fn openapi(group: &str, version: &str) -> Value {
-    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let parameter =
-        json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    let mut paths = serde_json::Map::new();
-    for info in kinds(group).map(Kind::info) {
-        let gvk = json!({"group": info.group, "version": info.version, "kind": info.kind});
-        let operation = json!({"parameters": [parameter], "x-kubernetes-group-version-kind": gvk, "responses": {}});
-        let base = if info.namespaced {
-            format!("{root}/namespaces/{{namespace}}/{}", info.plural)
-        } else {
-            format!("{root}/{}", info.plural)
-        };
-        paths.insert(base.clone(), json!({"post": operation}));
-        paths.insert(format!("{base}/{{name}}"), json!({"patch": operation, "put": operation}));
-    }
-    json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": api::KUBERNETES_VERSION}, "paths": paths, "components": {"schemas": {}}})
 }

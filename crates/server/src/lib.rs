@@ -6,17 +6,21 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod compress;
 mod delete;
 mod discovery;
+mod health;
 pub mod kinds;
 mod listen;
 mod local;
 mod node_proxy;
 mod node_stream;
 mod object;
+mod openapi;
 mod patch;
 mod pki;
 mod pods;
+mod protobuf;
 mod read;
 mod reply;
 mod request;
@@ -24,6 +28,8 @@ mod select;
 mod service;
 mod status;
 mod strict;
+#[cfg(test)]
+mod test_server;
 mod watch;
 mod write;
 

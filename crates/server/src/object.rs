@@ -21,17 +21,22 @@ pub(crate) fn view(accept: &str) -> Result<View, ApiError> {
     for choice in accept.split(',').map(str::trim) {
         let mut parts = choice.split(';').map(str::trim);
         let media = parts.next().unwrap_or("");
-        if !matches!(media, "application/json" | "application/*" | "*/*") {
+        if !matches!(media, "application/json" | "application/*" | "*/*" | crate::protobuf::MEDIA_TYPE) {
             continue;
         }
         match parts.find_map(|p| p.strip_prefix("as=")) {
             None => return Ok(View::Whole),
-            Some("Table") => return Ok(View::Table),
+            // A Table has no binary form.
+            Some("Table") if media != crate::protobuf::MEDIA_TYPE => return Ok(View::Table),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(View::Metadata),
             Some(_) => {}
         }
     }
-    Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json"))
+    Err(ApiError::new(
+        406,
+        "NotAcceptable",
+        "only the following media types will be accepted: application/json, application/vnd.kubernetes.protobuf",
+    ))
 }
 
 /// The stored object in this kind's form.

@@ -40,10 +40,15 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
     json(error.code, &error.to_json())
 }
 
+/// Marks an answer whose body goes on: each chunk is whole lines of JSON.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frames;
+
 /// Frames as they come.
 pub(crate) fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
     let body = StreamBody::new(frames.map(|b| Ok::<_, BoxError>(http_body::Frame::data(b)))).boxed_unsync();
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(Frames);
     response
 }

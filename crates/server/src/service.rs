@@ -1,7 +1,7 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, delete, discovery, node_proxy, node_stream, pods, read,
+    NodeDialer, compress, delete, discovery, health, node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,
@@ -67,8 +67,9 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let (protobuf, gzip) = (protobuf::is_wanted(request.headers()), compress::accepts_gzip(request.headers()));
         let work = AssertUnwindSafe(self.answer(user, request)).catch_unwind();
-        match Box::pin(work).await {
+        let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => reply::error(&error),
             Err(_) => reply::error(&ApiError::new(
@@ -76,7 +77,9 @@ impl ApiServer {
                 "InternalError",
                 "Internal error occurred: the request could not be handled",
             )),
-        }
+        };
+        let response = if protobuf { protobuf::answer(response).await } else { response };
+        if gzip { compress::answer(response).await } else { response }
     }
 
     async fn answer<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Reply
@@ -87,8 +90,9 @@ impl ApiServer {
         let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove();
         let path = head.uri.path();
+        let raw_query = head.uri.query().unwrap_or("").to_owned();
         if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return Ok(reply::text(200, "ok"));
+            return health::answer(path, &raw_query);
         }
         if path == "/version" || path == "/version/" {
             return Ok(reply::json(200, &discovery::version()));
@@ -101,19 +105,30 @@ impl ApiServer {
             let message = format!("User {:?} cannot {} path {path:?}", user.name, head.method.as_str().to_lowercase());
             return Err(ApiError::new(403, "Forbidden", format!("forbidden: {message}")));
         }
+        if health::is_check(path) {
+            return health::answer(path, &raw_query);
+        }
         if let Some(answer) = discovery::answer(path, &accept) {
             return Ok(answer);
         }
-        let raw_query = head.uri.query().unwrap_or("").to_owned();
+        if let Some(answer) = openapi::answer(path, &raw_query, &head.headers).await {
+            return Ok(answer);
+        }
         let resource = request::resource(path)?;
         let content_type = text(header::CONTENT_TYPE);
+        let mut content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
+        let mut body = read_body(body).await?;
+        if content_type == protobuf::MEDIA_TYPE {
+            body = protobuf::body(&body, &resource)?;
+            "application/json".clone_into(&mut content_type);
+        }
         let call = Call {
             method: head.method.clone(),
             query: Query::parse(&raw_query),
             raw_query,
             accept,
-            content_type: content_type.split(';').next().unwrap_or("").trim().to_owned(),
-            body: read_body(body).await?,
+            content_type,
+            body,
             headers: head.headers,
             upgrade,
         };

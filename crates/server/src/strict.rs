@@ -43,7 +43,7 @@ pub(crate) fn parse(call: &Call) -> Result<Value, ApiError> {
             415,
             "UnsupportedMediaType",
             format!(
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml (not {other})"
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf (not {other})"
             ),
         )),
     }

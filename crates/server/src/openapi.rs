@@ -1,0 +1,136 @@
+//! OpenAPI v3: what every kind is made of, for `kubectl explain`, for clients' own checks, and for generators.
+//!
+//! A group's document is made on the first request for any of them and kept compressed: all together are about 100 KB,
+//! while the text of the core group alone has more than 1 MB. Structure and descriptions come from k8s-openapi.
+
+mod document;
+mod paths;
+mod schemas;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    reply::{self, Body},
+    status::ApiError,
+};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, header};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha512};
+use std::{
+    io::{self, Read, Write},
+    sync::LazyLock,
+};
+
+/// Which encodings are offered; the binary one of OpenAPI is not.
+const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
+
+/// One group's document.
+struct Document {
+    /// For example `apis/policy/v1`.
+    path: String,
+    gzip: bytes::Bytes,
+    hash: String,
+}
+
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+    crate::discovery::groups().into_iter().filter_map(|(group, version)| Document::new(group, version).ok()).collect()
+});
+
+impl Document {
+    fn new(group: &str, version: &str) -> io::Result<Self> {
+        let text = document::build(group, version).to_string();
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(text.as_bytes())?;
+        let mut gzip = gzip.finish()?;
+        gzip.shrink_to_fit();
+        Ok(Self { path: paths::root(group, version), gzip: gzip.into(), hash: hash(text.as_bytes()) })
+    }
+
+    fn url(&self) -> String {
+        format!("/openapi/v3/{}?hash={}", self.path, self.hash)
+    }
+}
+
+/// The form of upstream's hashes.
+fn hash(bytes: &[u8]) -> String {
+    Sha512::digest(bytes).iter().map(|b| format!("{b:02X}")).collect()
+}
+
+/// The answer to a request below `/openapi/v3`; `None` when it is for something else.
+pub(crate) async fn answer(path: &str, query: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+    let rest = path.strip_prefix("/openapi/v3")?.trim_end_matches('/');
+    let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
+    let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
+    // The documents are made by the first who asks, which takes longer than other tasks should wait for.
+    let work = tokio::task::spawn_blocking(move || respond(&rest, &query, &headers));
+    let failed = |_| ApiError::new(500, "InternalError", "Internal error occurred: the documents could not be made");
+    Some(work.await.map_err(failed).and_then(|r| r).unwrap_or_else(|e| reply::error(&e)))
+}
+
+fn respond(path: &str, query: &str, headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let accept = text(header::ACCEPT);
+    let media = |choice: &str| choice.split(';').next().unwrap_or("").trim().to_owned();
+    if !accept.is_empty() && !accept.split(',').any(|choice| JSON.contains(&media(choice).as_str())) {
+        return Err(ApiError::new(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json",
+        ));
+    }
+    let seen = |hash: &str| {
+        text(header::IF_NONE_MATCH).split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{hash}\""))
+    };
+    if path.is_empty() {
+        let index = index().to_string();
+        let hash = hash(index.as_bytes());
+        return Ok(tagged(
+            if seen(&hash) {
+                reply::full(304, "application/json", "")
+            } else {
+                reply::full(200, "application/json", index)
+            },
+            &hash,
+        ));
+    }
+    let document = DOCUMENTS.iter().find(|d| d.path == path).ok_or_else(ApiError::no_such_path)?;
+    let asked = query.split('&').find_map(|p| p.strip_prefix("hash=")).filter(|h| !h.is_empty());
+    if asked.is_some_and(|asked| asked != document.hash) {
+        let mut response = reply::text(301, "");
+        if let Ok(url) = HeaderValue::from_str(&document.url()) {
+            response.headers_mut().insert(header::LOCATION, url);
+        }
+        return Ok(response);
+    }
+    let mut response = if seen(&document.hash) {
+        reply::full(304, "application/json", "")
+    } else if crate::compress::accepts_gzip(headers) {
+        let mut response = reply::full(200, "application/json", document.gzip.clone());
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response
+    } else {
+        let mut text = Vec::new();
+        let failed = |e: io::Error| ApiError::new(500, "InternalError", format!("Internal error occurred: {e}"));
+        GzDecoder::new(document.gzip.as_ref()).read_to_end(&mut text).map_err(failed)?;
+        reply::full(200, "application/json", text)
+    };
+    // A URL with a hash never means anything else.
+    let cache = if asked.is_some() { "public, immutable, max-age=31536000" } else { "no-cache, private" };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    Ok(tagged(response, &document.hash))
+}
+
+fn tagged(mut response: Response<Body>, hash: &str) -> Response<Body> {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{hash}\"")) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    response
+}
+
+fn index() -> Value {
+    let paths: Map<String, Value> =
+        DOCUMENTS.iter().map(|d| (d.path.clone(), json!({"serverRelativeURL": d.url()}))).collect();
+    json!({"paths": paths})
+}

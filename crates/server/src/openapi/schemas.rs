@@ -1,0 +1,165 @@
+//! The schemas of kinds and of everything that they are made of, in upstream's form.
+
+use crate::{
+    kinds::{Kind, KindInfo},
+    protobuf::merging,
+};
+use k8s_openapi::{
+    api::{
+        authentication::v1 as authentication, autoscaling::v1 as autoscaling, coordination::v1 as coordination,
+        core::v1, events::v1 as events, policy::v1 as policy,
+    },
+    apimachinery::pkg::apis::meta::v1 as meta,
+};
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// The body of a request or an answer.
+struct Type {
+    group: &'static str,
+    kind: &'static str,
+    /// Adds it, and what it refers to.
+    add: fn(&mut SchemaGenerator),
+    name: fn() -> Cow<'static, str>,
+}
+
+const fn of_type<T: JsonSchema>(group: &'static str, kind: &'static str) -> Type {
+    Type { group, kind, add: add::<T>, name: T::schema_name }
+}
+
+fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
+    let _ = generator.subschema_for::<T>();
+}
+
+const TYPES: [Type; 14] = [
+    of_type::<v1::Binding>("", "Binding"),
+    of_type::<v1::ConfigMap>("", "ConfigMap"),
+    of_type::<v1::Event>("", "Event"),
+    of_type::<v1::Namespace>("", "Namespace"),
+    of_type::<v1::Node>("", "Node"),
+    of_type::<v1::Pod>("", "Pod"),
+    of_type::<v1::Secret>("", "Secret"),
+    of_type::<v1::ServiceAccount>("", "ServiceAccount"),
+    of_type::<authentication::TokenRequest>("authentication.k8s.io", "TokenRequest"),
+    of_type::<autoscaling::Scale>("autoscaling", "Scale"),
+    of_type::<coordination::Lease>("coordination.k8s.io", "Lease"),
+    of_type::<events::Event>("events.k8s.io", "Event"),
+    of_type::<policy::Eviction>("policy", "Eviction"),
+    of_type::<policy::PodDisruptionBudget>("policy", "PodDisruptionBudget"),
+];
+
+fn find(group: &str, kind: &str) -> Option<&'static Type> {
+    TYPES.iter().find(|t| (t.group, t.kind) == (group, kind))
+}
+
+/// The name of a kind's schema, for example `io.k8s.api.core.v1.Pod`; `None` when it has none.
+pub(super) fn name(group: &str, kind: &str) -> Option<String> {
+    find(group, kind).map(|t| (t.name)().into_owned())
+}
+
+/// The schemas that these kinds, their lists and their subresources need.
+pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    add::<meta::Status>(&mut generator);
+    add::<meta::DeleteOptions>(&mut generator);
+    add::<meta::Patch>(&mut generator);
+    add::<meta::ListMeta>(&mut generator);
+    let mut named = Vec::new();
+    for info in kinds.iter().map(|k| k.info()) {
+        let others = info.subresources.iter().map(|s| (s.group, s.version, s.kind));
+        for (group, version, kind) in std::iter::once((info.group, info.version, info.kind)).chain(others) {
+            if let Some(found) = find(group, kind) {
+                (found.add)(&mut generator);
+                named.push(((found.name)(), json!({"group": group, "kind": kind, "version": version})));
+            }
+        }
+    }
+    let mut all = generator.take_definitions(true);
+    for (name, gvk) in named {
+        if let Some(schema) = all.get_mut(name.as_ref()) {
+            schema["x-kubernetes-group-version-kind"] = json!([&gvk]);
+            // The typed form insists on metadata; the API does so for Events only.
+            if gvk["kind"] != "Event"
+                && let Some(required) = schema["required"].as_array_mut()
+            {
+                required.retain(|field| field != "metadata");
+            }
+            if schema["required"].as_array().is_none_or(Vec::is_empty) {
+                schema.as_object_mut().map(|s| s.remove("required"));
+            }
+        }
+    }
+    for info in kinds.iter().map(|k| k.info()) {
+        all.extend(list(info));
+    }
+    for (name, schema) in &mut all {
+        as_upstream(name, schema);
+        tell_merging(name, schema);
+    }
+    all
+}
+
+/// `IntOrString` and `Quantity`, which the typed form describes for custom resources only.
+fn as_upstream(name: &str, schema: &mut Value) {
+    let one_of = match name.rsplit('.').next() {
+        Some("IntOrString") => {
+            schema["format"] = json!("int-or-string");
+            json!([{"type": "integer"}, {"type": "string"}])
+        }
+        Some("Quantity") => json!([{"type": "string"}, {"type": "number"}]),
+        _ => return,
+    };
+    schema.as_object_mut().map(|s| s.remove("x-kubernetes-int-or-string"));
+    schema["oneOf"] = one_of;
+}
+
+/// Says how apply and strategic merge patches take each field, in upstream's words.
+fn tell_merging(name: &str, schema: &mut Value) {
+    let Some(message) = merging::of(name) else { return };
+    if message.atomic {
+        schema["x-kubernetes-map-type"] = json!("atomic");
+    }
+    for field in message.fields {
+        let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
+        if let Some((how, keys)) = field.apply {
+            if property["type"] == "array" {
+                property["x-kubernetes-list-type"] = json!(how);
+            } else {
+                property["x-kubernetes-map-type"] = json!(how);
+            }
+            if !keys.is_empty() {
+                property["x-kubernetes-list-map-keys"] = json!(keys);
+            }
+        }
+        if let Some((strategy, key)) = field.patch {
+            property["x-kubernetes-patch-strategy"] = json!(strategy);
+            if let Some(key) = key {
+                property["x-kubernetes-patch-merge-key"] = json!(key);
+            }
+        }
+    }
+}
+
+pub(super) fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// The schema of a kind's list.
+fn list(info: &KindInfo) -> Option<(String, Value)> {
+    let item = name(info.group, info.kind)?;
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let schema = json!({
+        "description": format!("{0}List is a list of {0} objects.", info.kind),
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": text("APIVersion is the version of this list's form."),
+            "kind": text("Kind is the kind of this list."),
+            "metadata": {"description": "Standard list metadata.", "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")]},
+            "items": {"description": format!("The {} objects.", info.kind), "type": "array", "items": reference(&item)},
+        },
+        "x-kubernetes-group-version-kind": [{"group": info.group, "kind": format!("{}List", info.kind), "version": info.version}],
+    });
+    Some((format!("{item}List"), schema))
+}

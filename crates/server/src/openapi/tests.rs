@@ -1,0 +1,149 @@
+//! Over HTTP: every kind served is explained, down to its last reference.
+
+use crate::{
+    kinds::ALL,
+    test_server::{Answer, send, server},
+};
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use std::io::Read;
+
+async fn get(path: &str, headers: &[(&str, &str)]) -> Answer {
+    send(&server().await, "GET", path, headers, &[]).await
+}
+
+async fn documents() -> Vec<Value> {
+    let index = get("/openapi/v3", &[]).await.json();
+    let mut all = Vec::new();
+    for entry in index["paths"].as_object().unwrap().values() {
+        let answer = get(entry["serverRelativeURL"].as_str().unwrap(), &[]).await;
+        assert_eq!((answer.code, answer.header("cache-control")), (200, "public, immutable, max-age=31536000"));
+        all.push(answer.json());
+    }
+    all
+}
+
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get("$ref").and_then(Value::as_str));
+            map.values().for_each(|v| references(v, found));
+        }
+        Value::Array(list) => list.iter().for_each(|v| references(v, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_kind_has_a_schema_and_every_reference_a_target() {
+    let all = documents().await;
+    for document in &all {
+        let mut found = Vec::new();
+        references(document, &mut found);
+        for reference in found {
+            assert!(document.pointer(&reference[1..]).is_some_and(Value::is_object), "{reference} has no target");
+        }
+    }
+    for info in ALL.iter().map(|k| k.info()) {
+        for kind in [info.kind.to_owned(), format!("{}List", info.kind)] {
+            let gvk = json!([{"group": info.group, "kind": kind, "version": info.version}]);
+            let schemas = all.iter().flat_map(|d| d["components"]["schemas"].as_object().unwrap().values());
+            let found: Vec<&Value> = schemas.filter(|s| s["x-kubernetes-group-version-kind"] == gvk).collect();
+            assert_eq!(found.len(), 1, "{kind} has {} schemas", found.len());
+            assert!(found[0]["properties"].is_object() && found[0]["description"].is_string(), "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn fields_have_their_types_and_descriptions() {
+    let core = get("/openapi/v3/api/v1", &[]).await.json();
+    let schema = |name: &str| &core["components"]["schemas"][name];
+    let get = &schema("io.k8s.api.core.v1.Probe")["properties"]["httpGet"];
+    assert_eq!(get["allOf"], json!([{"$ref": "#/components/schemas/io.k8s.api.core.v1.HTTPGetAction"}]));
+    assert!(get["description"].as_str().unwrap().contains("HTTP"));
+    assert_eq!(schema("io.k8s.api.core.v1.HTTPGetAction")["required"], json!(["port"]));
+    assert_eq!(schema("io.k8s.apimachinery.pkg.util.intstr.IntOrString")["format"], "int-or-string");
+    assert_eq!(schema("io.k8s.api.core.v1.Pod").get("required"), None);
+    assert_eq!(schema("io.k8s.api.core.v1.Binding")["required"], json!(["target"]));
+    let patch = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
+    assert_eq!(patch["x-kubernetes-group-version-kind"], json!({"group": "", "version": "v1", "kind": "Pod"}));
+    let parameters = patch["parameters"].as_array().unwrap();
+    assert!(parameters.iter().any(|p| p["name"] == "fieldValidation"));
+    let eviction = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/eviction"]["post"];
+    assert_eq!(
+        eviction["requestBody"]["content"]["*/*"]["schema"]["$ref"],
+        "#/components/schemas/io.k8s.api.policy.v1.Eviction"
+    );
+}
+
+#[tokio::test]
+async fn lists_and_maps_say_how_they_are_merged() {
+    let core = get("/openapi/v3/api/v1", &[]).await.json();
+    let facts = |name: &str, field: &str| {
+        let property = &core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"][field];
+        let all = property.as_object().unwrap().iter();
+        Value::Object(all.filter_map(|(k, v)| Some((k.strip_prefix("x-kubernetes-")?.to_owned(), v.clone()))).collect())
+    };
+    for (name, field, expected) in [
+        (
+            "PodSpec",
+            "containers",
+            json!({"list-type": "map", "list-map-keys": ["name"], "patch-strategy": "merge", "patch-merge-key": "name"}),
+        ),
+        (
+            "PodSpec",
+            "volumes",
+            json!({"list-type": "map", "list-map-keys": ["name"], "patch-strategy": "merge,retainKeys", "patch-merge-key": "name"}),
+        ),
+        ("PodSpec", "nodeSelector", json!({"map-type": "atomic"})),
+        ("PodSpec", "tolerations", json!({"list-type": "atomic"})),
+        (
+            "Container",
+            "ports",
+            json!({"list-type": "map", "list-map-keys": ["containerPort", "protocol"], "patch-strategy": "merge", "patch-merge-key": "containerPort"}),
+        ),
+        (
+            "EphemeralContainer",
+            "env",
+            json!({"list-type": "map", "list-map-keys": ["name"], "patch-strategy": "merge", "patch-merge-key": "name"}),
+        ),
+        ("NodeSpec", "podCIDRs", json!({"list-type": "set", "patch-strategy": "merge"})),
+        ("PodSpec", "hostname", json!({})),
+    ] {
+        assert_eq!(facts(name, field), expected, "{name}.{field}");
+    }
+    assert_eq!(
+        core["components"]["schemas"]["io.k8s.api.core.v1.LocalObjectReference"]["x-kubernetes-map-type"],
+        "atomic"
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_has_is_not_sent_again() {
+    let plain = get("/openapi/v3/apis/policy/v1", &[]).await;
+    assert_eq!((plain.code, plain.header("cache-control")), (200, "no-cache, private"));
+    let tag = plain.header("etag");
+    assert_eq!(tag.len(), 130);
+    let again = get("/openapi/v3/apis/policy/v1", &[("if-none-match", tag)]).await;
+    assert_eq!((again.code, again.body.len(), again.header("etag")), (304, 0, tag));
+    let index = get("/openapi/v3", &[]).await;
+    let again = get("/openapi/v3", &[("if-none-match", index.header("etag"))]).await;
+    assert_eq!(again.code, 304);
+    let old = get("/openapi/v3/apis/policy/v1?hash=OLD", &[]).await;
+    let now = format!("/openapi/v3/apis/policy/v1?hash={}", tag.trim_matches('"'));
+    assert_eq!((old.code, old.header("location")), (301, now.as_str()));
+    let small = get("/openapi/v3/apis/policy/v1", &[("accept-encoding", "gzip")]).await;
+    let mut text = Vec::new();
+    GzDecoder::new(small.body.as_ref()).read_to_end(&mut text).unwrap();
+    assert_eq!((small.header("content-encoding"), &text[..]), ("gzip", &plain.body[..]));
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_said_so() {
+    assert_eq!(get("/openapi/v3/apis/nothing/v1", &[]).await.code, 404);
+    assert_eq!(get("/openapi/v3x", &[]).await.code, 404);
+    let binary = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+    assert_eq!(get("/openapi/v3/api/v1", &[("accept", binary)]).await.code, 406);
+    assert_eq!(get("/openapi/v3/api/v1", &[("accept", &format!("{binary}, application/json;q=0.5"))]).await.code, 200);
+}

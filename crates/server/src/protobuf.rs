@@ -1,0 +1,127 @@
+//! Kubernetes' binary form, `application/vnd.kubernetes.protobuf`: typed Go clients send and prefer it.
+//!
+//! An object is four magic bytes and a `runtime.Unknown`, which names the kind and holds the object's own message.
+//! Podium works on JSON: bodies become JSON when they come in, and answers become messages when they leave, by one
+//! table of facts (`protobuf/messages.txt`) for every kind of the stable groups.
+
+mod decode;
+mod encode;
+pub(crate) mod merging;
+mod negotiate;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub(crate) use negotiate::{answer, body, is_wanted};
+
+use decode::Depth;
+use serde_json::{Map, Value};
+use table::{Message, TABLE};
+use wire::{Fields, Wire, put_bytes};
+
+/// The media type.
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+/// What every object starts with.
+const MAGIC: [u8; 4] = *b"k8s\0";
+
+/// Why bytes are no object.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecodeError {
+    #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
+    Magic,
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    Kind { api_version: String, kind: String },
+    #[error("unexpected EOF")]
+    Truncated,
+    #[error("a number is longer than 64 bits")]
+    Varint,
+    #[error("illegal field number")]
+    FieldNumber,
+    #[error("wrong wire type")]
+    WireType,
+    #[error("a string is not UTF-8")]
+    Utf8,
+    #[error("a time is out of range")]
+    Time,
+    #[error("embedded JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("messages stand too deep in each other")]
+    TooDeep,
+    #[error("{at}: {why}")]
+    Field { at: String, why: Box<DecodeError> },
+}
+
+impl DecodeError {
+    /// The same, with the innermost field that it is about.
+    fn within(self, message: &Message, field: &table::Field) -> Self {
+        match self {
+            Self::Field { .. } => self,
+            why => Self::Field { at: format!("{}.{}", message.name, field.name), why: Box::new(why) },
+        }
+    }
+}
+
+/// An object in its binary form, as JSON with `apiVersion` and `kind`.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
+    envelope(bytes, Depth::START)
+}
+
+fn envelope(bytes: &[u8], depth: Depth) -> Result<Value, DecodeError> {
+    let unknown = bytes.strip_prefix(&MAGIC).ok_or(DecodeError::Magic)?;
+    let (mut api_version, mut kind, mut raw): (_, _, &[u8]) = (String::new(), String::new(), &[]);
+    let mut fields = Fields::new(unknown);
+    while let Some((number, wire)) = fields.next()? {
+        match (number, wire) {
+            (1, Wire::Bytes(bytes)) => {
+                let mut type_meta = Fields::new(bytes);
+                while let Some((number, wire)) = type_meta.next()? {
+                    match (number, wire) {
+                        (1, Wire::Bytes(text)) => api_version = decode::text(text)?,
+                        (2, Wire::Bytes(text)) => kind = decode::text(text)?,
+                        (1 | 2, _) => return Err(DecodeError::WireType),
+                        _ => {}
+                    }
+                }
+            }
+            (2, Wire::Bytes(bytes)) => raw = bytes,
+            (1 | 2, _) => return Err(DecodeError::WireType),
+            _ => {}
+        }
+    }
+    let Some(message) = TABLE.kind(&api_version, &kind) else { return Err(DecodeError::Kind { api_version, kind }) };
+    let mut object = Map::new();
+    object.insert("apiVersion".to_owned(), Value::String(api_version));
+    object.insert("kind".to_owned(), Value::String(kind));
+    decode::message(message, raw, &mut object, depth)?;
+    Ok(Value::Object(object))
+}
+
+/// An object's binary form; `None` when its kind has none, or the object does not fit it.
+pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let raw = encode::message(TABLE.kind(api_version, kind)?, object.as_object()?)?;
+    let mut type_meta = Vec::new();
+    put_bytes(&mut type_meta, 1, api_version.as_bytes());
+    put_bytes(&mut type_meta, 2, kind.as_bytes());
+    let mut out = MAGIC.to_vec();
+    put_bytes(&mut out, 1, &type_meta);
+    put_bytes(&mut out, 2, &raw);
+    // Content encoding and type, which upstream writes even though they are empty.
+    put_bytes(&mut out, 3, b"");
+    put_bytes(&mut out, 4, b"");
+    Some(out)
+}
+
+/// A frame of a watch, from its JSON: four bytes of length, then a bare `WatchEvent` around the object's binary form.
+pub(crate) fn encode_event(frame: &Value) -> Option<Vec<u8>> {
+    let mut raw = Vec::new();
+    put_bytes(&mut raw, 1, &encode(frame.get("object")?)?);
+    let mut event = Vec::new();
+    put_bytes(&mut event, 1, frame.get("type")?.as_str()?.as_bytes());
+    put_bytes(&mut event, 2, &raw);
+    let mut out = u32::try_from(event.len()).ok()?.to_be_bytes().to_vec();
+    out.extend_from_slice(&event);
+    Some(out)
+}

@@ -1,0 +1,58 @@
+//! How server-side apply and strategic merge patches take each field of a message: facts of the same table.
+
+use super::table::{Field as Fact, Kind, Message as Facts, Shape, TABLE};
+
+/// A message, as merging sees it.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Whether apply takes it as a whole.
+    pub(crate) atomic: bool,
+    /// The fields about which there is something to know.
+    pub(crate) fields: Vec<Field>,
+}
+
+/// A field, as merging sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// Its name in JSON.
+    pub(crate) name: &'static str,
+    /// `atomic`, `set` or `map`, with the keys of a `map`.
+    pub(crate) apply: Option<(&'static str, Vec<&'static str>)>,
+    /// The strategy, for example `merge` or `merge,retainKeys`, and the merge key of a list of objects.
+    pub(crate) patch: Option<(&'static str, Option<&'static str>)>,
+}
+
+/// The message of a schema such as `io.k8s.api.core.v1.PodSpec`.
+pub(crate) fn of(schema: &str) -> Option<Message> {
+    let mut parts = schema.rsplit('.');
+    let (name, version, package) = (parts.next()?, parts.next()?, parts.next()?);
+    let name = format!("{package}/{version}.{name}");
+    let facts = TABLE.messages.iter().find(|m| m.name == name)?;
+    let mut fields = Vec::new();
+    collect(facts, &mut fields);
+    Some(Message { atomic: facts.atomic, fields })
+}
+
+fn collect(message: &'static Facts, into: &mut Vec<Field>) {
+    for field in &message.fields {
+        match (field.shape, field.kind) {
+            (Shape::Inline, Kind::Message(place)) => collect(&TABLE.messages[place], into),
+            _ if field.merging.is_empty() => {}
+            _ => into.push(read(field)),
+        }
+    }
+}
+
+/// Reads `~map:name&merge:name`.
+fn read(field: &'static Fact) -> Field {
+    let (apply, patch) = field.merging.split_once('&').unwrap_or((field.merging, ""));
+    let words = |text: &'static str| {
+        let mut words = text.split(':');
+        words.next().filter(|w| !w.is_empty()).map(|first| (first, words.collect::<Vec<_>>()))
+    };
+    Field {
+        name: field.name,
+        apply: words(apply.trim_start_matches('~')),
+        patch: words(patch).map(|(strategy, keys)| (strategy, keys.first().copied())),
+    }
+}

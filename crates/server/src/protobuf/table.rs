@@ -1,0 +1,158 @@
+//! The facts of `messages.txt`, parsed on first use: about 600 messages in 100 KB.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    /// Base64 in JSON.
+    Bytes,
+    /// `metav1.Time`: RFC 3339 to the second.
+    Time,
+    /// `metav1.MicroTime`: RFC 3339 to the microsecond.
+    MicroTime,
+    /// `resource.Quantity`: a string.
+    Quantity,
+    /// `intstr.IntOrString`: a number or a string.
+    IntOrString,
+    /// `runtime.RawExtension`: any object.
+    Raw,
+    /// `metav1.FieldsV1`: JSON.
+    Json,
+    /// A message that is a list of strings in JSON, like `metav1.Verbs`.
+    Strings,
+    /// A message, by its place in the table.
+    Message(usize),
+}
+
+/// How often a field's value is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A plain value: the wire may carry its zero, which JSON leaves out.
+    Plain,
+    /// A pointer in Go: what the wire carries was meant.
+    Pointer,
+    List,
+    Map,
+    /// A message on the wire whose fields stand in the parent's JSON.
+    Inline,
+}
+
+#[derive(Debug)]
+pub(super) struct Field {
+    /// Its name in JSON.
+    pub(super) name: &'static str,
+    pub(super) number: u32,
+    pub(super) shape: Shape,
+    pub(super) kind: Kind,
+    /// Whether it stands in the JSON even when it is zero: no `omitempty` in Go.
+    pub(super) always: bool,
+    /// How apply and patches take it; [`super::merging`] reads that.
+    pub(super) merging: &'static str,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    /// Package and name, for example `core/v1.Pod`.
+    pub(super) name: String,
+    /// Whether server-side apply takes it as a whole.
+    pub(super) atomic: bool,
+    /// In the order of their numbers.
+    pub(super) fields: Vec<Field>,
+}
+
+impl Message {
+    pub(super) fn field(&self, number: u32) -> Option<&Field> {
+        self.fields.binary_search_by_key(&number, |f| f.number).ok().and_then(|i| self.fields.get(i))
+    }
+}
+
+/// All messages.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) messages: Vec<Message>,
+    /// By API version and kind.
+    kinds: HashMap<(&'static str, &'static str), usize>,
+}
+
+/// Ends the name of a message that apply takes as a whole.
+const ATOMIC: &str = "~atomic";
+
+pub(super) static TABLE: LazyLock<Table> =
+    LazyLock::new(|| Table::parse(include_str!("messages.txt")).unwrap_or_default());
+
+impl Table {
+    /// The message of a kind. Kinds of meta/v1, such as `DeleteOptions`, belong to every API version.
+    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
+        let found = self.kinds.get(&(api_version, kind)).or_else(|| self.kinds.get(&("", kind)));
+        found.and_then(|i| self.messages.get(*i))
+    }
+
+    /// `None` when the text is not in the form that its head describes; a test reads it.
+    pub(super) fn parse(text: &'static str) -> Option<Self> {
+        let mut lines: Vec<(&str, &str, &str, &str)> = Vec::new();
+        let mut section = ("", "");
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            match line.strip_prefix('[') {
+                Some(head) => section = head.strip_suffix(']')?.split_once(' ')?,
+                None => {
+                    let (name, fields) = line.split_once(' ').unwrap_or((line, ""));
+                    lines.push((section.0, section.1, name, fields));
+                }
+            }
+        }
+        let strings = |fields: &str| fields == "[]string";
+        let mut places = HashMap::new();
+        let mut table = Self::default();
+        for (place, (package, api_version, name, fields)) in lines.iter().enumerate() {
+            let kind = if strings(fields) { Kind::Strings } else { Kind::Message(place) };
+            let name = name.strip_suffix(ATOMIC).unwrap_or(name);
+            places.insert((*package, name), kind);
+            table.kinds.insert((api_version, name), place);
+            if *package == "meta/v1" {
+                table.kinds.insert(("", name), place);
+            }
+        }
+        for (package, _, name, fields) in &lines {
+            let bare = name.strip_suffix(ATOMIC).unwrap_or(name);
+            let mut message = Message { name: format!("{package}.{bare}"), atomic: bare != *name, fields: Vec::new() };
+            if !strings(fields) {
+                for token in fields.split(' ').filter(|t| !t.is_empty()) {
+                    message.fields.push(field(token, package, &places)?);
+                }
+            }
+            table.messages.push(message);
+        }
+        Some(table)
+    }
+}
+
+fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind>) -> Option<Field> {
+    let (left, kind) = token.split_once('=')?;
+    let (name, number) = left.split_once(':')?;
+    let (kind, merging) = kind.split_at(kind.find(['~', '&']).unwrap_or(kind.len()));
+    let always = kind.ends_with('!');
+    let kind = kind.strip_suffix('!').unwrap_or(kind);
+    let prefixes = [("*", Shape::Pointer), ("[]", Shape::List), ("{}", Shape::Map)];
+    let prefixed = prefixes.iter().find_map(|(p, shape)| kind.strip_prefix(p).map(|k| (*shape, k)));
+    let (shape, kind) = prefixed.unwrap_or((if name == "." { Shape::Inline } else { Shape::Plain }, kind));
+    let kind = match kind {
+        "string" => Kind::String,
+        "bool" => Kind::Bool,
+        "int32" => Kind::Int32,
+        "int64" => Kind::Int64,
+        "bytes" => Kind::Bytes,
+        "time" => Kind::Time,
+        "microtime" => Kind::MicroTime,
+        "quantity" => Kind::Quantity,
+        "intorstring" => Kind::IntOrString,
+        "raw" => Kind::Raw,
+        "json" => Kind::Json,
+        message => *places.get(&message.split_once('.').unwrap_or((package, message)))?,
+    };
+    Some(Field { name, number: number.parse().ok()?, shape, kind, always, merging })
+}

@@ -1,0 +1,178 @@
+//! The codec against bytes of the real kubectl, against itself, and against bytes of nobody.
+
+mod facts;
+mod http;
+mod sample;
+
+use super::{DecodeError, MAGIC, decode, encode, table::TABLE, wire};
+use proptest::prelude::*;
+use sample::Sample;
+use serde_json::{Value, json};
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+}
+
+/// What `kubectl create` of 1.32 sent, and the JSON that it shows for the same object.
+const SENT: [(&str, &str); 5] = [
+    (
+        "6b3873000a0f0a02763112094e616d65737061636512190a110a017812001a0022002a0032003800420012001a020a001a002200",
+        r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#,
+    ),
+    (
+        "6b3873000a0f0a0276311209436f6e6669674d617012270a110a016312001a0022002a0032003800420012060a01611201621a0a0a0362696e1203ff00011a002200",
+        r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}, "binaryData": {"bin": "/wAB"}}"#,
+    ),
+    (
+        "6b3873000a0c0a0276311206536563726574121d0a110a017312001a0022002a0032003800420012060a01701201771a001a002200",
+        r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"p": "dw=="}}"#,
+    ),
+    (
+        "6b3873000a150a07617070732f7631120a4465706c6f796d656e7412a7010a1b0a016412001a0022002a003200380042005a080a03617070120164127a0801120a0a080a036170701201641a620a1a0a0012001a0022002a003200380042005a080a03617070120164124412260a01781201782a00320a0a001000185022002a0042006a007200800100880100900100a201001a00320042004a0052005800600068008201008a01009a0100c2010022020a00280038001a0c0800100018002000280038001a002200",
+        r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "labels": {"app": "d"}}, "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "d"}},
+            "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "x", "image": "x", "ports": [{"containerPort": 80}]}]}}}}"#,
+    ),
+    (
+        "6b3873000a130a027631120d5265736f7572636551756f746112230a110a017112001a0022002a00320038004200120c0a0a0a0363707512030a01311a001a002200",
+        r#"{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"cpu": "1"}}}"#,
+    ),
+];
+
+#[test]
+fn what_kubectl_sends_becomes_what_it_shows() {
+    for (hex, expected) in SENT {
+        let expected: Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(decode(&bytes(hex)).unwrap(), expected);
+    }
+}
+
+/// Decodes fields of a Pod's message, after its envelope.
+#[track_caller]
+fn check(kind: &str, message: &[u8], expected: Value) {
+    let mut envelope = MAGIC.to_vec();
+    let mut meta = Vec::new();
+    wire::put_bytes(&mut meta, 1, b"v1");
+    wire::put_bytes(&mut meta, 2, kind.as_bytes());
+    wire::put_bytes(&mut envelope, 1, &meta);
+    wire::put_bytes(&mut envelope, 2, message);
+    let got = decode(&envelope).map_or_else(
+        |e| json!(e.to_string()),
+        |mut v| {
+            if let Some(object) = v.as_object_mut() {
+                object.retain(|k, _| !matches!(k.as_str(), "apiVersion" | "kind"));
+            }
+            v
+        },
+    );
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn the_wire_may_come_in_every_legal_form() {
+    // Numbers of a list, packed and not: `Pod.spec(2).securityContext(14).supplementalGroups(4)`.
+    let groups = json!({"spec": {"securityContext": {"supplementalGroups": [1, 300]}}});
+    check("Pod", &bytes("1207720522030 1ac02".replace(' ', "").as_str()), groups.clone());
+    check("Pod", &bytes("12077205200120ac02"), groups);
+    // A message in two parts is one; the last of two strings counts, even when it is empty.
+    check("Pod", &bytes("0a030a01610a031a0162"), json!({"metadata": {"name": "a", "namespace": "b"}}));
+    check("Pod", &bytes("0a030a01610a020a00"), json!({}));
+    // A pointer keeps its zero, which a plain value does not: terminationGracePeriodSeconds(4), hostNetwork(11).
+    check("Pod", &bytes("120420005800"), json!({"spec": {"terminationGracePeriodSeconds": 0}}));
+    // Negative numbers take ten bytes; unknown fields of every wire type, groups too, are left out.
+    check("Pod", &bytes("120b20ffffffffffffffffff01"), json!({"spec": {"terminationGracePeriodSeconds": -1}}));
+    check("Pod", &bytes("a03f01a23f0161a53f00000000a13f0000000000000000a33fa33f0801a43fa43f"), json!({}));
+    // An empty message that is a pointer says something: emptyDir is volumeSource(2).emptyDir(2) of volumes(1).
+    check(
+        "Pod",
+        &bytes("12090a070a0176120212 00".replace(' ', "").as_str()),
+        json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}),
+    );
+    // A map's entry may lack its key and its value.
+    check("ConfigMap", &bytes("12001a030a0161"), json!({"data": {"": ""}, "binaryData": {"a": ""}}));
+}
+
+#[test]
+fn what_is_no_object_is_refused_with_its_place() {
+    check("Pod", &bytes("0aff"), json!("unexpected EOF"));
+    check("Pod", &bytes("0a020a05"), json!("core/v1.Pod.metadata: unexpected EOF"));
+    check("Pod", &bytes("0801"), json!("core/v1.Pod.metadata: wrong wire type"));
+    check("Pod", &bytes("0a030a01ff"), json!("meta/v1.ObjectMeta.name: a string is not UTF-8"));
+    check("Pod", &bytes("00"), json!("illegal field number"));
+    check("Pod", &bytes("ffffffffffffffffffffff"), json!("a number is longer than 64 bits"));
+    check("Pod", &bytes("a43f"), json!("wrong wire type"));
+    check("Nothing", &[], json!("no kind \"Nothing\" is registered for version \"v1\""));
+    assert!(matches!(decode(b"{}"), Err(DecodeError::Magic)));
+}
+
+#[test]
+fn nesting_has_a_limit() {
+    // Lists of lists, each an object inside a RawExtension.
+    let mut inner = json!({"apiVersion": "v1", "kind": "List", "items": []});
+    for _ in 0..5 {
+        inner = json!({"apiVersion": "v1", "kind": "List", "items": [inner]});
+    }
+    assert_eq!(decode(&encode(&inner).unwrap()).unwrap(), inner);
+    let mut deep = encode(&json!({"apiVersion": "v1", "kind": "List", "items": []})).unwrap();
+    for _ in 0..200 {
+        let (mut raw, mut list, mut meta, mut envelope) = (Vec::new(), Vec::new(), Vec::new(), MAGIC.to_vec());
+        wire::put_bytes(&mut raw, 1, &deep);
+        wire::put_bytes(&mut list, 2, &raw);
+        wire::put_bytes(&mut meta, 2, b"List");
+        wire::put_bytes(&mut envelope, 1, &meta);
+        wire::put_bytes(&mut envelope, 2, &list);
+        deep = envelope;
+    }
+    assert!(decode(&deep).unwrap_err().to_string().contains("too deep"));
+}
+
+#[test]
+fn what_does_not_fit_a_message_has_no_binary_form() {
+    assert!(encode(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}})).is_none());
+    assert!(encode(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"})).is_none());
+    assert!(encode(&json!([])).is_none());
+}
+
+proptest! {
+    #[test]
+    fn every_object_survives_both_ways(place in 0..TABLE.messages.len(), seed: u64) {
+        let mut object = Sample::new(seed).message(&TABLE.messages[place], 0);
+        let (package, kind) = TABLE.messages[place].name.split_once('.').unwrap();
+        // Every API version of the package's section has this kind.
+        let Some(api_version) = sample::api_version(package) else { return Ok(()) };
+        // What is no kind may have a namesake, or fields that stand where the kind does.
+        let own = TABLE.kind(api_version, kind).is_some_and(|m| m.name == TABLE.messages[place].name);
+        if !own || TABLE.messages[place].fields.iter().any(|f| matches!(f.name, "apiVersion" | "kind")) {
+            return Ok(());
+        }
+        object.insert("apiVersion".to_owned(), json!(api_version));
+        object.insert("kind".to_owned(), json!(kind));
+        let object = Value::Object(object);
+        prop_assert_eq!(decode(&encode(&object).unwrap()).unwrap(), object);
+    }
+
+    #[test]
+    fn no_bytes_panic(mut bytes: Vec<u8>, with_magic: bool) {
+        if with_magic {
+            bytes.splice(0..0, MAGIC);
+        }
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn no_damaged_object_panics(seed: u64, damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), cut: prop::sample::Index) {
+        let pod = TABLE.kind("v1", "Pod").unwrap();
+        let mut object = Sample::new(seed).message(pod, 0);
+        object.insert("apiVersion".to_owned(), json!("v1"));
+        object.insert("kind".to_owned(), json!("Pod"));
+        let mut bytes = encode(&Value::Object(object)).unwrap();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Ok(value) = decode(&bytes) {
+            prop_assert!(value.is_object());
+        }
+        let _ = decode(&bytes[..cut.index(bytes.len())]);
+    }
+}

@@ -1,0 +1,67 @@
+//! A server over memory for tests, and requests to it.
+
+use crate::{ApiServer, DialedStream, NodeDialer, UserInfo};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use std::{io, sync::Arc};
+
+struct NoNodes;
+
+impl NodeDialer for NoNodes {
+    fn dial<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
+        Box::pin(async { Err(io::ErrorKind::NotFound.into()) })
+    }
+}
+
+/// What a client got.
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("")
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the body is JSON")
+    }
+}
+
+/// A server with the namespaces of the system.
+pub(crate) async fn server() -> ApiServer {
+    let store = store::Store::open(store::MemoryEngine::new(), store::Options::default()).unwrap();
+    let server = ApiServer::new(store, Arc::new(NoNodes));
+    server.bootstrap().await;
+    server
+}
+
+/// The request of an administrator.
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Request<Full<Bytes>> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(Full::new(Bytes::copy_from_slice(body))).unwrap()
+}
+
+/// Sends a request and reads the whole answer.
+pub(crate) async fn send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let user = UserInfo::component("kubernetes-admin");
+    let response = server.handle(Some(user), request(method, path, headers, body)).await;
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Answer { code: head.status.as_u16(), headers: head.headers, body }
+}

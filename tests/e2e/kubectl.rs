@@ -1,0 +1,70 @@
+//! kubectl's commands that speak more than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
+
+use crate::{Alone, Shared};
+use serde_json::json;
+use tests::{Cluster, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("kubectl create makes what its arguments say", create_makes_what_it_is_told),
+    ("kubectl explain knows every kind that is served", explain_knows_every_kind),
+];
+
+pub(crate) const ALONE: &[Alone] = &[("kubectl drain empties a node", drain_empties_a_node)];
+
+fn create_makes_what_it_is_told(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), [0xff, 0, 1]).unwrap();
+    let file = format!("--from-file=bin={}", file.path().display());
+    kubectl.run(&format!("create configmap c --from-literal=a=b {file}")).ok();
+    assert_eq!(kubectl.value("configmap/c", "/data"), json!({"a": "b"}));
+    assert_eq!(kubectl.value("configmap/c", "/binaryData"), json!({"bin": "/wAB"}));
+    kubectl.run(&format!("create secret generic s --from-literal=p=w {file}")).ok();
+    assert_eq!(kubectl.value("secret/s", "/data"), json!({"p": "dw==", "bin": "/wAB"}));
+    kubectl.run("create serviceaccount robot").ok();
+    assert!(kubectl.get("serviceaccount/robot").is_some());
+    let name = format!("{}-made", kubectl.namespace());
+    kubectl.run(&format!("create namespace {name}")).ok();
+    assert_eq!(kubectl.value(&format!("namespace/{name}"), "/status/phase"), "Active");
+    let again = kubectl.run(&format!("create namespace {name}")).failed();
+    assert!(again.contains(&format!("namespaces \"{name}\" already exists")), "{again}");
+    kubectl.run(&format!("delete namespace {name} --timeout=60s")).ok();
+}
+
+fn explain_knows_every_kind(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let kinds = kubectl.run("api-resources --no-headers").ok();
+    assert!(kinds.lines().count() > 5, "{kinds}");
+    for line in kinds.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [resource, .., api_version, _, kind] = words.as_slice() else { panic!("{line}") };
+        let text = kubectl.run(&format!("explain {resource} --api-version={api_version} --recursive")).ok();
+        let expected = format!("KIND:       {kind}\n");
+        assert!(text.contains(&expected) && text.contains("  metadata\t<ObjectMeta>"), "{text}");
+    }
+    let probe = kubectl.run("explain pod.spec.containers.livenessProbe.httpGet").ok();
+    assert!(probe.contains("port\t<IntOrString> -required-"), "{probe}");
+    let unknown = kubectl.run("explain pod.spec.nothing").failed();
+    assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
+}
+
+fn drain_empties_a_node() {
+    let cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let node = kubectl.value("pod/p", "/spec/nodeName").as_str().unwrap().to_owned();
+    let drained = kubectl.run(&format!("drain {node} --force --timeout=60s")).ok();
+    assert!(drained.contains("pod/p evicted"), "{drained}");
+    assert_eq!(kubectl.value(&format!("node/{node}"), "/spec/unschedulable"), json!(true));
+    assert!(kubectl.get("pod/p").is_none());
+    // Nothing comes to a node that is cordoned, until it is not.
+    kubectl.apply(&pod.to_string());
+    eventually("the Pod to wait for a node", || {
+        kubectl.get("pod/p").is_some_and(|p| p["status"]["conditions"][0]["reason"] == "Unschedulable")
+    });
+    kubectl.run(&format!("uncordon {node}")).ok();
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}

@@ -1,0 +1,263 @@
+//! Writes `crates/server/src/protobuf/messages.txt`: which field of which Kubernetes message has which number and JSON name.
+//!
+//! The facts come from checkouts of `kubernetes/api` and `kubernetes/apimachinery` at one tag: numbers and types from their
+//! `generated.proto` files, JSON names and what may be left out from the tags of the Go structs.
+
+use anyhow::{Context, bail};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
+
+/// The packages of `kubernetes/api` whose version is stable.
+const PACKAGES: [&str; 20] = [
+    "core/v1",
+    "admissionregistration/v1",
+    "apps/v1",
+    "authentication/v1",
+    "authorization/v1",
+    "autoscaling/v1",
+    "autoscaling/v2",
+    "batch/v1",
+    "certificates/v1",
+    "coordination/v1",
+    "discovery/v1",
+    "events/v1",
+    "flowcontrol/v1",
+    "networking/v1",
+    "node/v1",
+    "policy/v1",
+    "rbac/v1",
+    "resource/v1",
+    "scheduling/v1",
+    "storage/v1",
+];
+
+/// Messages whose JSON form has rules of its own, by the end of their name, and the word that the table has for them.
+const SPECIAL: [(&str, &str); 6] = [
+    ("pkg.apis.meta.v1.Time", "time"),
+    ("pkg.apis.meta.v1.MicroTime", "microtime"),
+    ("pkg.apis.meta.v1.FieldsV1", "json"),
+    ("pkg.api.resource.Quantity", "quantity"),
+    ("pkg.util.intstr.IntOrString", "intorstring"),
+    ("pkg.runtime.RawExtension", "raw"),
+];
+
+/// What Go's source says about a field.
+struct GoField {
+    json: String,
+    pointer: bool,
+    always: bool,
+}
+
+/// Structs by name, with their fields by number; and names of slice types.
+type GoTypes = (HashMap<String, HashMap<u32, GoField>>, Vec<String>);
+
+pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut out = String::from(
+        "# Which field of which Kubernetes message has which number on the wire and which name in JSON; crates/server/src/protobuf/table.rs reads it.\n\
+         # Facts of kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs). Do not edit; write it anew with\n\
+         # `cargo xtask protobuf-facts --api CHECKOUT --apimachinery CHECKOUT`.\n\
+         # [package apiVersion], then a message a line: name:number=type. `.` is a message whose fields stand in the parent's JSON; `*` a pointer\n\
+         # (kept when it is zero), `[]` a list, `{}` a map of strings to this; `!` stands in the JSON even when it is zero.\n\
+         # `~map:name` says how server-side apply takes it, `&merge:name` how a strategic merge patch does, each with its keys.\n",
+    );
+    package(&mut out, "meta/v1", &apimachinery.join("pkg/apis/meta/v1"), "v1")?;
+    for name in PACKAGES {
+        let dir = api.join(name);
+        let group = group_name(&dir)?;
+        let version = name.rsplit('/').next().unwrap_or_default();
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        package(&mut out, name, &dir, &api_version)?;
+    }
+    fs::write(to, out).with_context(|| format!("writing {}", to.display()))
+}
+
+/// The API group of a package, from its `register.go`.
+fn group_name(dir: &Path) -> anyhow::Result<String> {
+    let text = fs::read_to_string(dir.join("register.go")).with_context(|| format!("reading {}", dir.display()))?;
+    let line = text.lines().find(|l| l.trim().starts_with("const GroupName") || l.trim().starts_with("GroupName "));
+    Ok(line.and_then(|l| l.split('"').nth(1)).context("no GroupName")?.to_owned())
+}
+
+/// What people wrote of a package: its Go files but tests and generated ones.
+fn sources(dir: &Path) -> anyhow::Result<String> {
+    let mut all = String::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with(".go") && !name.ends_with("_test.go") && !name.contains("generated") {
+            all += &fs::read_to_string(&path)?;
+        }
+    }
+    Ok(all)
+}
+
+fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyhow::Result<()> {
+    let (structs, slices) = go_types(&sources(dir)?);
+    let proto = fs::read_to_string(dir.join("generated.proto"))?;
+    writeln!(out, "[{name} {api_version}]")?;
+    for (message, Message { facts, fields }) in messages(&proto)? {
+        if slices.contains(&message) {
+            writeln!(out, "{message} []string")?;
+            continue;
+        }
+        // The core group's List is that of meta/v1; the others have words of their own.
+        if ["Time", "MicroTime", "Duration", "FieldsV1", "Timestamp"].contains(&message.as_str())
+            || (name, message.as_str()) == ("core/v1", "List")
+        {
+            continue;
+        }
+        let Some(go) = structs.get(&message) else { bail!("{name}.{message} has no struct") };
+        out.push_str(&message);
+        out.push_str(facts);
+        for (number, (kind, merging)) in fields {
+            let field =
+                go.get(&number).with_context(|| format!("{name}.{message} has no field {number} in its struct"))?;
+            let pointer = if field.pointer { "*" } else { "" };
+            let always = if field.always { "!" } else { "" };
+            write!(out, " {}:{number}={pointer}{kind}{always}{merging}", field.json)?;
+        }
+        out.push('\n');
+    }
+    Ok(())
+}
+
+/// A message of a `.proto` file.
+#[derive(Default)]
+struct Message {
+    /// `~atomic`, when apply takes it as a whole.
+    facts: &'static str,
+    /// Types and what patches must know, by number.
+    fields: BTreeMap<u32, (String, String)>,
+}
+
+/// The messages of a `.proto` file.
+fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
+    let mut all = BTreeMap::new();
+    let mut open: Option<(String, Message)> = None;
+    let mut markers = HashMap::<&str, Vec<&str>>::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(comment) = line.strip_prefix("//") {
+            if let Some((name, value)) = comment.trim().strip_prefix('+').and_then(|c| c.split_once('=')) {
+                markers.entry(name).or_default().push(value.trim());
+            }
+        } else if let Some(name) = line.strip_prefix("message ").and_then(|l| l.strip_suffix(" {")) {
+            let atomic = markers.get("structType").is_some_and(|m| m.contains(&"atomic"));
+            markers.clear();
+            open =
+                Some((name.to_owned(), Message { facts: if atomic { "~atomic" } else { "" }, ..Message::default() }));
+        } else if line == "}" {
+            markers.clear();
+            all.extend(open.take());
+        } else if let Some((_, message)) = &mut open
+            && let Some((left, number)) = line.strip_suffix(';').and_then(|l| l.split_once(" = "))
+        {
+            let (kind, _) = left.rsplit_once(' ').with_context(|| format!("no type in {line:?}"))?;
+            let number = number.parse().with_context(|| format!("no number in {line:?}"))?;
+            message.fields.insert(number, (field_type(kind)?, merging(&std::mem::take(&mut markers))));
+        }
+    }
+    Ok(all)
+}
+
+/// How apply and strategic merge patches take a field, from its markers: `~map:name&merge:name`.
+fn merging(markers: &HashMap<&str, Vec<&str>>) -> String {
+    let mut facts = String::new();
+    for (marker, sign, keys) in [
+        ("listType", '~', "listMapKey"),
+        ("mapType", '~', ""),
+        ("structType", '~', ""),
+        ("patchStrategy", '&', "patchMergeKey"),
+    ] {
+        let Some(value) = markers.get(marker).and_then(|m| m.first()) else { continue };
+        // A granular map or struct is what every other one is.
+        if *value == "granular" {
+            continue;
+        }
+        facts.push(sign);
+        facts += value;
+        if let Some(keys) = markers.get(keys) {
+            facts.push(':');
+            facts += &keys.join(":");
+        }
+    }
+    facts
+}
+
+fn field_type(kind: &str) -> anyhow::Result<String> {
+    if let Some(value) = kind.strip_prefix("map<string, ").and_then(|k| k.strip_suffix('>')) {
+        return Ok(format!("{{}}{}", type_name(value)?));
+    }
+    match kind.split_once(' ') {
+        Some(("repeated", kind)) => Ok(format!("[]{}", type_name(kind)?)),
+        Some(("optional", kind)) => type_name(kind),
+        _ => bail!("{kind:?} is no type that the table knows"),
+    }
+}
+
+fn type_name(kind: &str) -> anyhow::Result<String> {
+    if let Some((_, word)) = SPECIAL.iter().find(|(end, _)| kind == *end || kind.ends_with(&format!(".{end}"))) {
+        return Ok((*word).to_owned());
+    }
+    if let Some((_, word)) =
+        SPECIAL.iter().find(|(end, _)| end.starts_with("pkg.apis.meta") && end.rsplit('.').next() == Some(kind))
+    {
+        return Ok((*word).to_owned());
+    }
+    if let Some(path) = kind.strip_prefix('.') {
+        let parts: Vec<&str> = path.split('.').collect();
+        let [.., package, version, message] = parts.as_slice() else { bail!("{kind:?} has no package") };
+        return Ok(format!("{package}/{version}.{message}"));
+    }
+    if matches!(kind, "string" | "bool" | "int32" | "int64" | "bytes") || kind.starts_with(char::is_uppercase) {
+        return Ok(kind.to_owned());
+    }
+    bail!("{kind:?} is no type that the table knows")
+}
+
+fn go_types(text: &str) -> GoTypes {
+    let (mut structs, mut slices) = (HashMap::new(), Vec::new());
+    let mut open: Option<(String, HashMap<u32, GoField>)> = None;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("type ") {
+            match rest.split_once(' ') {
+                Some((name, "struct {")) => open = Some((name.to_owned(), HashMap::new())),
+                Some((name, "struct{}")) => drop(structs.insert(name.to_owned(), HashMap::new())),
+                Some((name, "[]string")) => slices.push(name.to_owned()),
+                _ => {}
+            }
+        } else if line == "}" {
+            structs.extend(open.take());
+        } else if let Some((_, fields)) = &mut open {
+            fields.extend(go_field(line));
+        }
+    }
+    (structs, slices)
+}
+
+/// A field with both tags; what has no number, like `TypeMeta`, is not on the wire.
+fn go_field(line: &str) -> Option<(u32, GoField)> {
+    let code = line.trim();
+    if code.starts_with("//") {
+        return None;
+    }
+    let tag =
+        |name: &str| code.split_once(&format!("{name}:\"")).and_then(|(_, rest)| rest.split_once('"')).map(|(t, _)| t);
+    let number = tag("protobuf")?.split(',').nth(1)?.parse().ok()?;
+    let mut json = tag("json")?.split(',');
+    let name = json.next()?;
+    let options: Vec<&str> = json.collect();
+    let inlined = options.contains(&"inline");
+    let before_tags = code.split('`').next()?;
+    Some((
+        number,
+        GoField {
+            json: if inlined { ".".to_owned() } else { name.to_owned() },
+            pointer: before_tags.split_whitespace().nth(1).is_some_and(|t| t.starts_with('*')),
+            always: !inlined && !options.iter().any(|o| matches!(*o, "omitempty" | "omitzero")),
+        },
+    ))
+}
