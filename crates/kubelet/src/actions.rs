@@ -11,6 +11,13 @@ use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
 use runtime::{ContainerId, SandboxId};
 use tokio::sync::mpsc::UnboundedSender;
 
+/// Burstable Pods together weigh what those ask for that are here and have not ended.
+fn weigh_burstable(shared: &Shared) {
+    let pods: Vec<_> = shared.pods.all().iter().map(|h| h.known.borrow().clone()).collect();
+    let alive = pods.iter().filter(|p| p.is_admitted()).map(|p| p.object().as_ref());
+    shared.cgroups.weigh_burstable(alive.filter(|p| !api::pod::is_terminal(p)));
+}
+
 /// Carries out one action and says what came of it. Facts that are known before the end go to `mail`.
 pub(crate) async fn carry_out(
     shared: &Shared,
@@ -27,6 +34,8 @@ pub(crate) async fn carry_out(
         })]),
         Action::UnmountVolumes => {
             volumes::unmount(shared, pod)?;
+            shared.cgroups.remove(pod.object())?;
+            weigh_burstable(shared);
             Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
         }
         Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
@@ -53,6 +62,7 @@ pub(crate) async fn carry_out(
             container::exit_of(shared, pod, &id).await.map(|e| vec![e])
         }
         Action::RemoveContainer { container, id } => {
+            container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
             Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
         }

@@ -67,9 +67,7 @@ impl Actor {
         let stop = self.shared.stop.clone();
         while let Some(wake) = self.step() {
             let sleep = wake.map_or(Duration::from_secs(3600), |at| {
-                Duration::try_from(at.duration_since(Timestamp::now()))
-                    .unwrap_or_default()
-                    .max(Duration::from_millis(1))
+                self.shared.options.clock.until(at).max(Duration::from_millis(1))
             });
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -91,7 +89,7 @@ impl Actor {
     }
 
     fn take(&mut self, mail: Mail) {
-        let now = Timestamp::now();
+        let now = self.shared.now();
         let policy = &self.shared.options.policy;
         match mail {
             Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
@@ -122,7 +120,7 @@ impl Actor {
 
     /// Keeps, publishes, reports and starts what follows from what is known. `None` when the Pod is to be forgotten.
     fn step(&mut self) -> Option<Option<Timestamp>> {
-        let now = Timestamp::now();
+        let now = self.shared.now();
         let plan = plan(&self.pod, &self.shared.options.policy, now);
         if self.saved != Some(self.pod.durable_revision()) {
             let dir = self.shared.options.root_dir.join("checkpoints");

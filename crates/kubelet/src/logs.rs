@@ -1,5 +1,9 @@
 //! What containers leave behind: log lines in the CRI's format, and their last words.
 
+mod file;
+
+pub(crate) use file::LogFile;
+
 use crate::{Shared, actions::volumes};
 use jiff::Timestamp;
 use lifecycle::{ContainerExit, Pod};

@@ -6,7 +6,6 @@ use crate::{
     checkpoint,
 };
 use futures::StreamExt;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::{Api, runtime::watcher};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, Event, Pod, RuntimeView, SandboxFact, SandboxView};
@@ -112,7 +111,7 @@ fn updated(shared: &Arc<Shared>, object: ApiPod) {
             let _ = handle.mail.send(Mail::Fact(Event::Updated(object)));
         }
         None => {
-            let pod = Pod::new(object, Timestamp::now());
+            let pod = Pod::new(object, shared.now());
             shared.pods.0.lock().insert(uid, actor::spawn(Arc::clone(shared), pod));
         }
     }
@@ -243,6 +242,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
             let _ = handle.mail.send(Mail::Relisted(view, *revision));
         }
     }
+    shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
     for sandbox in views.into_values().flat_map(|v| v.sandboxes) {
         tracing::warn!(sandbox = sandbox.id, "a sandbox belongs to no Pod and is removed");
         let id = SandboxId(sandbox.id);

@@ -1,9 +1,8 @@
 //! Creating and starting a container.
 
 use super::{sandbox, volumes};
-use crate::{Shared, env, logs};
+use crate::{Shared, cgroup::values, env, log_rotation, logs};
 use api::quantity::Amount;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use lifecycle::{ContainerFact, Event, Pod, StartStage};
 use runtime::{
@@ -39,7 +38,7 @@ pub(super) async fn start(
     match shared.runtime.start_container(&id).await {
         Ok(()) => {
             let status = shared.runtime.container(&id).await.ok();
-            let at = status.as_ref().and_then(|s| s.started_at).unwrap_or_else(Timestamp::now);
+            let at = status.as_ref().and_then(|s| s.started_at).unwrap_or_else(|| shared.now());
             facts.push(ContainerFact::Started { id: id.0.clone(), at });
             // One that ended at once may have ended before anybody listened.
             if let Some(status) = status.filter(|s| s.state == ContainerState::Exited) {
@@ -83,6 +82,22 @@ pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Even
     }
 }
 
+/// Removes what a dead container has written: first the files, so that a try that fails is made again.
+pub(super) async fn remove_logs(shared: &Shared, pod: &Pod, id: &str) -> Result<(), String> {
+    let status = match shared.runtime.container(&ContainerId(id.to_owned())).await {
+        Ok(status) => status,
+        Err(RuntimeError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let log = logs::path(shared, pod, &status.name, status.attempt);
+    log_rotation::remove(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+    let message = volumes::container_dir(shared, pod, &status.name).join(format!("{}.termination", status.attempt));
+    match std::fs::remove_file(&message) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", message.display())),
+        _ => Ok(()),
+    }
+}
+
 async fn config(
     shared: &Shared,
     pod: &Pod,
@@ -110,8 +125,8 @@ async fn config(
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),
         tty: spec.tty == Some(true),
-        resources: resources(&pod_spec, &spec),
-        security: security(pod, &pod_spec, &spec),
+        resources: resources(shared, &pod_spec, &spec),
+        security: security(shared, pod, &pod_spec, &spec),
         env,
         ..ContainerConfig::default()
     })
@@ -162,29 +177,30 @@ fn mounts(shared: &Shared, pod: &Pod, spec: &Spec, dir: &std::path::Path, attemp
 }
 
 /// Requests and limits as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).
-fn resources(pod: &PodSpec, spec: &Spec) -> LinuxResources {
+fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
     let amount = |side, name: &str| api::resources::container(spec, side).get(name).copied();
     let (requests, limits) = (api::resources::Side::Requests, api::resources::Side::Limits);
-    let request = amount(requests, "cpu").or(amount(limits, "cpu")).unwrap_or(Amount::ZERO);
-    // 1,024 shares are one CPU; the kernel wants 2 at least.
-    let shares = (request.milli() * 1024 / 1000).clamp(2, 262_144);
-    let period = 100_000;
-    let quota = amount(limits, "cpu").map_or(0, |l| (l.milli() * period / 1000).max(1000));
+    let config = &shared.options.config;
+    let period = i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(values::PERIOD);
+    let limit = amount(limits, "cpu").filter(|cpu| config.cpu_cfs_quota && !cpu.is_zero());
     LinuxResources {
-        cpu_shares: shares,
-        cpu_period: if quota > 0 { period } else { 0 },
-        cpu_quota: quota,
+        cpu_shares: values::shares(amount(requests, "cpu").or(amount(limits, "cpu")).unwrap_or_default()),
+        cpu_period: limit.map_or(0, |_| period),
+        cpu_quota: limit.map_or(0, |cpu| values::quota(cpu, period)),
         memory_limit: amount(limits, "memory").map_or(0, Amount::value),
         oom_score_adj: match api::resources::qos_class(pod) {
             api::resources::QosClass::Guaranteed => -997,
-            api::resources::QosClass::Burstable => 999,
+            api::resources::QosClass::Burstable => {
+                let memory = amount(requests, "memory").unwrap_or_default();
+                values::burstable_oom_score(memory, shared.machine.capacity.get("memory").copied().unwrap_or_default())
+            }
             api::resources::QosClass::BestEffort => 1000,
         },
         ..LinuxResources::default()
     }
 }
 
-fn security(pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
+fn security(shared: &Shared, pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
     let own = spec.security_context.clone().unwrap_or_default();
     let all = pod_spec.security_context.clone().unwrap_or_default();
     let capabilities = own.capabilities.unwrap_or_default();
@@ -204,6 +220,7 @@ fn security(pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
             Some(p) if p.type_ == "Localhost" => {
                 SeccompProfile::Localhost(p.localhost_profile.unwrap_or_default().into())
             }
+            None if shared.options.config.seccomp_default => SeccompProfile::RuntimeDefault,
             _ => SeccompProfile::Unconfined,
         },
         ..SecurityContext::default()

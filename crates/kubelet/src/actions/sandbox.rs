@@ -38,6 +38,7 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxConfig 
         log_directory: volumes::log_dir(shared, pod),
         port_mappings: if host_network { Vec::new() } else { ports.collect() },
         labels: pod.object().metadata.labels.clone().unwrap_or_default(),
+        cgroup_parent: shared.cgroups.path(pod.object()),
         namespaces: namespaces(pod),
         privileged: spec
             .containers
@@ -50,6 +51,11 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxConfig 
 pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxFact {
     let config = config(shared, pod, attempt);
     let failed = |message: String| SandboxFact::Failed { message };
+    // Whoever restarted the machine took the cgroups away: a new sandbox makes sure of them.
+    if let Err(message) = shared.cgroups.create(pod.object()) {
+        return failed(message);
+    }
+    super::weigh_burstable(shared);
     let id = match shared.runtime.run_sandbox(&config).await {
         Ok(id) => id,
         Err(error) => return failed(error.to_string()),
