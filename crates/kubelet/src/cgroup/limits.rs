@@ -81,7 +81,7 @@ mod tests {
         let guaranteed = json!({"limits": both, "requests": both});
         check(&[json!({})], (2, None, None));
         check(&[json!({"requests": {"cpu": "1"}})], (1024, None, None));
-        check(&[guaranteed.clone()], (512, Some(50_000), Some(1 << 20)));
+        check(std::slice::from_ref(&guaranteed), (512, Some(50_000), Some(1 << 20)));
         check(&[guaranteed.clone(), guaranteed.clone()], (1024, Some(100_000), Some(2 << 20)));
         check(&[guaranteed.clone(), json!({})], (512, None, None));
         check(&[guaranteed, json!({"limits": {"memory": "1Mi"}})], (512, None, Some(2 << 20)));
