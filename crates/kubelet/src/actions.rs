@@ -3,13 +3,19 @@
 mod admit;
 mod container;
 mod image;
+mod mounts;
 mod sandbox;
-pub(crate) mod volumes;
 
-use crate::{Shared, actor::Mail, status};
+use crate::{Shared, actor::Mail, status, volumes};
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
 use runtime::{ContainerId, SandboxId};
 use tokio::sync::mpsc::UnboundedSender;
+
+/// Keeps others away from the Pod's volumes for as long as it is held.
+async fn volumes_turn(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+    let lock = shared.pods.by_uid(pod.uid())?.volumes;
+    Some(lock.lock_owned().await)
+}
 
 /// Burstable Pods together weigh what those ask for that are here and have not ended.
 fn weigh_burstable(shared: &Shared) {
@@ -28,12 +34,16 @@ pub(crate) async fn carry_out(
     let key = action.key();
     match action {
         Action::Admit => Ok(vec![Event::Admission(admit::admit(shared, pod).await)]),
-        Action::MountVolumes => Ok(vec![Event::Volumes(match volumes::mount(shared, pod).await {
-            Ok(()) => VolumesFact::Mounted,
-            Err(message) => VolumesFact::Failed { message },
-        })]),
+        Action::MountVolumes => {
+            let _turn = volumes_turn(shared, pod).await;
+            Ok(vec![Event::Volumes(match volumes::set_up(shared, pod).await {
+                Ok(()) => VolumesFact::Mounted,
+                Err(message) => VolumesFact::Failed { message },
+            })])
+        }
         Action::UnmountVolumes => {
-            volumes::unmount(shared, pod)?;
+            let _turn = volumes_turn(shared, pod).await;
+            volumes::tear_down(shared, pod).await?;
             shared.cgroups.remove(pod.object())?;
             weigh_burstable(shared);
             Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
@@ -45,7 +55,7 @@ pub(crate) async fn carry_out(
         }
         Action::RemoveSandbox { id } => {
             shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
-            volumes::remove_pod_dirs(shared, pod)?;
+            volumes::remove_pod_dirs(shared, pod).await?;
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
         Action::EnsureImage { container } => {

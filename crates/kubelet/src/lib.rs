@@ -7,20 +7,26 @@
 
 mod actions;
 mod actor;
+mod blocking;
 mod cgroup;
 mod checkpoint;
 mod clock;
 mod config;
-mod env;
+mod dns;
+mod environment;
+mod hosts;
 mod http;
 mod log_rotation;
 mod logs;
 mod machine;
 mod node;
 mod node_status;
+mod objects;
+mod paths;
 mod pods;
 mod recorder;
 mod status;
+mod volumes;
 
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
@@ -31,6 +37,7 @@ use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
 use machine::Machine;
+use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
@@ -62,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pods: Pods,
     pub(crate) recorder: recorder::Recorder,
+    pub(crate) paths: Paths,
     pub(crate) machine: Machine,
     pub(crate) cgroups: Cgroups,
     /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
@@ -73,6 +81,12 @@ impl Shared {
     /// The time.
     pub(crate) fn now(&self) -> Timestamp {
         self.options.clock.now()
+    }
+
+    /// The node's addresses, the primary one first.
+    pub(crate) fn host_ips(&self) -> Vec<IpAddr> {
+        let all = &self.options.policy.host_ips;
+        if all.is_empty() { vec![self.options.node_ip] } else { all.clone() }
     }
 }
 
@@ -87,6 +101,7 @@ impl Kubelet {
     #[must_use]
     pub fn new(options: Options, client: Client, runtime: Arc<dyn Runtime>, stop: CancellationToken) -> Self {
         let recorder = recorder::Recorder::start(client.clone(), &options, stop.clone());
+        let paths = Paths::new(options.root_dir.clone());
         let machine = Machine::measure(&options.root_dir, &options.config);
         let cgroups = Cgroups::prepare(&options, &machine);
         let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
@@ -97,6 +112,7 @@ impl Kubelet {
             runtime,
             pods: Pods::default(),
             recorder,
+            paths,
             machine,
             cgroups,
             pulls: tokio::sync::Semaphore::new(pulls),
@@ -107,7 +123,8 @@ impl Kubelet {
 
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
     pub async fn run(&self) {
-        tokio::join!(node::run(&self.shared), pods::run(&self.shared), log_rotation::run(&self.shared));
+        let shared = &self.shared;
+        tokio::join!(node::run(shared), pods::run(shared), log_rotation::run(shared), volumes::refresh::run(shared));
     }
 
     /// Answers the node's HTTP API (`/containerLogs`, `/explain`, `/healthz`) on a byte stream, HTTP/1.1.

@@ -236,6 +236,122 @@ async fn a_node_takes_as_many_pods_as_it_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_containers_environment_is_put_together_in_order() {
+    let node = Node::started("");
+    node.api.put("api/v1/namespaces/x/configmaps/cm", json!({"data": {"k": "v", "l": "$(HOST)"}}));
+    node.api.put("api/v1/namespaces/x/secrets/s", json!({"data": {"p": "c2VjcmV0"}}));
+    let env = json!([
+        {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(P_k)$(C)$$(A)"}, {"name": "A", "value": "2"},
+        {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "I", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "M", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}},
+        {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "p"}}},
+        {"name": "O", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "k", "optional": true}}},
+    ]);
+    let from = json!([{"prefix": "P_", "configMapRef": {"name": "cm"}}]);
+    let requests = json!({"requests": {"cpu": "250m"}});
+    node.pod("p", &json!({"container": {"env": env, "envFrom": from, "command": ["$(B)"], "resources": requests}}));
+    node.until_running("p").await;
+    let made = node.runtime.made("p").remove(0);
+    let found: Vec<(&str, &str)> = made.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let expected = [
+        ("P_k", "v"),
+        ("P_l", "$(HOST)"),
+        ("A", "2"),
+        ("B", "1v$(C)$(A)"),
+        ("N", "p"),
+        ("I", "10.0.0.7"),
+        ("M", "250"),
+        ("S", "secret"),
+    ];
+    assert_eq!((found.as_slice(), made.command.as_slice()), (&expected[..], &["1v$(C)$(A)".to_owned()][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_container_lacks_is_named_until_it_is_there() {
+    let node = Node::started("");
+    for (name, source, words) in [
+        ("a", json!({"configMapKeyRef": {"name": "none", "key": "k"}}), "configmap \"none\" not found"),
+        ("b", json!({"secretKeyRef": {"name": "none", "key": "k"}}), "secret \"none\" not found"),
+        ("c", json!({"fieldRef": {"fieldPath": "spec.foo"}}), "unsupported fieldPath: spec.foo"),
+    ] {
+        node.pod(name, &json!({"container": {"env": [{"name": "A", "valueFrom": source}]}}));
+        node.until_status(name, words, |s| {
+            let waiting = &s["containerStatuses"][0]["state"]["waiting"];
+            waiting["reason"] == "CreateContainerConfigError"
+                && waiting["message"].as_str().is_some_and(|m| m.contains(words))
+        })
+        .await;
+    }
+    node.api.put("api/v1/namespaces/x/configmaps/none", json!({"data": {"k": "v"}}));
+    node.until_running("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_show_what_the_api_knows_and_follow_its_changes() {
+    let node = Node::started("");
+    let config_map = |text: &str| node.api.put("api/v1/namespaces/x/configmaps/cm", json!({"data": {"k": text}}));
+    let secret = |text: &str| node.api.put("api/v1/namespaces/x/secrets/s", json!({"data": {"p": text}}));
+    config_map("one");
+    secret("b25l");
+    let labels = json!({"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}});
+    let volumes = json!([
+        {"name": "cm", "configMap": {"name": "cm"}},
+        {"name": "all", "projected": {"sources": [
+            {"configMap": {"name": "cm", "items": [{"key": "k", "path": "d/k"}]}},
+            {"secret": {"name": "s"}}, {"downwardAPI": {"items": [labels]}},
+        ]}},
+    ]);
+    let mounts = json!([{"name": "cm", "mountPath": "/cm"}, {"name": "all", "mountPath": "/all"}]);
+    node.pod("p", &json!({"volumes": volumes, "container": {"volumeMounts": mounts}}));
+    node.until_running("p").await;
+    let made = node.runtime.made("p").remove(0);
+    let host = |path: &str| made.mounts.iter().find(|m| m.container_path == path).expect("a mount").host_path.clone();
+    assert!(
+        made.mounts
+            .iter()
+            .filter(|m| m.container_path != "/etc/hosts")
+            .all(|m| m.readonly || m.container_path == "/dev/termination-log")
+    );
+    let files = [host("/cm").join("k"), host("/all").join("d/k"), host("/all").join("p"), host("/all").join("labels")];
+    let read = || files.clone().map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    assert_eq!(read(), ["one", "one", "one", "app=\"p\""]);
+    let began = Instant::now();
+    config_map("two");
+    secret("dHdv");
+    let mut pod = node.api.get(&path("p")).expect("a Pod");
+    pod["metadata"]["labels"]["app"] = json!("q");
+    node.api.put(&path("p"), pod);
+    node.api.until("the files follow", |_| read() == ["two", "two", "two", "app=\"q\""]).await;
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    node.api.delete(&path("p"));
+    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+    config_map("three");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!host("/cm").exists(), "nothing is written for a Pod that is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_the_names_and_resolvers_that_its_spec_asks_for() {
+    let node = Node::started("clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n");
+    let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a"]}]);
+    let dns = json!({"options": [{"name": "ndots", "value": "1"}]});
+    node.pod("p", &json!({"hostname": "h", "subdomain": "s", "hostAliases": aliases, "dnsConfig": dns}));
+    node.until_running("p").await;
+    let sandbox = node.runtime.sandbox_configs().remove(0);
+    let dns = sandbox.dns.expect("resolvers");
+    assert_eq!(
+        (sandbox.hostname.as_str(), dns.servers, dns.options),
+        ("h", vec!["10.96.0.10".to_owned()], vec!["ndots:1".to_owned()])
+    );
+    assert_eq!(dns.searches[0], "x.svc.cluster.local");
+    let made = node.runtime.made("p").remove(0);
+    let hosts = made.mounts.iter().find(|m| m.container_path == "/etc/hosts").expect("a mount");
+    let text = std::fs::read_to_string(&hosts.host_path).expect("a file");
+    assert!(text.contains("10.0.0.7\th.s.x.svc.cluster.local\th\n") && text.ends_with("192.0.2.9\ta\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_large_log_is_rotated_and_a_dead_containers_log_goes_with_it() {
     let node = Node::started("containerLogMaxSize: 1Ki");
     node.pod("p", &json!({}));

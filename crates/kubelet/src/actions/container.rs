@@ -1,12 +1,12 @@
 //! Creating and starting a container.
 
-use super::{sandbox, volumes};
-use crate::{Shared, cgroup::values, env, log_rotation, logs};
+use super::{mounts, sandbox};
+use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::quantity::Amount;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use lifecycle::{ContainerFact, Event, Pod, StartStage};
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, LinuxResources, Mount, RuntimeError, SandboxId, SeccompProfile,
+    ContainerConfig, ContainerId, ContainerState, LinuxResources, RuntimeError, SandboxId, SeccompProfile,
     SecurityContext,
 };
 
@@ -24,7 +24,11 @@ pub(super) async fn start(
         Err(message) => return failed(StartStage::Config, message),
     };
     let sandbox_id = SandboxId(sandbox_id.to_owned());
-    let created = shared.runtime.create_container(&sandbox_id, &config, &sandbox::config(shared, pod, 0)).await;
+    let sandbox_config = match sandbox::config(shared, pod, 0) {
+        Ok((config, _)) => config,
+        Err(message) => return failed(StartStage::Config, message),
+    };
+    let created = shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
     let id = match created {
         Ok(id) => id,
         Err(RuntimeError::AlreadyExists(message)) => match adopt(shared, pod, name, attempt).await {
@@ -91,7 +95,7 @@ pub(super) async fn remove_logs(shared: &Shared, pod: &Pod, id: &str) -> Result<
     };
     let log = logs::path(shared, pod, &status.name, status.attempt);
     log_rotation::remove(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-    let message = volumes::container_dir(shared, pod, &status.name).join(format!("{}.termination", status.attempt));
+    let message = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
     match std::fs::remove_file(&message) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", message.display())),
         _ => Ok(()),
@@ -105,13 +109,12 @@ async fn config(
     attempt: u32,
     image_ref: &str,
 ) -> Result<ContainerConfig, String> {
-    let pod_spec = pod.object().spec.clone().unwrap_or_default();
-    let spec = api::pod::containers(&pod_spec).find(|(_, c)| c.name == name).map(|(_, c)| c.clone());
+    let pod_spec = pods::spec(pod);
+    let spec = api::pod::containers(pod_spec).map(|(_, c)| c).find(|c| c.name == name);
     let spec = spec.ok_or("the container is not in the spec")?;
-    let env = env::environment(shared, pod, &spec).await?;
-    let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env::expand(s, &env)).collect();
-    let dir = volumes::container_dir(shared, pod, name);
-    std::fs::create_dir_all(volumes::log_dir(shared, pod).join(name)).map_err(|e| e.to_string())?;
+    let env = environment(shared, pod, spec, &mut Objects::new(shared, pod.namespace())).await?;
+    let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
+    std::fs::create_dir_all(shared.paths.pod_logs(pod.object()).join(name)).map_err(|e| e.to_string())?;
     Ok(ContainerConfig {
         name: name.to_owned(),
         attempt,
@@ -120,60 +123,16 @@ async fn config(
         command: expand(&spec.command),
         args: expand(&spec.args),
         working_dir: spec.working_dir.clone().unwrap_or_default(),
-        mounts: mounts(shared, pod, &spec, &dir, attempt)?,
+        mounts: mounts::of_container(shared, pod, spec, attempt, &env)?,
         log_path: format!("{name}/{attempt}.log").into(),
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),
         tty: spec.tty == Some(true),
-        resources: resources(shared, &pod_spec, &spec),
-        security: security(shared, pod, &pod_spec, &spec),
-        env,
+        resources: resources(shared, pod_spec, spec),
+        security: security(shared, pod, pod_spec, spec),
+        env: env.into_pairs(),
         ..ContainerConfig::default()
     })
-}
-
-fn mounts(shared: &Shared, pod: &Pod, spec: &Spec, dir: &std::path::Path, attempt: u32) -> Result<Vec<Mount>, String> {
-    let mut mounts = Vec::new();
-    for m in spec.volume_mounts.iter().flatten() {
-        if m.sub_path_expr.is_some() {
-            return Err("subPathExpr is not implemented yet".to_owned());
-        }
-        let mut host_path = volumes::source(shared, pod, &m.name)?;
-        if let Some(sub) = m.sub_path.as_deref().filter(|s| !s.is_empty()) {
-            if std::path::Path::new(sub).components().any(|c| !matches!(c, std::path::Component::Normal(_))) {
-                return Err(format!("subPath {sub:?} leads out of its volume"));
-            }
-            host_path = host_path.join(sub);
-            if !host_path.exists() {
-                std::fs::create_dir_all(&host_path).map_err(|e| format!("subPath {sub:?}: {e}"))?;
-            }
-        }
-        mounts.push(Mount {
-            host_path,
-            container_path: m.mount_path.clone(),
-            readonly: m.read_only == Some(true) || volumes::is_readonly(pod, &m.name),
-            propagation: runtime::Propagation::Private,
-        });
-    }
-    std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
-    // A file of its own for each attempt: what an earlier one wrote stays its own.
-    let message = dir.join(format!("{attempt}.termination"));
-    std::fs::write(&message, "").map_err(|e| e.to_string())?;
-    let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
-    std::fs::set_permissions(&message, permissions).map_err(|e| e.to_string())?;
-    let path = spec.termination_message_path.clone().unwrap_or_else(|| "/dev/termination-log".to_owned());
-    mounts.push(Mount {
-        host_path: message,
-        container_path: path,
-        readonly: false,
-        propagation: runtime::Propagation::Private,
-    });
-    if pod.object().spec.as_ref().is_none_or(|s| s.host_network != Some(true)) {
-        let hosts = volumes::hosts_file(shared, pod)?;
-        let propagation = runtime::Propagation::Private;
-        mounts.push(Mount { host_path: hosts, container_path: "/etc/hosts".to_owned(), readonly: false, propagation });
-    }
-    Ok(mounts)
 }
 
 /// Requests and limits as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).

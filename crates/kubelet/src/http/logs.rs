@@ -60,16 +60,7 @@ pub(super) async fn container_logs(
     if !flag("follow") || previous {
         return Ok(first.into_response());
     }
-    let follow = Follow {
-        shared,
-        uid: pod.uid().to_owned(),
-        container,
-        id,
-        log,
-        options,
-        left,
-        first: Some(first),
-    };
+    let follow = Follow { shared, uid: pod.uid().to_owned(), container, id, log, options, left, first: Some(first) };
     let body =
         stream::unfold(follow, |mut f| async move { f.next().await.map(|bytes| (Ok::<_, std::io::Error>(bytes), f)) });
     Ok(Body::from_stream(body).into_response())

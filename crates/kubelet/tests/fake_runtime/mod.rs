@@ -4,8 +4,8 @@ use futures::{FutureExt, StreamExt, future, stream::BoxStream};
 use kubelet::Clock;
 use parking_lot::Mutex;
 use runtime::{
-    Call, ContainerConfig, ContainerId, ContainerState, ContainerStatus, Duplex, ExecOutput, Exit, Image,
-    LinuxResources, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
+    Call, ContainerConfig, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Image, LinuxResources,
+    PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
     SandboxStatus, Session, SessionIo, Version,
 };
 use std::{
@@ -254,7 +254,7 @@ impl Runtime for FakeRuntime {
         no()
     }
 
-    fn port_forward<'a>(&'a self, _: &'a SandboxId, _: u16) -> Call<'a, Box<dyn Duplex>> {
+    fn port_forward<'a>(&'a self, _: &'a SandboxId, _: u16) -> Call<'a, PortForward> {
         no()
     }
 
