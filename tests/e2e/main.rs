@@ -10,9 +10,11 @@ mod example_states;
 mod kills;
 mod kubectl;
 mod lifecycle;
+mod node_config;
 mod restart;
 mod run;
 mod streams;
+mod volumes;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use std::{
@@ -34,8 +36,8 @@ fn main() {
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
-    let shared = [example_states::TESTS, kubectl::TESTS, lifecycle::TESTS, streams::TESTS];
-    let alone = [clusters::TESTS, kills::TESTS, kubectl::ALONE, restart::TESTS, run::TESTS];
+    let shared = [example_states::TESTS, kubectl::TESTS, lifecycle::TESTS, streams::TESTS, volumes::TESTS];
+    let alone = [clusters::TESTS, kills::TESTS, kubectl::ALONE, node_config::TESTS, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()
         .flatten()

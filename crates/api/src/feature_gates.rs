@@ -135,6 +135,13 @@ impl FeatureGates {
         Ok(())
     }
 
+    /// These gates, with those on top that `other` sets.
+    #[must_use]
+    pub fn overridden_by(mut self, other: &Self) -> Self {
+        self.set.extend(&other.set);
+        self
+    }
+
     /// Whether a feature is on.
     #[must_use]
     pub fn enabled(&self, gate: Gate) -> bool {

@@ -1,8 +1,6 @@
 //! The controllers against a small API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
-mod fake_api;
-
 use controllers::Options;
 use fake_api::FakeApi;
 use serde_json::{Value, json};

@@ -3,13 +3,26 @@
 mod admit;
 mod container;
 mod image;
+mod mounts;
 mod sandbox;
-pub(crate) mod volumes;
 
-use crate::{Shared, actor::Mail, status};
+use crate::{Shared, actor::Mail, status, volumes};
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
 use runtime::{ContainerId, SandboxId};
 use tokio::sync::mpsc::UnboundedSender;
+
+/// Keeps others away from the Pod's volumes for as long as it is held.
+async fn volumes_turn(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+    let lock = shared.pods.by_uid(pod.uid())?.volumes;
+    Some(lock.lock_owned().await)
+}
+
+/// Burstable Pods together weigh what those ask for that are here and have not ended.
+fn weigh_burstable(shared: &Shared) {
+    let pods: Vec<_> = shared.pods.all().iter().map(|h| h.known.borrow().clone()).collect();
+    let alive = pods.iter().filter(|p| p.is_admitted()).map(|p| p.object().as_ref());
+    shared.cgroups.weigh_burstable(alive.filter(|p| !api::pod::is_terminal(p)));
+}
 
 /// Carries out one action and says what came of it. Facts that are known before the end go to `mail`.
 pub(crate) async fn carry_out(
@@ -21,12 +34,18 @@ pub(crate) async fn carry_out(
     let key = action.key();
     match action {
         Action::Admit => Ok(vec![Event::Admission(admit::admit(shared, pod).await)]),
-        Action::MountVolumes => Ok(vec![Event::Volumes(match volumes::mount(shared, pod).await {
-            Ok(()) => VolumesFact::Mounted,
-            Err(message) => VolumesFact::Failed { message },
-        })]),
+        Action::MountVolumes => {
+            let _turn = volumes_turn(shared, pod).await;
+            Ok(vec![Event::Volumes(match volumes::set_up(shared, pod).await {
+                Ok(()) => VolumesFact::Mounted,
+                Err(message) => VolumesFact::Failed { message },
+            })])
+        }
         Action::UnmountVolumes => {
-            volumes::unmount(shared, pod)?;
+            let _turn = volumes_turn(shared, pod).await;
+            volumes::tear_down(shared, pod).await?;
+            shared.cgroups.remove(pod.object())?;
+            weigh_burstable(shared);
             Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
         }
         Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
@@ -36,7 +55,7 @@ pub(crate) async fn carry_out(
         }
         Action::RemoveSandbox { id } => {
             shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
-            volumes::remove_pod_dirs(shared, pod)?;
+            volumes::remove_pod_dirs(shared, pod).await?;
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
         Action::EnsureImage { container } => {
@@ -53,6 +72,7 @@ pub(crate) async fn carry_out(
             container::exit_of(shared, pod, &id).await.map(|e| vec![e])
         }
         Action::RemoveContainer { container, id } => {
+            container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
             Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
         }

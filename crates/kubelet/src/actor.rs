@@ -4,7 +4,7 @@
 
 use crate::{Shared, actions, checkpoint, status};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodStatus;
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use lifecycle::{Action, ActionKey, Event, Pod, observe, plan, status as derive_status};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
@@ -29,6 +29,8 @@ pub(crate) struct Handle {
     pub(crate) mail: mpsc::UnboundedSender<Mail>,
     /// What is known about the Pod.
     pub(crate) known: watch::Receiver<Arc<Pod>>,
+    /// Held by whoever makes, changes or removes the Pod's volumes.
+    pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
 }
 
 pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
@@ -40,12 +42,13 @@ pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
         mail: mail.clone(),
         publish,
         running: HashSet::new(),
+        told: None,
         saved: None,
         shown: None,
         writing: false,
     };
     tokio::spawn(actor.run(inbox));
-    Handle { mail, known }
+    Handle { mail, known, volumes: Arc::default() }
 }
 
 struct Actor {
@@ -55,6 +58,8 @@ struct Actor {
     publish: watch::Sender<Arc<Pod>>,
     /// Actions in flight.
     running: HashSet<ActionKey>,
+    /// The object of which others were told.
+    told: Option<Arc<ApiPod>>,
     /// The newest durable revision on disk.
     saved: Option<u64>,
     /// The newest status that was handed to the API.
@@ -67,9 +72,7 @@ impl Actor {
         let stop = self.shared.stop.clone();
         while let Some(wake) = self.step() {
             let sleep = wake.map_or(Duration::from_secs(3600), |at| {
-                Duration::try_from(at.duration_since(Timestamp::now()))
-                    .unwrap_or_default()
-                    .max(Duration::from_millis(1))
+                self.shared.options.clock.until(at).max(Duration::from_millis(1))
             });
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -83,7 +86,7 @@ impl Actor {
                 self.take(mail);
             }
         }
-        let dir = self.shared.options.root_dir.join("checkpoints");
+        let dir = self.shared.paths.checkpoints();
         if let Err(error) = checkpoint::remove(&dir, self.pod.uid()) {
             tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be removed");
         }
@@ -91,7 +94,7 @@ impl Actor {
     }
 
     fn take(&mut self, mail: Mail) {
-        let now = Timestamp::now();
+        let now = self.shared.now();
         let policy = &self.shared.options.policy;
         match mail {
             Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
@@ -122,10 +125,10 @@ impl Actor {
 
     /// Keeps, publishes, reports and starts what follows from what is known. `None` when the Pod is to be forgotten.
     fn step(&mut self) -> Option<Option<Timestamp>> {
-        let now = Timestamp::now();
+        let now = self.shared.now();
         let plan = plan(&self.pod, &self.shared.options.policy, now);
         if self.saved != Some(self.pod.durable_revision()) {
-            let dir = self.shared.options.root_dir.join("checkpoints");
+            let dir = self.shared.paths.checkpoints();
             if let Err(error) = checkpoint::save(&dir, &self.pod) {
                 // Nothing is done that might be forgotten.
                 tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be written");
@@ -134,6 +137,10 @@ impl Actor {
             self.saved = Some(self.pod.durable_revision());
         }
         self.publish.send_replace(Arc::new(self.pod.clone()));
+        if self.told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, self.pod.object())) {
+            self.told = Some(Arc::clone(self.pod.object()));
+            self.shared.pods.touch(self.pod.uid().to_owned());
+        }
         self.report(now);
         for action in plan.actions {
             match action {

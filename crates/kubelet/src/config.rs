@@ -1,7 +1,9 @@
 //! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the part of it that Podium acts upon.
 
 mod duration;
+mod known;
 
+use api::feature_gates::FeatureGates;
 use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -35,6 +37,8 @@ pub enum ConfigError {
 pub struct KubeletConfiguration {
     /// How many Pods the node takes.
     pub max_pods: u32,
+    /// How many Pods the node takes for each of its CPUs; 0 for any number. Never more than `max_pods`.
+    pub pods_per_core: u32,
     /// A container's log is rotated when it is larger, in bytes (`10Mi`).
     #[serde(deserialize_with = "bytes")]
     pub container_log_max_size: u64,
@@ -65,12 +69,31 @@ pub struct KubeletConfiguration {
     pub cluster_dns: Vec<String>,
     /// The cluster's domain.
     pub cluster_domain: String,
+    /// How many images the node's status names; -1 for all.
+    pub node_status_max_images: i64,
+    /// Whether the node registers itself.
+    pub register_node: bool,
     /// Taints of a node that registers for the first time.
     pub register_with_taints: Vec<Taint>,
     /// Kept from Pods for the system.
     pub system_reserved: BTreeMap<String, String>,
     /// Kept from Pods for Kubernetes.
     pub kube_reserved: BTreeMap<String, String>,
+    /// Which limits are enforced on what: `pods` limits all Pods together to what the node has for them.
+    pub enforce_node_allocatable: Vec<String>,
+    /// Whether Pods get cgroups of their own.
+    #[serde(rename = "cgroupsPerQOS")]
+    pub cgroups_per_qos: bool,
+    /// Whether CPU limits are enforced.
+    #[serde(rename = "cpuCFSQuota")]
+    pub cpu_cfs_quota: bool,
+    /// The period of CPU limits.
+    #[serde(rename = "cpuCFSQuotaPeriod", deserialize_with = "duration::deserialize")]
+    pub cpu_cfs_quota_period: Duration,
+    /// How many processes a Pod may have; -1 for any number.
+    pub pod_pids_limit: i64,
+    /// Whether containers without a seccomp profile get the runtime's.
+    pub seccomp_default: bool,
     /// The cgroup under which all Pods live; `None` for one of the data directory's own.
     pub cgroup_root: Option<String>,
     /// `cgroupfs` or `systemd`; the runtime must use the same.
@@ -94,6 +117,7 @@ impl Default for KubeletConfiguration {
     fn default() -> Self {
         Self {
             max_pods: 110,
+            pods_per_core: 0,
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
             container_log_monitor_interval: Duration::from_secs(10),
@@ -106,9 +130,17 @@ impl Default for KubeletConfiguration {
             resolv_conf: "/etc/resolv.conf".to_owned(),
             cluster_dns: Vec::new(),
             cluster_domain: String::new(),
+            node_status_max_images: 50,
+            register_node: true,
             register_with_taints: Vec::new(),
             system_reserved: BTreeMap::new(),
             kube_reserved: BTreeMap::new(),
+            enforce_node_allocatable: vec!["pods".to_owned()],
+            cgroups_per_qos: true,
+            cpu_cfs_quota: true,
+            cpu_cfs_quota_period: Duration::from_millis(100),
+            pod_pids_limit: -1,
+            seccomp_default: false,
             cgroup_root: None,
             cgroup_driver: "cgroupfs".to_owned(),
             feature_gates: BTreeMap::new(),
@@ -123,23 +155,40 @@ impl KubeletConfiguration {
     /// # Errors
     /// For another kind, a field that no KubeletConfiguration has (all of them are named), or a value out of range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let value: Value = serde_saphyr::from_str(text).map_err(|e| ConfigError::Parse(e.to_string()))?;
+        let mut value: Value = serde_saphyr::from_str(text).map_err(|e| ConfigError::Parse(e.to_string()))?;
         let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (word("apiVersion"), word("kind"));
         if kind != "KubeletConfiguration" || api_version != "kubelet.config.k8s.io/v1beta1" {
             return Err(ConfigError::WrongKind { api_version, kind });
         }
+        if let Value::Object(fields) = &mut value {
+            let unset = |key: &str, value: &Value| known::ZERO_IS_DEFAULT.contains(&key) && is_zero(value);
+            fields.retain(|key, value| !(value.is_null() || unset(key, value)));
+        }
         let config: Self = serde_json::from_value(value).map_err(|e| ConfigError::Parse(e.to_string()))?;
-        let unknown: Vec<String> = config.rest.keys().filter(|key| !ACCEPTED.contains(&key.as_str())).cloned().collect();
+        let unknown = known::unknown(&config.rest);
         if !unknown.is_empty() {
             return Err(ConfigError::UnknownFields(unknown));
         }
         config.validate()
     }
 
-    /// Fields of the file that upstream knows and Podium does not act upon.
+    /// Fields of the file that upstream knows and Podium does not act upon; those with empty values are left out.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
-        self.rest.keys().map(String::as_str).filter(|key| !matches!(*key, "apiVersion" | "kind"))
+        let said = |(key, value): &(&String, &Value)| !matches!(key.as_str(), "apiVersion" | "kind") && !is_zero(value);
+        self.rest.iter().filter(said).map(|(key, _)| key.as_str())
+    }
+
+    /// The feature gates of the file.
+    ///
+    /// # Errors
+    /// For a gate that does not exist, or that is locked to another value.
+    pub fn gates(&self) -> Result<FeatureGates, ConfigError> {
+        let mut gates = FeatureGates::default();
+        for (name, value) in &self.feature_gates {
+            gates.set(name, *value).map_err(|e| ConfigError::Invalid(format!("featureGates: {e}")))?;
+        }
+        Ok(gates)
     }
 
     /// How many images are pulled at a time; `None` for any number (upstream's defaulting of `serializeImagePulls`).
@@ -164,11 +213,14 @@ impl KubeletConfiguration {
         if period.is_some_and(|p| !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&p)) {
             return invalid("crashLoopBackOff.maxContainerRestartPeriod must be between 1s and 300s");
         }
-        if self.node_lease_duration_seconds == 0 {
-            return invalid("nodeLeaseDurationSeconds must be greater than 0");
+        if self.container_log_monitor_interval < Duration::from_secs(3) {
+            return invalid("containerLogMonitorInterval must be a positive time duration greater than or equal to 3s");
         }
-        if self.node_status_update_frequency.is_zero() || self.container_log_monitor_interval.is_zero() {
-            return invalid("nodeStatusUpdateFrequency and containerLogMonitorInterval must be greater than 0");
+        if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&self.cpu_cfs_quota_period) {
+            return invalid("cpuCFSQuotaPeriod must be between 1ms and 1sec, inclusive");
+        }
+        if self.node_status_max_images < -1 {
+            return invalid("nodeStatusMaxImages must be -1 or greater");
         }
         if !matches!(self.cgroup_driver.as_str(), "cgroupfs" | "systemd") {
             return invalid("cgroupDriver must be \"cgroupfs\" or \"systemd\"");
@@ -176,7 +228,19 @@ impl KubeletConfiguration {
         for quantity in self.system_reserved.values().chain(self.kube_reserved.values()) {
             api::quantity::Amount::parse(quantity).map_err(|e| ConfigError::Invalid(format!("{quantity:?}: {e}")))?;
         }
-        Ok(self)
+        self.gates().map(|_| self)
+    }
+}
+
+/// What Go takes for a value that was not set.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty() || duration::parse(text).is_some_and(|d| d.is_zero()),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.values().all(is_zero),
     }
 }
 
@@ -185,33 +249,6 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let amount = api::quantity::Amount::parse(&text).map_err(serde::de::Error::custom)?;
     u64::try_from(amount.value()).map_err(serde::de::Error::custom)
 }
-
-/// Upstream's other fields: a file that upstream takes is taken here, and what has no effect is logged.
-const ACCEPTED: &[&str] = &[
-    "address", "allowedUnsafeSysctls", "apiVersion", "authentication", "authorization", "cgroupsPerQOS",
-    "configMapAndSecretChangeDetectionStrategy", "containerLogMaxWorkers", "containerRuntimeEndpoint",
-    "contentType", "cpuCFSQuota", "cpuCFSQuotaPeriod", "cpuManagerPolicy", "cpuManagerPolicyOptions",
-    "cpuManagerReconcilePeriod", "enableControllerAttachDetach", "enableDebugFlagsHandler", "enableDebuggingHandlers",
-    "enableProfilingHandler", "enableServer", "enableSystemLogHandler", "enableSystemLogQuery",
-    "enforceNodeAllocatable", "eventBurst", "eventRecordQPS", "evictionHard", "evictionMaxPodGracePeriod",
-    "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionSoft", "evictionSoftGracePeriod",
-    "failCgroupV1", "failSwapOn", "fileCheckFrequency", "hairpinMode", "healthzBindAddress", "healthzPort",
-    "httpCheckFrequency", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMaximumGCAge",
-    "imageMinimumGCAge", "imagePullCredentialsVerificationPolicy", "imageServiceEndpoint", "iptablesDropBit",
-    "iptablesMasqueradeBit", "kernelMemcgNotification", "kind", "kubeAPIBurst", "kubeAPIQPS",
-    "kubeReservedCgroup", "kubeletCgroups", "localStorageCapacityIsolation", "logging", "makeIPTablesUtilChains",
-    "maxOpenFiles", "memoryManagerPolicy", "memorySwap", "memoryThrottlingFactor", "mergeDefaultEvictionSettings",
-    "oomScoreAdj", "podCIDR", "podLogsDir", "podPidsLimit", "podsPerCore", "port",
-    "preloadedImagesVerificationAllowlist", "protectKernelDefaults", "providerID", "qosReserved", "readOnlyPort",
-    "registerNode", "registryBurst", "registryPullQPS", "reservedMemory", "reservedSystemCPUs",
-    "rotateCertificates", "runOnce", "runtimeRequestTimeout", "seccompDefault", "serverTLSBootstrap",
-    "showHiddenMetricsForVersion", "shutdownGracePeriod", "shutdownGracePeriodByPodPriority",
-    "shutdownGracePeriodCriticalPods", "singleProcessOOMKill", "staticPodPath", "staticPodURL",
-    "staticPodURLHeader", "streamingConnectionIdleTimeout", "syncFrequency", "systemCgroups",
-    "systemReservedCgroup", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences", "tlsMinVersion",
-    "tlsPrivateKeyFile", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope", "tracing",
-    "userNamespaces", "volumePluginDir", "volumeStatsAggPeriod",
-];
 
 #[cfg(test)]
 mod tests {
@@ -245,11 +282,24 @@ mod tests {
     fn what_makes_no_sense_is_refused_by_name() {
         refuses("maxPod: 7\nfoo: 1", "unknown fields: foo, maxPod");
         refuses("maxPods: x", "cannot be read");
+        refuses("authentication: {x509: {}, basic: {}}", "unknown fields: authentication.basic");
+        refuses("featureGates: {Nope: true}", "unrecognized feature gate: Nope");
         refuses("containerLogMaxFiles: 1", "containerLogMaxFiles");
         refuses("crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "between 1s and 300s");
         refuses("crashLoopBackOff: {max: 1s}", "unknown field");
         refuses("systemReserved: {cpu: lots}", "lots");
         assert!(matches!(KubeletConfiguration::parse("kind: Pod"), Err(ConfigError::WrongKind { .. })));
+    }
+
+    #[test]
+    fn what_is_empty_means_the_default_as_in_files_that_kubeadm_writes() {
+        let config = parse(
+            "nodeStatusUpdateFrequency: 0s\nnodeStatusReportFrequency: 0s\nmaxPods: 0\nfileCheckFrequency: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}}\nclusterDomain: cluster.local",
+        );
+        let config = config.unwrap();
+        assert_eq!((config.node_status_update_frequency, config.max_pods), (Duration::from_secs(10), 110));
+        assert_eq!(config.unused().count(), 0);
+        assert_eq!(config.cluster_domain, "cluster.local");
     }
 
     #[test]

@@ -7,17 +7,37 @@
 
 mod actions;
 mod actor;
+mod blocking;
+mod cgroup;
 mod checkpoint;
-mod env;
+mod clock;
+mod config;
+mod dns;
+mod environment;
+mod hosts;
 mod http;
+mod log_rotation;
 mod logs;
+mod machine;
 mod node;
+mod node_status;
+mod objects;
+mod paths;
 mod pods;
 mod recorder;
 mod status;
+mod volumes;
 
+pub use cgroup::remove_all as remove_cgroups;
+pub use clock::Clock;
+pub use config::{ConfigError, CrashLoopBackOff, KubeletConfiguration};
+
+use cgroup::Cgroups;
+use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
+use machine::Machine;
+use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
@@ -36,8 +56,10 @@ pub struct Options {
     pub pod_cidr: Option<String>,
     /// Delays and features.
     pub policy: NodePolicy,
-    /// How many Pods the node takes (`maxPods`).
-    pub max_pods: u32,
+    /// What the administrator has set.
+    pub config: KubeletConfiguration,
+    /// The time.
+    pub clock: Clock,
 }
 
 /// What all parts of a kubelet share.
@@ -47,9 +69,25 @@ pub(crate) struct Shared {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pods: Pods,
     pub(crate) recorder: recorder::Recorder,
-    /// One pull at a time (`serializeImagePulls`).
+    pub(crate) paths: Paths,
+    pub(crate) machine: Machine,
+    pub(crate) cgroups: Cgroups,
+    /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
     pub(crate) pulls: tokio::sync::Semaphore,
     pub(crate) stop: CancellationToken,
+}
+
+impl Shared {
+    /// The time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.options.clock.now()
+    }
+
+    /// The node's addresses, the primary one first.
+    pub(crate) fn host_ips(&self) -> Vec<IpAddr> {
+        let all = &self.options.policy.host_ips;
+        if all.is_empty() { vec![self.options.node_ip] } else { all.clone() }
+    }
 }
 
 /// A node agent. Cheap to clone.
@@ -62,14 +100,22 @@ impl Kubelet {
     /// A kubelet that talks to this API server and this runtime. Nothing runs before [`Kubelet::run`].
     #[must_use]
     pub fn new(options: Options, client: Client, runtime: Arc<dyn Runtime>, stop: CancellationToken) -> Self {
-        let recorder = recorder::Recorder::start(client.clone(), options.node_name.clone(), stop.clone());
+        let recorder = recorder::Recorder::start(client.clone(), &options, stop.clone());
+        let paths = Paths::new(options.root_dir.clone());
+        let machine = Machine::measure(&options.root_dir, &options.config);
+        let cgroups = Cgroups::prepare(&options, &machine);
+        let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
+        let pulls = pulls.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS).min(tokio::sync::Semaphore::MAX_PERMITS);
         let shared = Shared {
             options,
             client,
             runtime,
             pods: Pods::default(),
             recorder,
-            pulls: tokio::sync::Semaphore::new(1),
+            paths,
+            machine,
+            cgroups,
+            pulls: tokio::sync::Semaphore::new(pulls),
             stop,
         };
         Self { shared: Arc::new(shared) }
@@ -77,7 +123,8 @@ impl Kubelet {
 
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
     pub async fn run(&self) {
-        tokio::join!(node::run(&self.shared), pods::run(&self.shared));
+        let shared = &self.shared;
+        tokio::join!(node::run(shared), pods::run(shared), log_rotation::run(shared), volumes::refresh::run(shared));
     }
 
     /// Answers the node's HTTP API (`/containerLogs`, `/explain`, `/healthz`) on a byte stream, HTTP/1.1.

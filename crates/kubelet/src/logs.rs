@@ -1,6 +1,10 @@
 //! What containers leave behind: log lines in the CRI's format, and their last words.
 
-use crate::{Shared, actions::volumes};
+mod file;
+
+pub(crate) use file::LogFile;
+
+use crate::Shared;
 use jiff::Timestamp;
 use lifecycle::{ContainerExit, Pod};
 use runtime::ContainerStatus;
@@ -15,7 +19,7 @@ const FALLBACK_BYTES: usize = 2048;
 pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
     let exit = status.exit.clone();
     let (code, reason) = exit.as_ref().map_or((137, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
-    let file = volumes::container_dir(shared, pod, &status.name).join(format!("{}.termination", status.attempt));
+    let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
     let spec = pod.object().spec.clone().unwrap_or_default();
     let policy = api::pod::containers(&spec)
         .find(|(_, c)| c.name == status.name)
@@ -53,7 +57,7 @@ fn last_lines(path: &PathBuf) -> String {
 
 /// The log file of a container.
 pub(crate) fn path(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> PathBuf {
-    volumes::log_dir(shared, pod).join(container).join(format!("{attempt}.log"))
+    shared.paths.log(pod.object(), container, attempt)
 }
 
 /// One line of a log: `TIME STREAM TAG CONTENT`.

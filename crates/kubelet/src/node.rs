@@ -1,7 +1,6 @@
 //! The node: registered once, kept alive by its Lease, its status written when it changes.
 
-use crate::Shared;
-use jiff::Timestamp;
+use crate::{Shared, node_status};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -10,59 +9,29 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use serde_json::{Value, json};
+use node_status::NodeState;
+use serde_json::json;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// Upstream's renewal of a 40 s Lease.
-const RENEW: Duration = Duration::from_secs(10);
-/// Upstream's `nodeStatusReportFrequency`: an unchanged status is written this often.
-const REPORT: u32 = 30;
+/// A node that is not ready looks again soon: its runtime may come up any moment.
 const RETRY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(shared: &Shared) {
-    while !shared.stop.is_cancelled() {
+    while shared.options.config.register_node && !shared.stop.is_cancelled() {
         match register(shared).await {
             Ok(()) => break,
             Err(error) => tracing::warn!(%error, "the node could not be registered; trying again"),
         }
         tokio::time::sleep(RETRY).await;
     }
-    let (mut beat, mut ready) = (0u32, None);
-    loop {
-        let now_ready = not_ready_reason(shared).await;
-        if ready.as_ref() != Some(&now_ready) || beat % REPORT == 0 {
-            match report(shared, now_ready.as_deref(), ready.as_ref() != Some(&now_ready)).await {
-                Ok(()) => ready = Some(now_ready.clone()),
-                Err(error) => tracing::warn!(%error, "the node's status was not taken"),
-            }
-        }
-        if (beat == 0 || now_ready.is_none())
-            && let Err(error) = renew(shared).await
-        {
-            tracing::warn!(%error, "the node's Lease was not renewed");
-        }
-        beat = beat.wrapping_add(1);
-        // A node that is not ready looks again soon: its runtime may come up any moment.
-        let pause = if now_ready.is_some() { RETRY } else { RENEW };
-        if shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-            return;
-        }
-    }
-}
-
-async fn not_ready_reason(shared: &Shared) -> Option<String> {
-    match shared.runtime.status().await {
-        Ok(status) => status
-            .runtime_not_ready
-            .or(status.network_not_ready.map(|m| format!("container runtime network not ready: {m}"))),
-        Err(error) => Some(error.to_string()),
-    }
+    tokio::join!(keep_alive(shared), report(shared));
 }
 
 async fn register(shared: &Shared) -> Result<(), kube::Error> {
     let api: Api<Node> = Api::all(shared.client.clone());
     let name = &shared.options.node_name;
-    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let arch = node_status::architecture();
     let labels = json!({
         "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": arch,
         "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
@@ -72,6 +41,10 @@ async fn register(shared: &Shared) -> Result<(), kube::Error> {
     if let Some(cidr) = &shared.options.pod_cidr {
         node["spec"] = json!({"podCIDR": cidr, "podCIDRs": [cidr]});
     }
+    let taints = &shared.options.config.register_with_taints;
+    if !taints.is_empty() {
+        node["spec"]["taints"] = json!(taints);
+    }
     let node: Node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
     match api.create(&PostParams::default(), &node).await {
         Ok(_) => Ok(()),
@@ -80,74 +53,47 @@ async fn register(shared: &Shared) -> Result<(), kube::Error> {
     }
 }
 
-async fn report(shared: &Shared, not_ready: Option<&str>, changed: bool) -> Result<(), kube::Error> {
-    let api: Api<Node> = Api::all(shared.client.clone());
-    let now = Timestamp::now();
-    let version = shared.runtime.version().await.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default();
-    let known = api.get_opt(&shared.options.node_name).await?;
-    let since = |kind: &str, status: &str| -> Value {
-        let all = known.iter().filter_map(|n| n.status.as_ref()).flat_map(|s| s.conditions.iter().flatten());
-        let same = all.into_iter().find(|c| c.type_ == kind && c.status == status);
-        same.and_then(|c| c.last_transition_time.as_ref()).map_or_else(|| json!(now), |t| json!(t))
-    };
-    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        json!({"type": kind, "status": status, "reason": reason, "message": message,
-               "lastHeartbeatTime": now, "lastTransitionTime": since(kind, status)})
-    };
-    let ready = match not_ready {
-        None => condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        Some(why) => condition("Ready", "False", "KubeletNotReady", why),
-    };
-    let conditions = [
-        condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ready,
-    ];
-    let resources = resources(shared);
-    let status = json!({"status": {
-        "capacity": resources, "allocatable": resources, "conditions": conditions,
-        "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": shared.options.node_name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-        "nodeInfo": info(&version),
-    }});
-    tracing::debug!(changed, ?not_ready, "node status");
-    api.patch_status(&shared.options.node_name, &PatchParams::default(), &Patch::Merge(status)).await.map(drop)
+/// Looks at the node and writes what has changed; what has not is written once in a while, too.
+async fn report(shared: &Shared) {
+    let config = &shared.options.config;
+    let mut shown: Option<(NodeState, Instant)> = None;
+    loop {
+        let state = NodeState::look(shared).await;
+        let fresh = shown
+            .as_ref()
+            .is_some_and(|(known, at)| *known == state && at.elapsed() < config.node_status_report_frequency);
+        let pause = if state.ready() { config.node_status_update_frequency } else { RETRY };
+        if !fresh {
+            match state.write(shared).await {
+                Ok(()) => shown = Some((state, Instant::now())),
+                Err(error) => tracing::warn!(%error, "the node's status was not taken"),
+            }
+        }
+        if shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+    }
 }
 
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
-}
-
-fn resources(shared: &Shared) -> Value {
-    let memory = read("/proc/meminfo")
-        .lines()
-        .find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let disk =
-        nix::sys::statvfs::statvfs(&shared.options.root_dir).map(|s| s.blocks() * s.fragment_size()).unwrap_or(0);
-    json!({
-        "cpu": cpus.to_string(), "memory": format!("{}Ki", memory.unwrap_or(0)), "pods": shared.options.max_pods.to_string(),
-        "ephemeral-storage": format!("{}Ki", disk / 1024),
-    })
-}
-
-fn info(runtime_version: &str) -> Value {
-    let os = read("/etc/os-release");
-    let pretty =
-        os.lines().find_map(|l| l.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"').to_owned();
-    json!({
-        "machineID": read("/etc/machine-id"), "systemUUID": read("/sys/class/dmi/id/product_uuid"),
-        "bootID": read("/proc/sys/kernel/random/boot_id"), "kernelVersion": read("/proc/sys/kernel/osrelease"),
-        "osImage": pretty, "containerRuntimeVersion": runtime_version, "kubeletVersion": api::KUBERNETES_VERSION,
-        "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
-    })
+/// Renews the Lease after a quarter of its time, as upstream does.
+async fn keep_alive(shared: &Shared) {
+    let pause = Duration::from_secs(shared.options.config.node_lease_duration_seconds.into()) / 4;
+    loop {
+        if let Err(error) = renew(shared).await {
+            tracing::warn!(%error, "the node's Lease was not renewed");
+        }
+        if shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+    }
 }
 
 async fn renew(shared: &Shared) -> Result<(), kube::Error> {
     let api: Api<Lease> = Api::namespaced(shared.client.clone(), "kube-node-lease");
-    let name = &shared.options.node_name;
-    let spec = json!({"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": MicroTime(Timestamp::now())});
+    let (name, seconds) = (&shared.options.node_name, shared.options.config.node_lease_duration_seconds);
+    let spec = json!({
+        "holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": MicroTime(shared.now()),
+    });
     let patch = json!({"spec": spec});
     match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Err(kube::Error::Api(e)) if e.code == 404 => {

@@ -1,7 +1,7 @@
 //! Where things are on disk.
 
 use k8s_openapi::api::core::v1::Pod as ApiPod;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where things are on disk, all below one directory.
 #[derive(Debug, Clone)]
@@ -12,10 +12,6 @@ pub(crate) struct Paths {
 impl Paths {
     pub(crate) fn new(root: PathBuf) -> Self {
         Self { root }
-    }
-
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
     }
 
     /// One file per Pod that must not be forgotten.
@@ -32,13 +28,12 @@ impl Paths {
         self.pods().join(uid)
     }
 
-    pub(crate) fn volume(&self, uid: &str, volume: &str) -> PathBuf {
-        self.pod(uid).join("volumes").join(volume)
+    pub(crate) fn volumes(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("volumes")
     }
 
-    /// Where a `subPath` is bound to, so that nothing in the volume can lead elsewhere afterwards.
-    pub(crate) fn subpath(&self, uid: &str, container: &str, index: usize) -> PathBuf {
-        self.pod(uid).join("volume-subpaths").join(container).join(index.to_string())
+    pub(crate) fn volume(&self, uid: &str, volume: &str) -> PathBuf {
+        self.volumes(uid).join(volume)
     }
 
     /// The file in which one attempt of a container leaves its last words: what an earlier one wrote stays its own.

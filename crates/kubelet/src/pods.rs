@@ -6,8 +6,7 @@ use crate::{
     checkpoint,
 };
 use futures::StreamExt;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod as ApiPod;
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, Event, Pod, RuntimeView, SandboxFact, SandboxView};
 use parking_lot::Mutex;
@@ -31,19 +30,53 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The tasks of all Pods, by UID.
 #[derive(Default)]
-pub(crate) struct Pods(Mutex<HashMap<String, Handle>>);
+pub(crate) struct Pods {
+    tasks: Mutex<HashMap<String, Handle>>,
+    /// Pods that came, changed or went since somebody asked.
+    touched: Mutex<HashSet<String>>,
+    bell: Notify,
+}
+
+/// The spec of a Pod; validation refuses Pods without one.
+pub(crate) fn spec(pod: &Pod) -> &PodSpec {
+    static EMPTY: std::sync::LazyLock<PodSpec> = std::sync::LazyLock::new(PodSpec::default);
+    pod.object().spec.as_ref().unwrap_or(&EMPTY)
+}
 
 impl Pods {
+    fn add(&self, uid: String, make: impl FnOnce() -> Handle) {
+        // Its task finds it here: the lock is held until it is.
+        self.tasks.lock().insert(uid, make());
+    }
+
     pub(crate) fn forget(&self, uid: &str) {
-        self.0.lock().remove(uid);
+        self.tasks.lock().remove(uid);
+        self.touch(uid.to_owned());
+    }
+
+    /// Says that a Pod came, changed or went.
+    pub(crate) fn touch(&self, uid: String) {
+        self.touched.lock().insert(uid);
+        self.bell.notify_one();
+    }
+
+    /// Waits until Pods came, changed or went, and names them. For one listener.
+    pub(crate) async fn touched(&self) -> HashSet<String> {
+        loop {
+            let touched = std::mem::take(&mut *self.touched.lock());
+            if !touched.is_empty() {
+                return touched;
+            }
+            self.bell.notified().await;
+        }
     }
 
     pub(crate) fn by_uid(&self, uid: &str) -> Option<Handle> {
-        self.0.lock().get(uid).cloned()
+        self.tasks.lock().get(uid).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Handle> {
-        self.0.lock().values().cloned().collect()
+        self.tasks.lock().values().cloned().collect()
     }
 
     pub(crate) fn by_name(&self, namespace: &str, name: &str) -> Option<Handle> {
@@ -51,21 +84,21 @@ impl Pods {
             let pod = h.known.borrow();
             pod.namespace() == namespace && pod.name() == name
         };
-        self.0.lock().values().find(found).cloned()
+        self.tasks.lock().values().find(found).cloned()
     }
 
     fn owner(&self, id: &str) -> Option<Handle> {
-        self.0.lock().values().find(|h| h.known.borrow().owns(id)).cloned()
+        self.tasks.lock().values().find(|h| h.known.borrow().owns(id)).cloned()
     }
 }
 
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    let dir = shared.options.root_dir.join("checkpoints");
+    let dir = shared.paths.checkpoints();
     match checkpoint::load(&dir) {
         Ok(pods) => {
             for pod in pods {
                 let uid = pod.uid().to_owned();
-                shared.pods.0.lock().insert(uid, actor::spawn(Arc::clone(shared), pod));
+                shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
             }
         }
         Err(error) => tracing::error!(%error, "checkpoints cannot be read"),
@@ -112,8 +145,8 @@ fn updated(shared: &Arc<Shared>, object: ApiPod) {
             let _ = handle.mail.send(Mail::Fact(Event::Updated(object)));
         }
         None => {
-            let pod = Pod::new(object, Timestamp::now());
-            shared.pods.0.lock().insert(uid, actor::spawn(Arc::clone(shared), pod));
+            let pod = Pod::new(object, shared.now());
+            shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
         }
     }
 }
@@ -243,6 +276,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
             let _ = handle.mail.send(Mail::Relisted(view, *revision));
         }
     }
+    shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
     for sandbox in views.into_values().flat_map(|v| v.sandboxes) {
         tracing::warn!(sandbox = sandbox.id, "a sandbox belongs to no Pod and is removed");
         let id = SandboxId(sandbox.id);

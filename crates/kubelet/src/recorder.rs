@@ -1,5 +1,6 @@
 //! Kubernetes Events about Pods: recorded by one task, so that a slow API harms no Pod.
 
+use crate::Options;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference, Pod},
@@ -25,7 +26,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn start(client: Client, host: String, stop: CancellationToken) -> Self {
+    pub(crate) fn start(client: Client, options: &Options, stop: CancellationToken) -> Self {
+        let (host, clock) = (options.node_name.clone(), options.clock.clone());
         let (queue, mut events) = mpsc::channel::<(Arc<Pod>, PodEvent)>(QUEUE);
         tokio::spawn(async move {
             let mut seen: HashMap<String, (String, i32)> = HashMap::new();
@@ -33,7 +35,7 @@ impl Recorder {
                 if seen.len() > REMEMBERED {
                     seen.clear();
                 }
-                if let Err(error) = write(&client, &host, &pod, &event, &mut seen).await {
+                if let Err(error) = write(&client, &host, clock.now(), &pod, &event, &mut seen).await {
                     tracing::debug!(%error, reason = event.reason, "an event was not recorded");
                 }
             }
@@ -51,6 +53,7 @@ impl Recorder {
 async fn write(
     client: &Client,
     host: &str,
+    now: Timestamp,
     pod: &Pod,
     event: &PodEvent,
     seen: &mut HashMap<String, (String, i32)>,
@@ -58,7 +61,6 @@ async fn write(
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
     let (name, uid) = (pod.metadata.name.clone().unwrap_or_default(), pod.metadata.uid.clone().unwrap_or_default());
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let now = Timestamp::now();
     let key = format!("{uid} {} {} {}", event.reason, event.message, event.field_path.as_deref().unwrap_or(""));
     if let Some((known, count)) = seen.get_mut(&key) {
         *count += 1;

@@ -1,6 +1,6 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
-use crate::{cli::NodeArgs, data_dir::DataDir};
+use crate::{cli::NodeArgs, data_dir::DataDir, kubelet_config};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
@@ -59,8 +59,8 @@ impl Cluster {
         let listener = TcpListener::bind(bind)
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
-        let policy = NodePolicy::default().with_crash_loop_backoff(args.feature_gates.clone(), None);
-        anyhow::ensure!(args.kubelet_config.is_none(), "--kubelet-config is not implemented yet");
+        let config = kubelet_config::load(args.kubelet_config.as_deref())?;
+        let policy = kubelet_config::policy(&config, &args.feature_gates)?;
         let (endpoint, containerd, cidr) = start_runtime(dir, args).await?;
         let address = listener.local_addr()?;
         let node = node_name(args)?;
@@ -85,7 +85,8 @@ impl Cluster {
             node_ip: node_ip(),
             pod_cidr: cidr,
             policy: NodePolicy { host_ips: vec![node_ip()], ..policy },
-            max_pods: 110,
+            config,
+            clock: kubelet::Clock::system(),
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint, dir.root())?);

@@ -7,6 +7,7 @@ mod cluster;
 mod data_dir;
 mod explain;
 mod image;
+mod kubelet_config;
 mod run;
 mod up;
 

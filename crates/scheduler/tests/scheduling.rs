@@ -1,9 +1,6 @@
 //! The scheduler against a small API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
-#[path = "../../controllers/tests/fake_api/mod.rs"]
-mod fake_api;
-
 use fake_api::FakeApi;
 use scheduler::{Options, Scheduler};
 use serde_json::{Value, json};

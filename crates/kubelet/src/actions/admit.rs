@@ -60,13 +60,13 @@ fn fits(shared: &Shared, pod: &Pod, spec: &PodSpec, node: &Node) -> Admission {
             &other.object().spec.as_ref().map(|s| resources::pod(s, Side::Requests)).unwrap_or_default(),
         );
     }
-    if count > shared.options.max_pods {
+    if i64::from(count) > shared.machine.pods() {
         return rejected(
             "OutOfpods",
             format!(
                 "Node didn't have enough resource: pods, requested: 1, used: {}, capacity: {}",
                 count - 1,
-                shared.options.max_pods
+                shared.machine.pods()
             ),
         );
     }

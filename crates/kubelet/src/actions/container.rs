@@ -1,13 +1,12 @@
 //! Creating and starting a container.
 
-use super::{sandbox, volumes};
-use crate::{Shared, env, logs};
+use super::{mounts, sandbox};
+use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::quantity::Amount;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use lifecycle::{ContainerFact, Event, Pod, StartStage};
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, LinuxResources, Mount, RuntimeError, SandboxId, SeccompProfile,
+    ContainerConfig, ContainerId, ContainerState, LinuxResources, RuntimeError, SandboxId, SeccompProfile,
     SecurityContext,
 };
 
@@ -25,7 +24,11 @@ pub(super) async fn start(
         Err(message) => return failed(StartStage::Config, message),
     };
     let sandbox_id = SandboxId(sandbox_id.to_owned());
-    let created = shared.runtime.create_container(&sandbox_id, &config, &sandbox::config(shared, pod, 0)).await;
+    let sandbox_config = match sandbox::config(shared, pod, 0) {
+        Ok((config, _)) => config,
+        Err(message) => return failed(StartStage::Config, message),
+    };
+    let created = shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
     let id = match created {
         Ok(id) => id,
         Err(RuntimeError::AlreadyExists(message)) => match adopt(shared, pod, name, attempt).await {
@@ -39,7 +42,7 @@ pub(super) async fn start(
     match shared.runtime.start_container(&id).await {
         Ok(()) => {
             let status = shared.runtime.container(&id).await.ok();
-            let at = status.as_ref().and_then(|s| s.started_at).unwrap_or_else(Timestamp::now);
+            let at = status.as_ref().and_then(|s| s.started_at).unwrap_or_else(|| shared.now());
             facts.push(ContainerFact::Started { id: id.0.clone(), at });
             // One that ended at once may have ended before anybody listened.
             if let Some(status) = status.filter(|s| s.state == ContainerState::Exited) {
@@ -83,6 +86,22 @@ pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Even
     }
 }
 
+/// Removes what a dead container has written: first the files, so that a try that fails is made again.
+pub(super) async fn remove_logs(shared: &Shared, pod: &Pod, id: &str) -> Result<(), String> {
+    let status = match shared.runtime.container(&ContainerId(id.to_owned())).await {
+        Ok(status) => status,
+        Err(RuntimeError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let log = logs::path(shared, pod, &status.name, status.attempt);
+    log_rotation::remove(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+    let message = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
+    match std::fs::remove_file(&message) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", message.display())),
+        _ => Ok(()),
+    }
+}
+
 async fn config(
     shared: &Shared,
     pod: &Pod,
@@ -90,13 +109,12 @@ async fn config(
     attempt: u32,
     image_ref: &str,
 ) -> Result<ContainerConfig, String> {
-    let pod_spec = pod.object().spec.clone().unwrap_or_default();
-    let spec = api::pod::containers(&pod_spec).find(|(_, c)| c.name == name).map(|(_, c)| c.clone());
+    let pod_spec = pods::spec(pod);
+    let spec = api::pod::containers(pod_spec).map(|(_, c)| c).find(|c| c.name == name);
     let spec = spec.ok_or("the container is not in the spec")?;
-    let env = env::environment(shared, pod, &spec).await?;
-    let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env::expand(s, &env)).collect();
-    let dir = volumes::container_dir(shared, pod, name);
-    std::fs::create_dir_all(volumes::log_dir(shared, pod).join(name)).map_err(|e| e.to_string())?;
+    let env = environment(shared, pod, spec, &mut Objects::new(shared, pod.namespace())).await?;
+    let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
+    std::fs::create_dir_all(shared.paths.pod_logs(pod.object()).join(name)).map_err(|e| e.to_string())?;
     Ok(ContainerConfig {
         name: name.to_owned(),
         attempt,
@@ -105,86 +123,43 @@ async fn config(
         command: expand(&spec.command),
         args: expand(&spec.args),
         working_dir: spec.working_dir.clone().unwrap_or_default(),
-        mounts: mounts(shared, pod, &spec, &dir, attempt)?,
+        mounts: mounts::of_container(shared, pod, spec, attempt, &env)?,
         log_path: format!("{name}/{attempt}.log").into(),
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),
         tty: spec.tty == Some(true),
-        resources: resources(&pod_spec, &spec),
-        security: security(pod, &pod_spec, &spec),
-        env,
+        resources: resources(shared, pod_spec, spec),
+        security: security(shared, pod, pod_spec, spec),
+        env: env.into_pairs(),
         ..ContainerConfig::default()
     })
 }
 
-fn mounts(shared: &Shared, pod: &Pod, spec: &Spec, dir: &std::path::Path, attempt: u32) -> Result<Vec<Mount>, String> {
-    let mut mounts = Vec::new();
-    for m in spec.volume_mounts.iter().flatten() {
-        if m.sub_path_expr.is_some() {
-            return Err("subPathExpr is not implemented yet".to_owned());
-        }
-        let mut host_path = volumes::source(shared, pod, &m.name)?;
-        if let Some(sub) = m.sub_path.as_deref().filter(|s| !s.is_empty()) {
-            if std::path::Path::new(sub).components().any(|c| !matches!(c, std::path::Component::Normal(_))) {
-                return Err(format!("subPath {sub:?} leads out of its volume"));
-            }
-            host_path = host_path.join(sub);
-            if !host_path.exists() {
-                std::fs::create_dir_all(&host_path).map_err(|e| format!("subPath {sub:?}: {e}"))?;
-            }
-        }
-        mounts.push(Mount {
-            host_path,
-            container_path: m.mount_path.clone(),
-            readonly: m.read_only == Some(true) || volumes::is_readonly(pod, &m.name),
-            propagation: runtime::Propagation::Private,
-        });
-    }
-    std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
-    // A file of its own for each attempt: what an earlier one wrote stays its own.
-    let message = dir.join(format!("{attempt}.termination"));
-    std::fs::write(&message, "").map_err(|e| e.to_string())?;
-    let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
-    std::fs::set_permissions(&message, permissions).map_err(|e| e.to_string())?;
-    let path = spec.termination_message_path.clone().unwrap_or_else(|| "/dev/termination-log".to_owned());
-    mounts.push(Mount {
-        host_path: message,
-        container_path: path,
-        readonly: false,
-        propagation: runtime::Propagation::Private,
-    });
-    if pod.object().spec.as_ref().is_none_or(|s| s.host_network != Some(true)) {
-        let hosts = volumes::hosts_file(shared, pod)?;
-        let propagation = runtime::Propagation::Private;
-        mounts.push(Mount { host_path: hosts, container_path: "/etc/hosts".to_owned(), readonly: false, propagation });
-    }
-    Ok(mounts)
-}
-
 /// Requests and limits as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).
-fn resources(pod: &PodSpec, spec: &Spec) -> LinuxResources {
+fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
     let amount = |side, name: &str| api::resources::container(spec, side).get(name).copied();
     let (requests, limits) = (api::resources::Side::Requests, api::resources::Side::Limits);
-    let request = amount(requests, "cpu").or(amount(limits, "cpu")).unwrap_or(Amount::ZERO);
-    // 1,024 shares are one CPU; the kernel wants 2 at least.
-    let shares = (request.milli() * 1024 / 1000).clamp(2, 262_144);
-    let period = 100_000;
-    let quota = amount(limits, "cpu").map_or(0, |l| (l.milli() * period / 1000).max(1000));
+    let config = &shared.options.config;
+    let period = i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(values::PERIOD);
+    let limit = amount(limits, "cpu").filter(|cpu| config.cpu_cfs_quota && !cpu.is_zero());
     LinuxResources {
-        cpu_shares: shares,
-        cpu_period: if quota > 0 { period } else { 0 },
-        cpu_quota: quota,
+        cpu_shares: values::shares(amount(requests, "cpu").or(amount(limits, "cpu")).unwrap_or_default()),
+        cpu_period: limit.map_or(0, |_| period),
+        cpu_quota: limit.map_or(0, |cpu| values::quota(cpu, period)),
         memory_limit: amount(limits, "memory").map_or(0, Amount::value),
         oom_score_adj: match api::resources::qos_class(pod) {
             api::resources::QosClass::Guaranteed => -997,
-            api::resources::QosClass::Burstable => 999,
+            api::resources::QosClass::Burstable => {
+                let memory = amount(requests, "memory").unwrap_or_default();
+                values::burstable_oom_score(memory, shared.machine.capacity.get("memory").copied().unwrap_or_default())
+            }
             api::resources::QosClass::BestEffort => 1000,
         },
         ..LinuxResources::default()
     }
 }
 
-fn security(pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
+fn security(shared: &Shared, pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
     let own = spec.security_context.clone().unwrap_or_default();
     let all = pod_spec.security_context.clone().unwrap_or_default();
     let capabilities = own.capabilities.unwrap_or_default();
@@ -204,6 +179,7 @@ fn security(pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
             Some(p) if p.type_ == "Localhost" => {
                 SeccompProfile::Localhost(p.localhost_profile.unwrap_or_default().into())
             }
+            None if shared.options.config.seccomp_default => SeccompProfile::RuntimeDefault,
             _ => SeccompProfile::Unconfined,
         },
         ..SecurityContext::default()

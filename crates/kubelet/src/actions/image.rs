@@ -2,8 +2,7 @@
 
 use crate::{Shared, actor::Mail};
 use lifecycle::{Event, ImageFact, Pod};
-use std::time::Instant;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 pub(super) async fn ensure(shared: &Shared, pod: &Pod, container: &str, mail: &UnboundedSender<Mail>) -> ImageFact {
     let spec = pod

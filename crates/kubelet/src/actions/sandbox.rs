@@ -1,12 +1,12 @@
 //! The sandbox of a Pod.
 
-use super::volumes;
-use crate::Shared;
-use lifecycle::{Pod, SandboxFact};
+use crate::{Shared, dns, hosts::PodHostname, pods, volumes};
+use lifecycle::{EventKind, Pod, PodEvent, SandboxFact};
 use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
+use std::sync::Arc;
 
 pub(super) fn namespaces(pod: &Pod) -> Namespaces {
-    let spec = pod.object().spec.clone().unwrap_or_default();
+    let spec = pods::spec(pod);
     let node = |flag: Option<bool>, otherwise| if flag == Some(true) { NamespaceMode::Node } else { otherwise };
     let pid = if spec.share_process_namespace == Some(true) { NamespaceMode::Pod } else { NamespaceMode::Container };
     Namespaces {
@@ -16,10 +16,12 @@ pub(super) fn namespaces(pod: &Pod) -> Namespaces {
     }
 }
 
-pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxConfig {
-    let spec = pod.object().spec.clone().unwrap_or_default();
+/// The sandbox of a Pod, and what of its name resolution had to be left out.
+pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
+    let (spec, options) = (pods::spec(pod), &shared.options);
     let host_network = spec.host_network == Some(true);
-    let hostname = spec.hostname.clone().unwrap_or_else(|| pod.name().to_owned());
+    let hostname = PodHostname::of(spec, pod.name(), pod.namespace(), &options.config);
+    let (dns, complaints) = dns::of_pod(spec, pod.namespace(), &options.config)?;
     let ports = spec.containers.iter().flat_map(|c| c.ports.iter().flatten()).filter_map(|p| {
         Some(PortMapping {
             protocol: p.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
@@ -28,28 +30,49 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxConfig 
             host_ip: p.host_ip.clone().unwrap_or_default(),
         })
     });
-    SandboxConfig {
+    let config = SandboxConfig {
         name: pod.name().to_owned(),
         namespace: pod.namespace().to_owned(),
         uid: pod.uid().to_owned(),
         attempt,
-        // A host name has 63 bytes at most.
-        hostname: if host_network { String::new() } else { hostname.chars().take(63).collect() },
-        log_directory: volumes::log_dir(shared, pod),
+        hostname: if host_network { String::new() } else { hostname.shown(spec)? },
+        log_directory: shared.paths.pod_logs(pod.object()),
+        dns: Some(dns),
         port_mappings: if host_network { Vec::new() } else { ports.collect() },
         labels: pod.object().metadata.labels.clone().unwrap_or_default(),
+        cgroup_parent: shared.cgroups.path(pod.object()),
         namespaces: namespaces(pod),
         privileged: spec
             .containers
             .iter()
             .any(|c| c.security_context.as_ref().is_some_and(|s| s.privileged == Some(true))),
         ..SandboxConfig::default()
-    }
+    };
+    Ok((config, complaints))
 }
 
 pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxFact {
-    let config = config(shared, pod, attempt);
     let failed = |message: String| SandboxFact::Failed { message };
+    let (config, complaints) = match config(shared, pod, attempt) {
+        Ok(config) => config,
+        Err(message) => return failed(message),
+    };
+    for message in complaints {
+        let (kind, reason) = (EventKind::Warning, "DNSConfigForming".to_owned());
+        let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };
+        shared.recorder.record(Arc::clone(pod.object()), event);
+    }
+    // A restart of the machine unmounts what is in memory.
+    if attempt > 0
+        && let Err(message) = volumes::set_up(shared, pod).await
+    {
+        return failed(message);
+    }
+    // Whoever restarted the machine took the cgroups away: a new sandbox makes sure of them.
+    if let Err(message) = shared.cgroups.create(pod.object()) {
+        return failed(message);
+    }
+    super::weigh_burstable(shared);
     let id = match shared.runtime.run_sandbox(&config).await {
         Ok(id) => id,
         Err(error) => return failed(error.to_string()),

@@ -3,7 +3,7 @@
 use super::{Refused, known};
 use crate::{
     Shared,
-    logs::{self, LogOptions},
+    logs::{self, LogFile, LogOptions},
 };
 use axum::{
     body::Body,
@@ -14,11 +14,7 @@ use axum::{
 use futures::stream;
 use jiff::{SignedDuration, Timestamp};
 use lifecycle::Pod;
-use std::{collections::HashMap, io::SeekFrom, sync::Arc, time::Duration};
-use tokio::{
-    fs::File,
-    io::{AsyncReadExt, AsyncSeekExt},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// How often a followed log is looked at for new lines.
 const FOLLOW: Duration = Duration::from_millis(100);
@@ -54,12 +50,9 @@ pub(super) async fn container_logs(
         };
         return Err((StatusCode::BAD_REQUEST, text));
     };
-    let path = logs::path(&shared, &pod, &container, attempt);
-    let mut file = File::open(&path)
-        .await
-        .map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}")))?;
-    let mut raw = Vec::new();
-    file.read_to_end(&mut raw).await.map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    let unreadable = |e: std::io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
+    let mut log = LogFile::open(logs::path(&shared, &pod, &container, attempt)).await.map_err(unreadable)?;
+    let raw = log.lines().await.map_err(unreadable)?;
     let mut first = logs::render(&raw, &options, options.tail);
     let mut left = options.limit_bytes.unwrap_or(usize::MAX);
     first.truncate(left);
@@ -67,17 +60,7 @@ pub(super) async fn container_logs(
     if !flag("follow") || previous {
         return Ok(first.into_response());
     }
-    let follow = Follow {
-        shared,
-        uid: pod.uid().to_owned(),
-        container,
-        id,
-        file,
-        read: raw.len() as u64,
-        options,
-        left,
-        first: Some(first),
-    };
+    let follow = Follow { shared, uid: pod.uid().to_owned(), container, id, log, options, left, first: Some(first) };
     let body =
         stream::unfold(follow, |mut f| async move { f.next().await.map(|bytes| (Ok::<_, std::io::Error>(bytes), f)) });
     Ok(Body::from_stream(body).into_response())
@@ -96,8 +79,7 @@ struct Follow {
     uid: String,
     container: String,
     id: String,
-    file: File,
-    read: u64,
+    log: LogFile,
     options: LogOptions,
     left: usize,
     first: Option<Vec<u8>>,
@@ -114,14 +96,9 @@ impl Follow {
             }
             // Asked before the read: what an ended container wrote is read to its end.
             let running = self.running();
-            let mut raw = Vec::new();
-            self.file.seek(SeekFrom::Start(self.read)).await.ok()?;
-            self.file.read_to_end(&mut raw).await.ok()?;
-            // A line that is still being written waits for its end.
-            let whole = raw.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
-            if whole > 0 {
-                self.read += whole as u64;
-                let mut text = logs::render(&raw[..whole], &self.options, None);
+            let raw = self.log.lines().await.ok()?;
+            if !raw.is_empty() {
+                let mut text = logs::render(&raw, &self.options, None);
                 text.truncate(self.left);
                 self.left -= text.len();
                 return Some(text);

@@ -1,6 +1,7 @@
 //! An API server of 300 lines, for tests of components that know a `kube::Client` only: objects in a map, lists,
 //! watches, merge patches, graceful deletion with finalizers. It validates nothing and forgets nothing.
-#![allow(dead_code, clippy::expect_used, reason = "each test uses a part of it, and a test may panic")]
+#![forbid(unsafe_code)]
+#![expect(clippy::expect_used, reason = "a test may panic")]
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -16,8 +17,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// The server. Clones are the same server.
-#[derive(Clone)]
-pub(crate) struct FakeApi {
+#[derive(Clone, Default)]
+pub struct FakeApi {
     state: Arc<Mutex<State>>,
     /// Ticks at every request that is done.
     ticks: Arc<watch::Sender<u64>>,
@@ -78,12 +79,15 @@ impl Target {
 }
 
 impl FakeApi {
-    pub(crate) fn new() -> Self {
-        Self { state: Arc::default(), ticks: Arc::new(watch::channel(0).0) }
+    /// An empty server.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// A client that is wired to this server.
-    pub(crate) fn client(&self) -> kube::Client {
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -93,51 +97,59 @@ impl FakeApi {
     }
 
     /// Creates or replaces an object as its user would; `path` is that of the object.
-    pub(crate) fn put(&self, path: &str, object: Value) {
+    pub fn put(&self, path: &str, object: Value) {
         let target = Target::of(path);
         self.state.lock().store(&target.key(), object);
         self.tick();
     }
 
     /// Removes an object, whatever its finalizers.
-    pub(crate) fn remove(&self, path: &str) {
+    pub fn remove(&self, path: &str) {
         self.state.lock().drop_object(&Target::of(path).key());
         self.tick();
     }
 
     /// Deletes an object as its user would.
-    pub(crate) fn delete(&self, path: &str) {
+    pub fn delete(&self, path: &str) {
         let _ = self.state.lock().delete(&Target::of(path).key(), &Value::Null);
         self.tick();
     }
 
     /// What a removed object was.
-    pub(crate) fn removed(&self, path: &str) -> Option<Value> {
+    #[must_use]
+    pub fn removed(&self, path: &str) -> Option<Value> {
         self.state.lock().graves.get(&Target::of(path).key()).cloned()
     }
 
-    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+    /// An object as it is now.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<Value> {
         self.state.lock().objects.get(&Target::of(path).key()).cloned()
     }
 
     /// All objects below a collection's path.
-    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
+    #[must_use]
+    pub fn list(&self, path: &str) -> Vec<Value> {
         let target = Target::of(path);
         self.state.lock().matching(&target.resource, &target.namespace)
     }
 
     /// Every write so far: method and path.
-    pub(crate) fn writes(&self) -> Vec<String> {
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
         self.state.lock().writes.clone()
     }
 
     /// Answers the next write that begins so with this code.
-    pub(crate) fn refuse(&self, write: &str, code: u16) {
+    pub fn refuse(&self, write: &str, code: u16) {
         self.state.lock().refusals.push((write.to_owned(), code));
     }
 
     /// Waits until the server's state is so; the clock may be a paused one.
-    pub(crate) async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+    ///
+    /// # Panics
+    /// When that does not happen within an hour.
+    pub async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
         let mut ticks = self.ticks.subscribe();
         let wait = async {
             while !condition(self) {

@@ -1,0 +1,136 @@
+//! What is mounted into a container.
+
+use crate::{Shared, environment::Environment, hosts, pods::spec, volumes};
+use k8s_openapi::api::core::v1::{Container, VolumeMount};
+use lifecycle::Pod;
+use runtime::{Mount, Propagation};
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Component, Path, PathBuf},
+};
+
+const HOSTS: &str = "/etc/hosts";
+
+/// The volumes that the container asks for, the file for its last words, and its hosts file.
+pub(super) fn of_container(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+    env: &Environment,
+) -> Result<Vec<Mount>, String> {
+    let mut mounts = Vec::new();
+    for mount in container.volume_mounts.iter().flatten() {
+        let volume = volumes::source(shared, pod, &mount.name)?;
+        let host_path = match sub_path(mount, env)? {
+            Some(sub) => below(&volume, &sub).map_err(|e| format!("subPath {sub:?}: {e}"))?,
+            None => volume,
+        };
+        mounts.push(Mount {
+            host_path,
+            container_path: mount.mount_path.clone(),
+            readonly: mount.read_only == Some(true) || volumes::is_readonly(pod, &mount.name),
+            propagation: match mount.mount_propagation.as_deref() {
+                Some("HostToContainer") => Propagation::HostToContainer,
+                Some("Bidirectional") => Propagation::Bidirectional,
+                _ => Propagation::Private,
+            },
+        });
+    }
+    let own = |host_path, container_path: &str| Mount {
+        host_path,
+        container_path: container_path.to_owned(),
+        readonly: false,
+        propagation: Propagation::Private,
+    };
+    let message = termination_message(shared, pod, &container.name, attempt).map_err(|e| e.to_string())?;
+    mounts.push(own(message, container.termination_message_path.as_deref().unwrap_or("/dev/termination-log")));
+    if !mounts.iter().any(|m| m.container_path == HOSTS) {
+        mounts.push(own(hosts_file(shared, pod).map_err(|e| e.to_string())?, HOSTS));
+    }
+    Ok(mounts)
+}
+
+/// `subPath`, or `subPathExpr` with its variables replaced.
+fn sub_path(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, String> {
+    let path = match mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()) {
+        Some(expression) => env.expand_known(expression)?,
+        None => mount.sub_path.clone().unwrap_or_default(),
+    };
+    Ok(Some(path).filter(|p| !p.is_empty()))
+}
+
+/// A path in a volume, made if need be. Neither it nor a link in it may lead out of the volume.
+fn below(volume: &Path, sub: &str) -> io::Result<PathBuf> {
+    let leads_out = || io::Error::other("it leads out of its volume");
+    if Path::new(sub).components().any(|c| !matches!(c, Component::Normal(_) | Component::CurDir)) {
+        return Err(leads_out());
+    }
+    let (root, mut path) = (volume.canonicalize()?, volume.canonicalize()?);
+    for part in Path::new(sub).components() {
+        let next = path.join(part);
+        if fs::symlink_metadata(&next).is_err() {
+            fs::create_dir(&next)?;
+            fs::set_permissions(&next, fs::metadata(&path)?.permissions())?;
+        }
+        path = next.canonicalize()?;
+        if !path.starts_with(&root) {
+            return Err(leads_out());
+        }
+    }
+    Ok(path)
+}
+
+/// A file of its own for each attempt: what an earlier one wrote stays its own.
+fn termination_message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> io::Result<PathBuf> {
+    let path = shared.paths.termination_message(pod.uid(), container, attempt);
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(&path, "")?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    Ok(path)
+}
+
+fn hosts_file(shared: &Shared, pod: &Pod) -> io::Result<PathBuf> {
+    let (spec, path) = (spec(pod), shared.paths.hosts_file(pod.uid()));
+    let aliases = spec.host_aliases.as_deref().unwrap_or_default();
+    let text = if spec.host_network == Some(true) {
+        hosts::of_node(&fs::read_to_string(HOSTS)?, aliases)
+    } else {
+        let name = hosts::PodHostname::of(spec, pod.name(), pod.namespace(), &shared.options.config);
+        hosts::own(pod.ips(), &name, aliases)
+    };
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_sub_path_stays_in_its_volume() {
+        let dir = tempfile::tempdir().unwrap();
+        let (volume, outside) = (dir.path().join("volume"), dir.path().join("outside"));
+        fs::create_dir_all(volume.join("..data")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(volume.join("..data/key"), "v").unwrap();
+        symlink("..data/key", volume.join("key")).unwrap();
+        symlink(&outside, volume.join("out")).unwrap();
+        for (sub, expected) in [
+            ("a/b", Some("a/b")),
+            ("./a", Some("a")),
+            ("key", Some("..data/key")),
+            ("out", None),
+            ("out/x", None),
+            ("../outside", None),
+            ("/etc", None),
+        ] {
+            let found = below(&volume, sub).ok();
+            assert_eq!(found, expected.map(|e| volume.canonicalize().unwrap().join(e)), "{sub}");
+        }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing was made outside");
+    }
+}

@@ -1,0 +1,230 @@
+//! The cgroup file systems of this machine.
+
+use super::{limits::Limits, values::weight};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The cgroup file systems of this machine.
+pub(super) enum Hierarchy {
+    /// One for each controller; some machines have an empty v2 beside them.
+    V1 {
+        cpu: PathBuf,
+        memory: PathBuf,
+        pids: Option<PathBuf>,
+        /// Every hierarchy in which the runtime may have made something.
+        all: Vec<PathBuf>,
+    },
+    /// One for all.
+    V2(PathBuf),
+}
+
+impl Hierarchy {
+    /// # Errors
+    /// Where there is none that can be written.
+    pub(super) fn detect() -> io::Result<Self> {
+        let found = Self::parse(&fs::read_to_string("/proc/self/mountinfo")?);
+        let found = found.ok_or_else(|| io::Error::other("no cgroup file system is mounted"))?;
+        let probe = match &found {
+            Self::V1 { memory, .. } => memory,
+            Self::V2(root) => root,
+        };
+        nix::unistd::access(probe, nix::unistd::AccessFlags::W_OK)
+            .map_err(|e| io::Error::new(io::Error::from(e).kind(), format!("{}: {e}", probe.display())))?;
+        Ok(found)
+    }
+
+    fn parse(mountinfo: &str) -> Option<Self> {
+        let (mut cpu, mut memory, mut pids, mut all, mut v2) = (None, None, None, Vec::new(), None);
+        for line in mountinfo.lines() {
+            let Some((left, right)) = line.split_once(" - ") else { continue };
+            let Some(point) = left.split(' ').nth(4).map(PathBuf::from) else { continue };
+            let mut right = right.split(' ');
+            match right.next() {
+                Some("cgroup2") => {
+                    v2.get_or_insert(point.clone());
+                    all.push(point);
+                }
+                Some("cgroup") => {
+                    let options = right.next_back().unwrap_or_default();
+                    let has = |controller: &str| options.split(',').any(|o| o == controller);
+                    if has("cpu") {
+                        cpu.get_or_insert(point.clone());
+                    }
+                    if has("memory") {
+                        memory.get_or_insert(point.clone());
+                    }
+                    if has("pids") {
+                        pids.get_or_insert(point.clone());
+                    }
+                    all.push(point);
+                }
+                _ => {}
+            }
+        }
+        match (cpu, memory) {
+            (Some(cpu), Some(memory)) => Some(Self::V1 { cpu, memory, pids, all }),
+            _ => v2.map(Self::V2),
+        }
+    }
+
+    /// Makes a cgroup if need be, and limits it. The path is absolute within the hierarchies.
+    pub(super) fn set(&self, path: &str, limits: &Limits) -> io::Result<()> {
+        let path = path.trim_start_matches('/');
+        match self {
+            Self::V1 { cpu, memory, pids, .. } => {
+                let (cpu, memory) = (make(cpu, path)?, make(memory, path)?);
+                set(&cpu, "cpu.shares", limits.shares)?;
+                if let Some((quota, period)) = limits.quota {
+                    set(&cpu, "cpu.cfs_period_us", period)?;
+                    set(&cpu, "cpu.cfs_quota_us", quota)?;
+                }
+                if let Some(bytes) = limits.memory {
+                    set(&memory, "memory.limit_in_bytes", bytes)?;
+                }
+                match (limits.pids, pids) {
+                    (Some(max), Some(pids)) => set(&make(pids, path)?, "pids.max", max),
+                    _ => Ok(()),
+                }
+            }
+            Self::V2(root) => {
+                let group = make_v2(root, path)?;
+                set(&group, "cpu.weight", weight(limits.shares))?;
+                if let Some((quota, period)) = limits.quota {
+                    set(&group, "cpu.max", format!("{quota} {period}"))?;
+                }
+                if let Some(bytes) = limits.memory {
+                    set(&group, "memory.max", bytes)?;
+                }
+                limits.pids.map_or(Ok(()), |max| set(&group, "pids.max", max))
+            }
+        }
+    }
+
+    /// Names of the cgroups directly below one, whichever controllers they have.
+    pub(super) fn children(&self, path: &str) -> BTreeSet<String> {
+        let dirs = self.roots().iter().map(|root| root.join(path.trim_start_matches('/')));
+        let entries = dirs.filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
+        let groups = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+        groups.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn roots(&self) -> &[PathBuf] {
+        match self {
+            Self::V1 { all, .. } => all,
+            Self::V2(root) => std::slice::from_ref(root),
+        }
+    }
+
+    /// Removes a cgroup and everything below it, in every hierarchy.
+    pub(super) fn remove(&self, path: &str) -> io::Result<()> {
+        let path = path.trim_start_matches('/');
+        self.roots().iter().try_for_each(|root| remove_tree(&root.join(path)))
+    }
+}
+
+fn make(root: &Path, path: &str) -> io::Result<PathBuf> {
+    let dir = root.join(path);
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+/// On v2 each level hands the controllers on to the next one.
+fn make_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
+    let mut dir = root.to_owned();
+    for part in path.split('/') {
+        let control = dir.join("cgroup.subtree_control");
+        for controller in ["+cpu", "+memory", "+pids"] {
+            // What the machine does not have, the limits below will tell.
+            let _ = fs::write(&control, controller);
+        }
+        dir.push(part);
+        fs::create_dir_all(&dir)?;
+    }
+    Ok(dir)
+}
+
+fn set(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+    let path = dir.join(file);
+    fs::write(&path, value.to_string()).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
+/// cgroups are removed directory by directory, the innermost first; their files go with them.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path())?;
+        }
+    }
+    match fs::remove_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { shares: 1024, quota: Some((50_000, 100_000)), memory: Some(1 << 20), pids: Some(9) };
+
+    fn v1(dir: &Path) -> Hierarchy {
+        let [cpu, memory, pids] = ["cpu", "memory", "pids"].map(|name| dir.join(name));
+        Hierarchy::V1 { all: vec![cpu.clone(), memory.clone(), pids.clone()], cpu, memory, pids: Some(pids) }
+    }
+
+    #[test]
+    fn the_mounted_hierarchies_are_found() {
+        let mounts = "1 2 0:1 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n1 2 0:1 / /cg/memory rw - cgroup cgroup rw,memory\n1 2 0:1 / /cg/unified rw - cgroup2 cgroup2 rw\n";
+        match Hierarchy::parse(mounts).unwrap() {
+            Hierarchy::V1 { cpu, memory, pids, all } => {
+                assert_eq!((cpu, memory, pids, all.len()), ("/cg/cpu".into(), "/cg/memory".into(), None, 3));
+            }
+            Hierarchy::V2(_) => panic!("an empty v2 beside v1 is not used"),
+        }
+        let v2 = "1 2 0:1 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+        assert!(matches!(Hierarchy::parse(v2), Some(Hierarchy::V2(root)) if root == Path::new("/sys/fs/cgroup")));
+        assert!(Hierarchy::parse("1 2 0:1 / / rw - ext4 /dev/vda rw\n").is_none());
+    }
+
+    #[test]
+    fn limits_are_written_where_each_version_expects_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let v2 = dir.path().join("v2");
+        fs::create_dir(&v2).unwrap();
+        for (hierarchy, file, expected) in [
+            (v1(dir.path()), "cpu/r/p/cpu.shares", "1024"),
+            (v1(dir.path()), "cpu/r/p/cpu.cfs_quota_us", "50000"),
+            (v1(dir.path()), "memory/r/p/memory.limit_in_bytes", "1048576"),
+            (v1(dir.path()), "pids/r/p/pids.max", "9"),
+            (Hierarchy::V2(v2.clone()), "v2/r/p/cpu.weight", "39"),
+            (Hierarchy::V2(v2.clone()), "v2/r/p/cpu.max", "50000 100000"),
+            (Hierarchy::V2(v2.clone()), "v2/r/p/memory.max", "1048576"),
+            (Hierarchy::V2(v2.clone()), "v2/r/p/pids.max", "9"),
+            (Hierarchy::V2(v2.clone()), "v2/r/cgroup.subtree_control", "+pids"),
+        ] {
+            hierarchy.set("/r/p", &LIMITS).unwrap();
+            assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), expected, "{file}");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_goes_with_what_is_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("cpu/r/podu/container")).unwrap();
+        fs::create_dir_all(dir.path().join("pids/r/podv")).unwrap();
+        let v1 = v1(dir.path());
+        assert_eq!(v1.children("/r").into_iter().collect::<Vec<_>>(), ["podu", "podv"]);
+        v1.remove("/r/podu").unwrap();
+        v1.remove("/r/podu").unwrap();
+        assert_eq!(v1.children("/r").into_iter().collect::<Vec<_>>(), ["podv"]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Amounts as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).
+
+use api::quantity::Amount;
+
+/// The usual CFS period in µs.
+pub(crate) const PERIOD: i64 = 100_000;
+/// The smallest quota that the kernel takes, in µs.
+const MIN_QUOTA: i64 = 1_000;
+/// 1,024 shares are one CPU.
+const SHARES_PER_CPU: i64 = 1_024;
+pub(crate) const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 262_144;
+
+/// `MilliCPUToShares`.
+pub(crate) fn shares(cpu: Amount) -> i64 {
+    (cpu.milli().saturating_mul(SHARES_PER_CPU) / 1_000).clamp(MIN_SHARES, MAX_SHARES)
+}
+
+/// `MilliCPUToQuota`: µs per period.
+pub(crate) fn quota(cpu: Amount, period: i64) -> i64 {
+    (cpu.milli().saturating_mul(period) / 1_000).max(MIN_QUOTA)
+}
+
+/// The `oom_score_adj` of a burstable container (`pkg/kubelet/qos/policy.go`): who asked for much goes late, but
+/// before whoever is guaranteed and after whoever asked for nothing.
+pub(crate) fn burstable_oom_score(requested: Amount, capacity: Amount) -> i64 {
+    let part = requested.value().saturating_mul(1_000) / capacity.value().max(1);
+    (1_000 - part).clamp(3, 999)
+}
+
+/// Shares of cgroup v1 on the scale of v2, 1 to 10,000 (KEP-2254).
+pub(super) fn weight(shares: i64) -> i64 {
+    1 + (shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES) * 9_999 / (MAX_SHARES - MIN_SHARES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asked_for_much_memory_is_killed_late() {
+        for (requested, expected) in [(0, 999), (1, 999), (500, 500), (999, 3), (1000, 3)] {
+            assert_eq!(burstable_oom_score(Amount::units(requested), Amount::units(1_000)), expected, "{requested}");
+        }
+    }
+
+    #[test]
+    fn cpu_becomes_shares_quota_and_weight() {
+        for (milli, expected) in [
+            (0, (2, 1_000, 1)),
+            (1, (2, 1_000, 1)),
+            (5, (5, 1_000, 1)),
+            (100, (102, 10_000, 4)),
+            (1_000, (1_024, 100_000, 39)),
+            (1_500, (1_536, 150_000, 59)),
+            (1_000_000, (262_144, 100_000_000, 10_000)),
+        ] {
+            let cpu = Amount::milli_units(milli);
+            assert_eq!((shares(cpu), quota(cpu, PERIOD), weight(shares(cpu))), expected, "{milli}m");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Upstream's fields (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium does not act upon: a file that upstream takes
+//! is taken here, and what has no effect is logged.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const TOP: &[&str] = &[
+    "address",
+    "allowedUnsafeSysctls",
+    "apiVersion",
+    "authentication",
+    "authorization",
+    "configMapAndSecretChangeDetectionStrategy",
+    "containerLogMaxWorkers",
+    "containerRuntimeEndpoint",
+    "contentType",
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "cpuManagerReconcilePeriod",
+    "enableControllerAttachDetach",
+    "enableDebugFlagsHandler",
+    "enableDebuggingHandlers",
+    "enableProfilingHandler",
+    "enableServer",
+    "enableSystemLogHandler",
+    "enableSystemLogQuery",
+    "eventBurst",
+    "eventRecordQPS",
+    "evictionHard",
+    "evictionMaxPodGracePeriod",
+    "evictionMinimumReclaim",
+    "evictionPressureTransitionPeriod",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "failCgroupV1",
+    "failSwapOn",
+    "fileCheckFrequency",
+    "hairpinMode",
+    "healthzBindAddress",
+    "healthzPort",
+    "httpCheckFrequency",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "imageMaximumGCAge",
+    "imageMinimumGCAge",
+    "imagePullCredentialsVerificationPolicy",
+    "imageServiceEndpoint",
+    "iptablesDropBit",
+    "iptablesMasqueradeBit",
+    "kernelMemcgNotification",
+    "kind",
+    "kubeAPIBurst",
+    "kubeAPIQPS",
+    "kubeReservedCgroup",
+    "kubeletCgroups",
+    "localStorageCapacityIsolation",
+    "logging",
+    "makeIPTablesUtilChains",
+    "maxOpenFiles",
+    "memoryManagerPolicy",
+    "memorySwap",
+    "memoryThrottlingFactor",
+    "mergeDefaultEvictionSettings",
+    "oomScoreAdj",
+    "podCIDR",
+    "podLogsDir",
+    "port",
+    "preloadedImagesVerificationAllowlist",
+    "protectKernelDefaults",
+    "providerID",
+    "qosReserved",
+    "readOnlyPort",
+    "registryBurst",
+    "registryPullQPS",
+    "reservedMemory",
+    "reservedSystemCPUs",
+    "rotateCertificates",
+    "runOnce",
+    "runtimeRequestTimeout",
+    "serverTLSBootstrap",
+    "showHiddenMetricsForVersion",
+    "shutdownGracePeriod",
+    "shutdownGracePeriodByPodPriority",
+    "shutdownGracePeriodCriticalPods",
+    "singleProcessOOMKill",
+    "staticPodPath",
+    "staticPodURL",
+    "staticPodURLHeader",
+    "streamingConnectionIdleTimeout",
+    "syncFrequency",
+    "systemCgroups",
+    "systemReservedCgroup",
+    "tlsCertFile",
+    "tlsCipherSuites",
+    "tlsCurvePreferences",
+    "tlsMinVersion",
+    "tlsPrivateKeyFile",
+    "topologyManagerPolicy",
+    "topologyManagerPolicyOptions",
+    "topologyManagerScope",
+    "tracing",
+    "userNamespaces",
+    "volumePluginDir",
+    "volumeStatsAggPeriod",
+];
+
+/// What may be in those that are objects with fixed fields.
+const NESTED: &[(&str, &[&str])] = &[
+    ("authentication", &["anonymous", "webhook", "x509"]),
+    ("authorization", &["mode", "webhook"]),
+    ("logging", &["flushFrequency", "format", "options", "verbosity", "vmodule"]),
+    ("memorySwap", &["swapBehavior"]),
+    ("tracing", &["endpoint", "samplingRatePerMillion"]),
+    ("userNamespaces", &["idsPerPod"]),
+];
+
+/// Fields in use that are no pointers upstream: their zero value is the same as none (`SetDefaults_KubeletConfiguration`).
+pub(super) const ZERO_IS_DEFAULT: &[&str] = &[
+    "cgroupDriver",
+    "cgroupRoot",
+    "containerLogMaxSize",
+    "maxPods",
+    "nodeLeaseDurationSeconds",
+    "nodeStatusReportFrequency",
+    "nodeStatusUpdateFrequency",
+];
+
+/// The paths of all fields that no KubeletConfiguration has.
+pub(super) fn unknown(fields: &BTreeMap<String, Value>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in fields {
+        if !TOP.contains(&key.as_str()) {
+            found.push(key.clone());
+        }
+        let Some((_, allowed)) = NESTED.iter().find(|(name, _)| name == key) else { continue };
+        let inner = value.as_object().into_iter().flatten().map(|(name, _)| name);
+        found.extend(inner.filter(|name| !allowed.contains(&name.as_str())).map(|name| format!("{key}.{name}")));
+    }
+    found
+}

@@ -1,0 +1,197 @@
+//! Name resolution of a Pod: its `resolv.conf`, by `dnsPolicy` and `dnsConfig` (upstream's `pkg/kubelet/network/dns`).
+
+use crate::config::KubeletConfiguration;
+use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
+use runtime::Dns;
+use std::fs;
+
+/// What resolvers take.
+const MAX_SERVERS: usize = 3;
+const MAX_SEARCHES: usize = 32;
+const MAX_SEARCH_CHARS: usize = 2048;
+
+/// The Pod's resolver configuration, and what had to be left out of it, in upstream's words.
+///
+/// # Errors
+/// When the node's own `resolv.conf` is needed and cannot be read.
+pub(crate) fn of_pod(
+    spec: &PodSpec,
+    namespace: &str,
+    config: &KubeletConfiguration,
+) -> Result<(Dns, Vec<String>), String> {
+    let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
+    let on_host = spec.host_network == Some(true);
+    let cluster = match policy {
+        "None" => None,
+        "ClusterFirst" => Some(!on_host),
+        "ClusterFirstWithHostNet" => Some(true),
+        _ => Some(false),
+    };
+    let mut dns = match cluster {
+        None => Dns::default(),
+        // A cluster without a DNS of its own resolves as its node does.
+        Some(true) if !config.cluster_dns.is_empty() => of_cluster(host(config)?, namespace, config),
+        Some(_) if config.resolv_conf.is_empty() => {
+            Dns { servers: vec!["127.0.0.1".to_owned()], searches: vec![".".to_owned()], options: Vec::new() }
+        }
+        Some(_) => host(config)?,
+    };
+    if let Some(own) = &spec.dns_config {
+        add(&mut dns, own);
+    }
+    let complaints = fit(&mut dns);
+    Ok((dns, complaints))
+}
+
+fn host(config: &KubeletConfiguration) -> Result<Dns, String> {
+    if config.resolv_conf.is_empty() {
+        return Ok(Dns::default());
+    }
+    let text = fs::read_to_string(&config.resolv_conf).map_err(|e| format!("{}: {e}", config.resolv_conf))?;
+    Ok(parse(&text))
+}
+
+fn of_cluster(host: Dns, namespace: &str, config: &KubeletConfiguration) -> Dns {
+    let domain = &config.cluster_domain;
+    let mut searches = Vec::new();
+    if !domain.is_empty() {
+        searches.extend([format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()]);
+    }
+    searches.extend(host.searches);
+    Dns { servers: config.cluster_dns.clone(), searches: unique(searches), options: vec!["ndots:5".to_owned()] }
+}
+
+/// Reads a `resolv.conf`; the last `search` line counts.
+fn parse(text: &str) -> Dns {
+    let mut dns = Dns::default();
+    for line in text.lines().filter(|l| !l.starts_with(['#', ';'])) {
+        let mut words = line.split_whitespace();
+        let (key, rest) = (words.next().unwrap_or_default(), words.map(str::to_owned));
+        match key {
+            "nameserver" => dns.servers.extend(rest.take(1)),
+            "search" => {
+                let domain = |d: String| if d == "." { d } else { d.trim_end_matches('.').to_owned() };
+                dns.searches = rest.map(domain).collect();
+            }
+            "options" => dns.options = rest.collect(),
+            _ => {}
+        }
+    }
+    dns
+}
+
+fn add(dns: &mut Dns, own: &PodDNSConfig) {
+    dns.servers = unique(dns.servers.drain(..).chain(own.nameservers.iter().flatten().cloned()));
+    dns.searches = unique(dns.searches.drain(..).chain(own.searches.iter().flatten().cloned()));
+    for option in own.options.iter().flatten() {
+        let name = option.name.as_deref().unwrap_or_default();
+        dns.options.retain(|known| known.split(':').next() != Some(name));
+        dns.options.push(match option.value.as_deref().filter(|v| !v.is_empty()) {
+            Some(value) => format!("{name}:{value}"),
+            None => name.to_owned(),
+        });
+    }
+}
+
+fn unique(list: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for item in list {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+/// Leaves out what resolvers would not take.
+fn fit(dns: &mut Dns) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if dns.servers.len() > MAX_SERVERS {
+        dns.servers.truncate(MAX_SERVERS);
+        complaints.push(format!(
+            "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: {}",
+            dns.servers.join(" ")
+        ));
+    }
+    let all = dns.searches.len();
+    dns.searches.truncate(MAX_SEARCHES);
+    while dns.searches.join(" ").len() > MAX_SEARCH_CHARS {
+        dns.searches.pop();
+    }
+    if dns.searches.len() < all {
+        complaints.push(format!(
+            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {}",
+            dns.searches.join(" ")
+        ));
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn form(spec: Value, cluster_dns: &[&str]) -> (Dns, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("resolv.conf");
+        let text = "# comment\nnameserver 192.0.2.53\nsearch old.example\nsearch example.com. lan\noptions rotate\n";
+        fs::write(&path, text).unwrap();
+        let mut config = KubeletConfiguration::default();
+        config.resolv_conf = path.display().to_string();
+        config.cluster_dns = cluster_dns.iter().map(|s| (*s).to_owned()).collect();
+        config.cluster_domain = "cluster.local".to_owned();
+        let mut full = json!({"containers": []});
+        spec.as_object().unwrap().iter().for_each(|(k, v)| full[k] = v.clone());
+        of_pod(&serde_json::from_value(full).unwrap(), "ns", &config).unwrap()
+    }
+
+    #[track_caller]
+    fn check(spec: Value, servers: &str, searches: &str, options: &str) {
+        let (dns, complaints) = form(spec, &["10.96.0.10"]);
+        assert_eq!((dns.servers.join(" "), dns.searches.join(" ")), (servers.to_owned(), searches.to_owned()));
+        assert_eq!((dns.options.join(" "), complaints.len()), (options.to_owned(), 0));
+    }
+
+    const HOST: (&str, &str, &str) = ("192.0.2.53", "example.com lan", "rotate");
+    const CLUSTER: (&str, &str, &str) =
+        ("10.96.0.10", "ns.svc.cluster.local svc.cluster.local cluster.local example.com lan", "ndots:5");
+
+    #[test]
+    fn the_policy_decides_where_names_are_looked_up() {
+        for (spec, (servers, searches, options)) in [
+            (json!({}), CLUSTER),
+            (json!({"dnsPolicy": "Default"}), HOST),
+            (json!({"dnsPolicy": "ClusterFirst", "hostNetwork": true}), HOST),
+            (json!({"dnsPolicy": "ClusterFirstWithHostNet", "hostNetwork": true}), CLUSTER),
+            (json!({"dnsPolicy": "None"}), ("", "", "")),
+        ] {
+            check(spec, servers, searches, options);
+        }
+    }
+
+    #[test]
+    fn a_pods_own_configuration_comes_on_top() {
+        let own = json!({"nameservers": ["192.0.2.53", "192.0.2.54"], "searches": ["lan", "own"],
+            "options": [{"name": "rotate"}, {"name": "ndots", "value": "2"}]});
+        let spec = |policy: &str| json!({"dnsPolicy": policy, "dnsConfig": own});
+        check(spec("Default"), "192.0.2.53 192.0.2.54", "example.com lan own", "rotate ndots:2");
+        check(spec("None"), "192.0.2.53 192.0.2.54", "lan own", "rotate ndots:2");
+    }
+
+    #[test]
+    fn without_a_cluster_dns_pods_resolve_as_their_node_does() {
+        let (dns, _) = form(json!({}), &[]);
+        assert_eq!(dns.servers, ["192.0.2.53"]);
+    }
+
+    #[test]
+    fn what_resolvers_do_not_take_is_left_out_and_said() {
+        let servers: Vec<String> = (1..6).map(|n| format!("192.0.2.{n}")).collect();
+        let searches: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
+        let spec = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": servers, "searches": searches}});
+        let (dns, complaints) = form(spec, &[]);
+        assert_eq!((dns.servers.len(), dns.searches.len(), complaints.len()), (3, 32, 2));
+        assert!(complaints[0].ends_with("192.0.2.1 192.0.2.2 192.0.2.3"), "{complaints:?}");
+    }
+}

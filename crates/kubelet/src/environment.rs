@@ -1,0 +1,139 @@
+//! The environment of a container.
+
+mod expand;
+
+use crate::{
+    Shared,
+    objects::Objects,
+    volumes::{field, resource_field},
+};
+use expand::expand;
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource};
+use lifecycle::Pod;
+use std::collections::BTreeMap;
+
+/// Names and values in the order of the spec; a later one of the same name takes the place of an earlier one.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Environment(Vec<(String, String)>);
+
+impl Environment {
+    /// The value of a variable.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Replaces `$(NAME)`.
+    pub(crate) fn expand(&self, text: &str) -> String {
+        expand(text, |name| self.get(name))
+    }
+
+    /// Replaces `$(NAME)`.
+    ///
+    /// # Errors
+    /// When a variable is not known.
+    pub(crate) fn expand_known(&self, text: &str) -> Result<String, String> {
+        let missing = std::cell::RefCell::new(None);
+        let value = |name: &str| {
+            let value = self.get(name);
+            if value.is_none() {
+                missing.borrow_mut().get_or_insert_with(|| name.to_owned());
+            }
+            value
+        };
+        let expanded = expand(text, value);
+        match missing.into_inner() {
+            Some(name) => Err(format!("missing value for {name:?}")),
+            None => Ok(expanded),
+        }
+    }
+
+    pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
+        self.0
+    }
+
+    fn set(&mut self, name: String, value: String) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+}
+
+/// Puts a container's environment together: `envFrom` first, then `env`, each of which may refer to what is before it.
+///
+/// # Errors
+/// In upstream's words for an object or key that does not exist.
+pub(crate) async fn environment(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+    objects: &mut Objects<'_>,
+) -> Result<Environment, String> {
+    let mut env = Environment::default();
+    for source in container.env_from.iter().flatten() {
+        let prefix = source.prefix.as_deref().unwrap_or_default();
+        for (key, value) in all_keys(source, objects).await? {
+            env.set(format!("{prefix}{key}"), value);
+        }
+    }
+    for variable in container.env.iter().flatten() {
+        let value = match (variable.value.as_deref().filter(|v| !v.is_empty()), &variable.value_from) {
+            (None, Some(source)) => match one_value(shared, pod, container, source, objects).await? {
+                Some(value) => value,
+                None => continue,
+            },
+            (value, _) => env.expand(value.unwrap_or_default()),
+        };
+        env.set(variable.name.clone(), value);
+    }
+    Ok(env)
+}
+
+async fn all_keys(source: &EnvFromSource, objects: &mut Objects<'_>) -> Result<BTreeMap<String, String>, String> {
+    if let Some(r) = &source.config_map_ref {
+        let found = objects.config_map(&r.name, r.optional == Some(true)).await?;
+        return Ok(found.and_then(|o| o.data.clone()).unwrap_or_default());
+    }
+    if let Some(r) = &source.secret_ref {
+        let found = objects.secret(&r.name, r.optional == Some(true)).await?;
+        let data = found.and_then(|o| o.data.clone()).unwrap_or_default();
+        return Ok(data.into_iter().map(|(k, v)| (k, text(&v.0))).collect());
+    }
+    Ok(BTreeMap::new())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `None` when an optional source is not there.
+async fn one_value(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+    source: &EnvVarSource,
+    objects: &mut Objects<'_>,
+) -> Result<Option<String>, String> {
+    let missing = |kind: &str, name: &str, key: &str, optional: bool| {
+        if optional { Ok(None) } else { Err(format!("couldn't find key {key} in {kind} {}/{name}", pod.namespace())) }
+    };
+    if let Some(r) = &source.config_map_key_ref {
+        let optional = r.optional == Some(true);
+        let found = objects.config_map(&r.name, optional).await?;
+        let value = found.as_ref().and_then(|o| o.data.as_ref()?.get(&r.key).cloned());
+        return value.map_or_else(|| missing("ConfigMap", &r.name, &r.key, optional), |v| Ok(Some(v)));
+    }
+    if let Some(r) = &source.secret_key_ref {
+        let optional = r.optional == Some(true);
+        let found = objects.secret(&r.name, optional).await?;
+        let value = found.as_ref().and_then(|o| o.data.as_ref()?.get(&r.key).map(|v| text(&v.0)));
+        return value.map_or_else(|| missing("Secret", &r.name, &r.key, optional), |v| Ok(Some(v)));
+    }
+    if let Some(r) = &source.field_ref {
+        return field(shared, pod, &r.field_path).map(Some);
+    }
+    if let Some(r) = &source.resource_field_ref {
+        return resource_field(shared, pod, Some(container), r).map(Some);
+    }
+    Err("an environment variable has a source of a type that is not supported yet".to_owned())
+}

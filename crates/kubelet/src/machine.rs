@@ -1,0 +1,82 @@
+//! What the machine has, and what of it Pods may have.
+
+use crate::config::KubeletConfiguration;
+use api::{
+    quantity::Amount,
+    resources::{Amounts, add},
+};
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Resources of the node, by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    /// All there is (`status.capacity`).
+    pub(crate) capacity: Amounts,
+    /// Without what is reserved (`status.allocatable`).
+    pub(crate) allocatable: Amounts,
+}
+
+impl Machine {
+    /// Looks at this machine; `root_dir` is on the file system that Pods write to.
+    pub(crate) fn measure(root_dir: &Path, config: &KubeletConfiguration) -> Self {
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kib = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let disk = nix::sys::statvfs::statvfs(root_dir).map(|s| s.blocks() * s.fragment_size()).unwrap_or(0);
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Self::new(number(cpus as u64), number(kib.unwrap_or(0) * 1024), number(disk), config)
+    }
+
+    fn new(cpus: i64, memory: i64, disk: i64, config: &KubeletConfiguration) -> Self {
+        let per_core = i64::from(config.pods_per_core).saturating_mul(cpus);
+        let pods = i64::from(config.max_pods);
+        let pods = if per_core > 0 { pods.min(per_core) } else { pods };
+        let capacity: Amounts = [("cpu", cpus), ("memory", memory), ("ephemeral-storage", disk), ("pods", pods)]
+            .into_iter()
+            .map(|(name, n)| (name.to_owned(), Amount::units(n)))
+            .collect();
+        let mut reserved = Amounts::new();
+        for list in [&config.system_reserved, &config.kube_reserved] {
+            add(&mut reserved, &amounts(list));
+        }
+        let left = |(name, all): (&String, &Amount)| {
+            let left = all.minus(reserved.get(name).copied().unwrap_or_default());
+            (name.clone(), left.max(Amount::ZERO))
+        };
+        Self { allocatable: capacity.iter().map(left).collect(), capacity }
+    }
+
+    /// How many Pods the node takes.
+    pub(crate) fn pods(&self) -> i64 {
+        self.capacity.get("pods").map_or(0, |pods| pods.value())
+    }
+}
+
+/// The configuration was checked when it was read.
+fn amounts(list: &BTreeMap<String, String>) -> Amounts {
+    list.iter().filter_map(|(name, text)| Some((name.clone(), Amount::parse(text).ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(config: &str, name: &str, expected: (&str, &str)) {
+        let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{config}");
+        let machine = Machine::new(2, 1 << 30, 1 << 40, &KubeletConfiguration::parse(&text).unwrap());
+        assert_eq!(
+            (machine.capacity[name].to_string().as_str(), machine.allocatable[name].to_string().as_str()),
+            expected
+        );
+    }
+
+    #[test]
+    fn what_is_reserved_is_not_for_pods() {
+        check("", "cpu", ("2", "2"));
+        check("systemReserved: {cpu: 250m}\nkubeReserved: {cpu: 250m}", "cpu", ("2", "1500m"));
+        check("kubeReserved: {memory: 2Gi}", "memory", ("1073741824", "0"));
+        check("podsPerCore: 10", "pods", ("20", "20"));
+        check("podsPerCore: 100", "pods", ("110", "110"));
+    }
+}

@@ -1,0 +1,168 @@
+//! What the node's status says.
+
+use crate::Shared;
+use api::resources::Amounts;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use runtime::Image;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+
+/// Upstream's `maxNamesPerImageInNodeStatus`.
+const NAMES_PER_IMAGE: usize = 5;
+
+/// What of the node's status changes while it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NodeState {
+    /// Why the node takes no Pods, if it takes none.
+    not_ready: Option<String>,
+    runtime_version: String,
+    images: Value,
+}
+
+impl NodeState {
+    /// Asks the runtime.
+    pub(crate) async fn look(shared: &Shared) -> Self {
+        let not_ready = match shared.runtime.status().await {
+            Ok(status) => status
+                .runtime_not_ready
+                .or(status.network_not_ready.map(|m| format!("container runtime network not ready: {m}"))),
+            Err(error) => Some(error.to_string()),
+        };
+        // A runtime that does not answer has been asked once.
+        let (version, images) = if not_ready.is_none() {
+            (shared.runtime.version().await.ok(), shared.runtime.images().await.unwrap_or_default())
+        } else {
+            (None, Vec::new())
+        };
+        Self {
+            not_ready,
+            runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
+            images: list(images, shared.options.config.node_status_max_images),
+        }
+    }
+
+    pub(crate) fn ready(&self) -> bool {
+        self.not_ready.is_none()
+    }
+
+    pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
+        let api: Api<Node> = Api::all(shared.client.clone());
+        let (now, name) = (shared.now(), &shared.options.node_name);
+        let known = api.get_opt(name).await?.and_then(|n| n.status).and_then(|s| s.conditions).unwrap_or_default();
+        let conditions: Vec<Value> = self.conditions().into_iter().map(|c| stamp(c, &known, &json!(now))).collect();
+        let status = json!({"status": {
+            "capacity": quantities(&shared.machine.capacity), "allocatable": quantities(&shared.machine.allocatable),
+            "conditions": conditions, "images": self.images,
+            "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": info(&self.runtime_version),
+        }});
+        tracing::debug!(not_ready = ?self.not_ready, "node status");
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.map(drop)
+    }
+
+    fn conditions(&self) -> [Value; 4] {
+        let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
+        let memory = "kubelet has sufficient memory available";
+        let ready = match &self.not_ready {
+            None => condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            Some(why) => condition("Ready", "False", "KubeletNotReady", why),
+        };
+        [
+            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", memory),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ready,
+        ]
+    }
+}
+
+/// Gives a condition its times; that of its transition stays while its status does.
+fn stamp(mut condition: Value, known: &[NodeCondition], now: &Value) -> Value {
+    let same = known.iter().find(|k| condition["type"] == k.type_ && condition["status"] == k.status);
+    let since = same.and_then(|k| k.last_transition_time.as_ref()).map_or_else(|| now.clone(), |t| json!(t));
+    condition["lastHeartbeatTime"] = now.clone();
+    condition["lastTransitionTime"] = since;
+    condition
+}
+
+fn quantities(amounts: &Amounts) -> Value {
+    let text = |name: &str, amount: api::quantity::Amount| match name {
+        "memory" | "ephemeral-storage" => amount.to_binary_quantity(),
+        _ => amount.to_quantity(),
+    };
+    amounts
+        .iter()
+        .map(|(name, amount)| (name.clone(), json!(text(name, *amount))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// The largest images first, as many as fit (`nodeStatusMaxImages`; a negative number for all).
+fn list(mut images: Vec<Image>, max: i64) -> Value {
+    images.sort_by(|a, b| Reverse(a.size).cmp(&Reverse(b.size)).then_with(|| a.id.cmp(&b.id)));
+    images.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    let entry = |image: &Image| {
+        let names: Vec<&String> = image.digests.iter().chain(&image.tags).take(NAMES_PER_IMAGE).collect();
+        json!({"names": names, "sizeBytes": image.size})
+    };
+    images.iter().map(entry).collect()
+}
+
+pub(crate) fn architecture() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn info(runtime_version: &str) -> Value {
+    let os = read("/etc/os-release");
+    let pretty =
+        os.lines().find_map(|l| l.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"').to_owned();
+    json!({
+        "machineID": read("/etc/machine-id"), "systemUUID": read("/sys/class/dmi/id/product_uuid"),
+        "bootID": read("/proc/sys/kernel/random/boot_id"), "kernelVersion": read("/proc/sys/kernel/osrelease"),
+        "osImage": pretty, "containerRuntimeVersion": runtime_version, "kubeletVersion": api::KUBERNETES_VERSION,
+        "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": architecture(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(id: &str, size: u64) -> Image {
+        let (tags, digests) = (vec![format!("{id}:1")], vec![format!("{id}@sha256:0")]);
+        Image { id: id.to_owned(), tags, digests, size, uid: None, username: String::new() }
+    }
+
+    #[test]
+    fn the_largest_images_are_shown_with_their_names() {
+        let images = || vec![image("a", 1), image("b", 3), image("c", 2)];
+        let b = json!({"names": ["b@sha256:0", "b:1"], "sizeBytes": 3});
+        let c = json!({"names": ["c@sha256:0", "c:1"], "sizeBytes": 2});
+        assert_eq!(list(images(), 2), json!([b, c]));
+        assert_eq!(list(images(), 0), json!([]));
+        assert_eq!(list(images(), -1).as_array().map(Vec::len), Some(3));
+    }
+
+    #[test]
+    fn a_condition_keeps_the_time_of_its_transition() {
+        let known: Vec<NodeCondition> = serde_json::from_value(
+            json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]),
+        )
+        .unwrap();
+        let now = json!("2026-01-02T00:00:00Z");
+        let time = |status: &str| {
+            stamp(json!({"type": "Ready", "status": status}), &known, &now)["lastTransitionTime"].clone()
+        };
+        assert_eq!(time("True"), "2026-01-01T00:00:00Z");
+        assert_eq!(time("False"), now);
+    }
+}

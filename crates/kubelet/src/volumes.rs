@@ -1,0 +1,211 @@
+//! Volumes and directories of a Pod.
+
+mod atomic_writer;
+mod downward;
+mod empty_dir;
+mod host_path;
+mod payload;
+pub(crate) mod refresh;
+
+pub(crate) use downward::{field, resource_field};
+
+use crate::{Shared, blocking, objects::Objects, pods::spec};
+use k8s_openapi::api::core::v1::Volume;
+use lifecycle::Pod;
+use nix::mount::{MntFlags, umount2};
+use payload::Payload;
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+/// The directory or file of the node that a volume stands for.
+///
+/// # Errors
+/// When the Pod has no such volume.
+pub(crate) fn source(shared: &Shared, pod: &Pod, name: &str) -> Result<PathBuf, String> {
+    let volume = spec(pod).volumes.iter().flatten().find(|v| v.name == name);
+    let volume = volume.ok_or_else(|| format!("volume {name:?} does not exist"))?;
+    Ok(match &volume.host_path {
+        Some(host) => PathBuf::from(&host.path),
+        None => shared.paths.volume(pod.uid(), name),
+    })
+}
+
+/// Whether a volume's files are the API's: then containers may not write to it, whatever they ask for.
+fn is_projected(volume: &Volume) -> bool {
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.projected.is_some()
+        || volume.downward_api.is_some()
+}
+
+pub(crate) fn is_readonly(pod: &Pod, name: &str) -> bool {
+    spec(pod).volumes.iter().flatten().any(|v| v.name == name && is_projected(v))
+}
+
+/// What is to be done for one volume, now that everything it needs from the API is there.
+enum Work {
+    EmptyDir(empty_dir::EmptyDir),
+    HostPath(host_path::HostPath),
+    Files(Payload),
+}
+
+fn failed(name: &str, error: &str) -> String {
+    format!("MountVolume.SetUp failed for volume {name:?} : {error}")
+}
+
+fn fs_group(pod: &Pod) -> Option<u32> {
+    let group = spec(pod).security_context.as_ref().and_then(|s| s.fs_group);
+    group.and_then(|g| u32::try_from(g).ok())
+}
+
+/// Makes the Pod's directories and volumes. What is there already stays.
+pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), String> {
+    let mut objects = Objects::new(shared, pod.namespace());
+    let mut work = Vec::new();
+    for volume in spec(pod).volumes.iter().flatten() {
+        let task = prepare(shared, pod, volume, &mut objects).await.map_err(|e| failed(&volume.name, &e))?;
+        work.push((volume.name.clone(), shared.paths.volume(pod.uid(), &volume.name), task));
+    }
+    let (own, logs, group) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()), fs_group(pod));
+    blocking::run(move || {
+        make_dir(&own, 0o750)?;
+        make_dir(&logs, 0o755)?;
+        for (name, dir, task) in work {
+            match task {
+                Work::EmptyDir(task) => task.set_up(&dir, group),
+                Work::HostPath(task) => task.check(),
+                Work::Files(payload) => atomic_writer::write(&dir, &payload, group).map_err(|e| e.to_string()),
+            }
+            .map_err(|e| failed(&name, &e))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Objects<'_>) -> Result<Work, String> {
+    if let Some(source) = &volume.empty_dir {
+        return empty_dir::EmptyDir::new(source).map(Work::EmptyDir);
+    }
+    if let Some(source) = &volume.host_path {
+        return Ok(Work::HostPath(host_path::HostPath::new(source)));
+    }
+    match files(shared, pod, volume, objects).await? {
+        Some(payload) => Ok(Work::Files(payload)),
+        None => Err(format!("volumes of type {} are not supported yet", kind(volume))),
+    }
+}
+
+/// The files of a volume that shows what the API knows; `None` for another type.
+async fn files(
+    shared: &Shared,
+    pod: &Pod,
+    volume: &Volume,
+    objects: &mut Objects<'_>,
+) -> Result<Option<Payload>, String> {
+    if let Some(source) = &volume.config_map {
+        return payload::config_map(source, objects).await.map(Some);
+    }
+    if let Some(source) = &volume.secret {
+        return payload::secret(source, objects).await.map(Some);
+    }
+    if let Some(source) = &volume.downward_api {
+        let items = source.items.as_deref().unwrap_or_default();
+        return payload::downward(shared, pod, items, source.default_mode).map(Some);
+    }
+    match &volume.projected {
+        Some(source) => payload::projected(shared, pod, source, objects).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The name of a volume's type, as its spec has it.
+fn kind(volume: &Volume) -> String {
+    let value = serde_json::to_value(volume).unwrap_or_default();
+    let fields = value.as_object().into_iter().flatten();
+    fields.map(|(field, _)| field).find(|field| *field != "name").cloned().unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Unmounts and removes the Pod's volumes.
+pub(crate) async fn tear_down(shared: &Shared, pod: &Pod) -> Result<(), String> {
+    let volumes = shared.paths.volumes(pod.uid());
+    blocking::run(move || remove_tree(&volumes)).await
+}
+
+/// Removes what is left of a Pod that is gone: directories and logs.
+pub(crate) async fn remove_pod_dirs(shared: &Shared, pod: &Pod) -> Result<(), String> {
+    let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
+    blocking::run(move || remove_tree(&own).and_then(|()| remove_tree(&logs))).await
+}
+
+/// Makes a directory with this mode, whatever the umask.
+pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
+    let make = || {
+        fs::create_dir_all(dir)?;
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode))
+    };
+    make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
+}
+
+/// Removes a directory with everything in it. What is mounted in it is unmounted first: nothing of the node's own files
+/// is ever reached through a mount.
+fn remove_tree(dir: &Path) -> Result<(), String> {
+    unmount_below(dir)?;
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("{}: {e}", dir.display())),
+        _ => Ok(()),
+    }
+}
+
+/// Unmounts everything at and below a directory, the innermost first.
+fn unmount_below(dir: &Path) -> Result<(), String> {
+    let mut mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(dir)).collect();
+    mounts.reverse();
+    for mount in mounts {
+        umount2(&mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
+            .map_err(|e| format!("unmounting {}: {e}", mount.display()))?;
+    }
+    Ok(())
+}
+
+/// Mount points of this mount namespace, in the order in which they were mounted.
+fn mount_points() -> Result<Vec<PathBuf>, String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
+}
+
+/// The kernel writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &str) -> PathBuf {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(field.to_owned(), |text, (code, plain)| text.replace(code, plain))
+        .into()
+}
+
+/// Gives a file or directory to the Pod's `fsGroup`.
+fn give_to_group(path: &Path, group: Option<u32>) -> io::Result<()> {
+    group.map_or(Ok(()), |gid| std::os::unix::fs::chown(path, None, Some(gid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_of_an_unknown_type_is_named() {
+        let volume = serde_json::json!({"name": "v", "nfs": {"server": "s", "path": "/"}});
+        assert_eq!(kind(&serde_json::from_value(volume).unwrap()), "nfs");
+    }
+
+    #[test]
+    fn a_tree_that_is_gone_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        remove_tree(&dir.path().join("a")).unwrap();
+        remove_tree(&dir.path().join("a")).unwrap();
+        assert!(!dir.path().join("a").exists());
+    }
+}

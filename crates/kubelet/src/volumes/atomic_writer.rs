@@ -1,0 +1,205 @@
+//! Files that change all at once: readers see the old ones or the new ones, never some of each.
+//!
+//! The same layout as upstream's `AtomicWriter`: a directory of a version holds the files, the link `..data` leads to it,
+//! and what users see are links through `..data`. Exchanging that one link exchanges everything.
+
+use super::{give_to_group, payload::Payload};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
+    path::{Component, Path, PathBuf},
+};
+
+const DATA: &str = "..data";
+
+/// Makes the directory show exactly these files. When it does already, nothing is touched.
+pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(if group.is_some() { 0o2777 } else { 0o777 }))?;
+    give_to_group(dir, group)?;
+    let old = fs::read_link(dir.join(DATA)).ok();
+    if old.is_some() && shows(&dir.join(DATA), payload)? {
+        return link(dir, payload);
+    }
+    let version = new_version(dir)?;
+    fill(&dir.join(&version), payload, group)?;
+    let fresh = dir.join("..data_tmp");
+    remove_file(&fresh)?;
+    symlink(&version, &fresh)?;
+    fs::rename(&fresh, dir.join(DATA))?;
+    link(dir, payload)?;
+    unlink_stale(dir, payload)?;
+    match old {
+        // Only a name, never a path: nothing outside of the volume can be removed here.
+        Some(old) if old != version && old.components().count() == 1 => fs::remove_dir_all(dir.join(old)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a volume is there.
+pub(super) fn is_set_up(dir: &Path) -> bool {
+    fs::read_link(dir.join(DATA)).is_ok()
+}
+
+/// The name of a version that does not exist yet, and its directory.
+fn new_version(dir: &Path) -> io::Result<PathBuf> {
+    let now = jiff::Timestamp::now().strftime("%Y_%m_%d_%H_%M_%S").to_string();
+    for n in 0..1000 {
+        let name = PathBuf::from(format!("..{now}.{n}"));
+        match fs::DirBuilder::new().mode(0o755).create(dir.join(&name)) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+            Ok(()) => {
+                fs::set_permissions(dir.join(&name), fs::Permissions::from_mode(0o755))?;
+                return Ok(name);
+            }
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many versions of this volume"))
+}
+
+fn fill(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
+    for (path, file) in &payload.files {
+        let target = version.join(path);
+        if let Some(parent) = target.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+        }
+        let mut open = fs::OpenOptions::new();
+        let mut out = open.write(true).create_new(true).mode(0o600).open(&target)?;
+        io::Write::write_all(&mut out, &file.content)?;
+        // The group may read what its owner may, as upstream does for `fsGroup`.
+        let mode = if group.is_some() { file.mode | ((file.mode & 0o400) >> 3) } else { file.mode };
+        give_to_group(&target, group)?;
+        fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// Whether a version holds exactly these files.
+fn shows(version: &Path, payload: &Payload) -> io::Result<bool> {
+    let mut found = BTreeSet::new();
+    collect(version, Path::new(""), &mut found)?;
+    if found.len() != payload.files.len() {
+        return Ok(false);
+    }
+    for (path, file) in &payload.files {
+        let mode = fs::metadata(version.join(path)).map(|m| m.permissions().mode() & 0o777);
+        let same = found.contains(path)
+            && mode.is_ok_and(|m| m & 0o700 == file.mode & 0o700)
+            && fs::read(version.join(path))? == file.content;
+        if !same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn collect(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(below))? {
+        let entry = entry?;
+        let path = below.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            collect(root, &path, found)?;
+        } else {
+            found.insert(path);
+        }
+    }
+    Ok(())
+}
+
+/// The first parts of all paths: what users see in the volume.
+fn visible(payload: &Payload) -> BTreeSet<OsString> {
+    let first = |p: &PathBuf| match p.components().next() {
+        Some(Component::Normal(name)) => Some(name.to_owned()),
+        _ => None,
+    };
+    payload.files.keys().filter_map(first).collect()
+}
+
+fn link(dir: &Path, payload: &Payload) -> io::Result<()> {
+    for name in visible(payload) {
+        if fs::symlink_metadata(dir.join(&name)).is_err() {
+            symlink(Path::new(DATA).join(&name), dir.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+fn unlink_stale(dir: &Path, payload: &Payload) -> io::Result<()> {
+    let shown = visible(payload);
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let ours = entry.file_type()?.is_symlink() && !entry.file_name().to_string_lossy().starts_with("..");
+        if ours && !shown.contains(&entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(files: &[(&str, &str)]) -> Payload {
+        let mut payload = Payload::default();
+        for (path, content) in files {
+            payload.add(Path::new(path), 0o640, content.as_bytes().to_vec()).unwrap();
+        }
+        payload
+    }
+
+    #[track_caller]
+    fn check(dir: &Path, expected: &[(&str, &str)]) {
+        for (path, content) in expected {
+            assert_eq!(fs::read_to_string(dir.join(path)).unwrap(), *content, "{path}");
+        }
+        let names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let (hidden, shown): (Vec<_>, Vec<_>) = names.partition(|n| n.starts_with(".."));
+        assert_eq!(hidden.len(), 2, "..data and one version: {hidden:?}");
+        assert_eq!(shown.len(), visible(&payload(expected)).len(), "{shown:?}");
+    }
+
+    #[test]
+    fn an_update_is_seen_whole_through_the_same_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        for files in [
+            &[("a/b", "one"), ("c", "1")][..],
+            &[("a/b", "two"), ("c", "2")],
+            &[("a/d", "three")],
+            &[("a", "a file where a directory was")],
+            &[],
+        ] {
+            write(dir.path(), &payload(files), None).unwrap();
+            check(dir.path(), files);
+        }
+    }
+
+    #[test]
+    fn a_reader_with_an_open_directory_keeps_the_version_it_has_until_it_is_exchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
+        let before = fs::read_link(dir.path().join(DATA)).unwrap();
+        write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
+        assert_eq!(fs::read_link(dir.path().join(DATA)).unwrap(), before, "nothing changed, so nothing is exchanged");
+        write(dir.path(), &payload(&[("a", "2")]), None).unwrap();
+        assert_ne!(fs::read_link(dir.path().join(DATA)).unwrap(), before);
+        assert!(!dir.path().join(before).exists());
+    }
+
+    #[test]
+    fn files_have_the_mode_that_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("a")).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+}

@@ -1,0 +1,136 @@
+//! What a Pod may know about itself: `fieldRef` and `resourceFieldRef`, of volumes and of environment variables.
+
+use crate::{Shared, pods::spec};
+use api::{
+    quantity::Amount,
+    resources::{self, Side},
+};
+use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
+use lifecycle::Pod;
+use std::collections::BTreeMap;
+
+/// The value of a `fieldRef`.
+///
+/// # Errors
+/// In upstream's words for a path that nobody may ask for.
+pub(crate) fn field(shared: &Shared, pod: &Pod, path: &str) -> Result<String, String> {
+    let meta = &pod.object().metadata;
+    let join = |ips: &[std::net::IpAddr]| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let first = |ips: &[std::net::IpAddr]| ips.first().map(ToString::to_string).unwrap_or_default();
+    let host = shared.host_ips();
+    Ok(match path {
+        "metadata.name" => pod.name().to_owned(),
+        "metadata.namespace" => pod.namespace().to_owned(),
+        "metadata.uid" => pod.uid().to_owned(),
+        "metadata.labels" => all(meta.labels.as_ref()),
+        "metadata.annotations" => all(meta.annotations.as_ref()),
+        "spec.nodeName" => shared.options.node_name.clone(),
+        "spec.serviceAccountName" => spec(pod).service_account_name.clone().unwrap_or_default(),
+        "status.podIP" => first(pod.ips()),
+        "status.podIPs" => join(pod.ips()),
+        "status.hostIP" => first(&host),
+        "status.hostIPs" => join(&host),
+        _ => {
+            let labels = keyed(path, "metadata.labels", meta.labels.as_ref());
+            let found = labels.or_else(|| keyed(path, "metadata.annotations", meta.annotations.as_ref()));
+            found.ok_or_else(|| format!("unsupported fieldPath: {path}"))?
+        }
+    })
+}
+
+/// `metadata.labels['key']`.
+fn keyed(path: &str, map_path: &str, map: Option<&BTreeMap<String, String>>) -> Option<String> {
+    let key = path.strip_prefix(map_path)?.strip_prefix("['")?.strip_suffix("']")?;
+    Some(map.and_then(|m| m.get(key)).cloned().unwrap_or_default())
+}
+
+/// One `key="value"` a line, as upstream's `FormatMap` writes them.
+fn all(map: Option<&BTreeMap<String, String>>) -> String {
+    map.into_iter().flatten().map(|(k, v)| format!("{k}={v:?}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The value of a `resourceFieldRef`, of the named container or else of `own`.
+///
+/// # Errors
+/// For a container or a resource that does not exist.
+pub(crate) fn resource_field(
+    shared: &Shared,
+    pod: &Pod,
+    own: Option<&Container>,
+    selector: &ResourceFieldSelector,
+) -> Result<String, String> {
+    let container = match selector.container_name.as_deref().filter(|n| !n.is_empty()) {
+        Some(name) => api::pod::containers(spec(pod))
+            .map(|(_, c)| c)
+            .find(|c| c.name == name)
+            .ok_or_else(|| format!("container {name} not found"))?,
+        None => own.ok_or("a resourceFieldRef of a volume needs a containerName")?,
+    };
+    let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
+    value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), &shared.machine.allocatable)
+}
+
+/// A limit that is not set is what the node can give (`MergeContainerResourceLimits`).
+fn value(
+    container: &Container,
+    resource: &str,
+    divisor: Option<Amount>,
+    allocatable: &resources::Amounts,
+) -> Result<String, String> {
+    let unsupported = || format!("unsupported container resource : {resource}");
+    let (side, name) = resource.split_once('.').ok_or_else(unsupported)?;
+    if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !name.starts_with("hugepages-") {
+        return Err(unsupported());
+    }
+    let amount = match side {
+        "limits" => {
+            let limit = resources::container(container, Side::Limits).get(name).copied();
+            limit.or_else(|| allocatable.get(name).copied())
+        }
+        "requests" => resources::container(container, Side::Requests).get(name).copied(),
+        _ => return Err(unsupported()),
+    };
+    let (amount, divisor) = (amount.unwrap_or_default(), divisor.unwrap_or(Amount::units(1)));
+    // CPU is counted in thousandths, so that a divisor of 1m works; both round up.
+    let (amount, divisor) =
+        if name == "cpu" { (amount.milli(), divisor.milli()) } else { (amount.value(), divisor.value()) };
+    let divisor = divisor.max(1);
+    Ok((amount / divisor + i64::from(amount % divisor > 0)).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(resource: &str, divisor: &str, expected: Result<&str, &str>) {
+        let container: Container = serde_json::from_value(json!({"name": "c", "resources":
+            {"requests": {"cpu": "250m", "memory": "100Mi"}, "limits": {"cpu": "1500m"}}}))
+        .unwrap();
+        let node = resources::Amounts::from([("memory".to_owned(), Amount::units(1 << 30))]);
+        let divisor = Amount::parse(divisor).ok().filter(|d| !d.is_zero());
+        let found = value(&container, resource, divisor, &node);
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{resource}");
+    }
+
+    #[test]
+    fn resources_are_divided_and_rounded_up() {
+        check("requests.cpu", "0", Ok("1"));
+        check("requests.cpu", "1m", Ok("250"));
+        check("limits.cpu", "1", Ok("2"));
+        check("requests.memory", "1Mi", Ok("100"));
+        check("limits.memory", "1Mi", Ok("1024"));
+        check("limits.ephemeral-storage", "1", Ok("0"));
+        check("limits.pods", "1", Err("unsupported container resource : limits.pods"));
+    }
+
+    #[test]
+    fn labels_are_read_by_key_and_written_one_a_line() {
+        let labels = BTreeMap::from([("a/b".to_owned(), "x".to_owned()), ("c".to_owned(), "y\"z".to_owned())]);
+        assert_eq!(keyed("metadata.labels['a/b']", "metadata.labels", Some(&labels)).as_deref(), Some("x"));
+        assert_eq!(keyed("metadata.labels['n']", "metadata.labels", Some(&labels)).as_deref(), Some(""));
+        assert_eq!(keyed("metadata.labelsx", "metadata.labels", Some(&labels)), None);
+        assert_eq!(all(Some(&labels)), "a/b=\"x\"\nc=\"y\\\"z\"");
+    }
+}

@@ -1,0 +1,71 @@
+//! `hostPath`: a path of the node, checked by its type.
+
+use k8s_openapi::api::core::v1::HostPathVolumeSource;
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::PathBuf,
+};
+
+/// A path of the node, and what it must be.
+pub(super) struct HostPath {
+    path: PathBuf,
+    kind: String,
+}
+
+impl HostPath {
+    pub(super) fn new(source: &HostPathVolumeSource) -> Self {
+        Self { path: PathBuf::from(&source.path), kind: source.type_.clone().unwrap_or_default() }
+    }
+
+    /// Upstream's checks and words (`pkg/volume/hostpath/host_path.go`).
+    pub(super) fn check(&self) -> Result<(), String> {
+        let path = self.path.display();
+        let kind = fs::metadata(&self.path).map(|m| m.file_type());
+        let is = |holds: bool, what: &str| {
+            if holds { Ok(()) } else { Err(format!("hostPath type check failed: {path} is not a {what}")) }
+        };
+        match (self.kind.as_str(), kind) {
+            ("", _) => Ok(()),
+            ("DirectoryOrCreate", Err(_)) => make(self, true),
+            ("FileOrCreate", Err(_)) => make(self, false),
+            ("Directory" | "DirectoryOrCreate", kind) => is(kind.is_ok_and(|k| k.is_dir()), "directory"),
+            ("File" | "FileOrCreate", kind) => is(kind.is_ok_and(|k| k.is_file()), "file"),
+            ("Socket", kind) => is(kind.is_ok_and(|k| k.is_socket()), "socket file"),
+            ("CharDevice", kind) => is(kind.is_ok_and(|k| k.is_char_device()), "character device"),
+            ("BlockDevice", kind) => is(kind.is_ok_and(|k| k.is_block_device()), "block device"),
+            (other, _) => Err(format!("{other:?} is an invalid volume type")),
+        }
+    }
+}
+
+fn make(host: &HostPath, directory: bool) -> Result<(), String> {
+    let make = || {
+        if directory {
+            fs::create_dir_all(&host.path)?;
+            return fs::set_permissions(&host.path, fs::Permissions::from_mode(0o755));
+        }
+        fs::write(&host.path, "")?;
+        fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))
+    };
+    make().map_err(|e| format!("{}: {e}", host.path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_is_checked_and_made_where_it_may_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |name: &str, kind: &str| HostPath { path: dir.path().join(name), kind: kind.to_owned() }.check();
+        assert!(check("none", "").is_ok());
+        assert!(check("none", "Directory").unwrap_err().contains("is not a directory"));
+        assert!(check("d", "DirectoryOrCreate").is_ok());
+        assert!(check("d", "Directory").is_ok());
+        assert!(check("d", "File").unwrap_err().contains("is not a file"));
+        assert!(check("f", "FileOrCreate").is_ok());
+        assert!(check("f", "File").is_ok());
+        assert!(check("f", "Socket").unwrap_err().contains("is not a socket file"));
+    }
+}

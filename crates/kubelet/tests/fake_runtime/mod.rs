@@ -1,0 +1,294 @@
+//! A container runtime in memory: containers run until the test ends them, and calls hang or fail when it says so.
+
+use futures::{FutureExt, StreamExt, future, stream::BoxStream};
+use kubelet::Clock;
+use parking_lot::Mutex;
+use runtime::{
+    Call, ContainerConfig, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Image, LinuxResources,
+    PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
+    SandboxStatus, Session, SessionIo, Version,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
+
+/// The runtime. Clones are the same runtime.
+#[derive(Clone)]
+pub(crate) struct FakeRuntime {
+    state: Arc<Mutex<State>>,
+    events: broadcast::Sender<RuntimeEvent>,
+    clock: Clock,
+}
+
+#[derive(Default)]
+struct State {
+    made: u32,
+    sandboxes: BTreeMap<String, (SandboxStatus, SandboxConfig)>,
+    containers: BTreeMap<String, (ContainerStatus, ContainerConfig)>,
+    images: BTreeSet<String>,
+    /// Names of containers whose creation never ends.
+    hanging: BTreeSet<String>,
+    /// When pulls were asked for.
+    pulls: Vec<jiff::Timestamp>,
+    reopened: Vec<String>,
+}
+
+pub(crate) const IMAGE: &str = "busybox:1.28";
+
+impl FakeRuntime {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let state = State { images: BTreeSet::from([IMAGE.to_owned()]), ..State::default() };
+        Self { state: Arc::new(Mutex::new(state)), events: broadcast::channel(64).0, clock }
+    }
+
+    /// Ends the newest container of this name. When nobody is to hear of it, only a list tells.
+    pub(crate) fn exit(&self, name: &str, code: i32, heard: bool) {
+        let mut state = self.state.lock();
+        let all = state.containers.values_mut().map(|(status, _)| status);
+        let newest = all.filter(|c| c.name == name).max_by_key(|c| c.attempt).expect("a container of this name");
+        newest.state = ContainerState::Exited;
+        let reason = if code == 0 { "Completed" } else { "Error" };
+        let finished_at = self.clock.now();
+        newest.exit = Some(Exit { code, reason: reason.to_owned(), message: String::new(), finished_at });
+        if heard {
+            let _ = self.events.send(RuntimeEvent::ContainerExited(newest.id.clone()));
+        }
+    }
+
+    pub(crate) fn hang(&self, name: &str) {
+        self.state.lock().hanging.insert(name.to_owned());
+    }
+
+    pub(crate) fn add_image(&self, image: &str) {
+        self.state.lock().images.insert(image.to_owned());
+    }
+
+    pub(crate) fn pulls(&self) -> Vec<jiff::Timestamp> {
+        self.state.lock().pulls.clone()
+    }
+
+    pub(crate) fn reopened(&self) -> Vec<String> {
+        self.state.lock().reopened.clone()
+    }
+
+    /// What containers of this name were made with, in the order of their attempts.
+    pub(crate) fn made(&self, name: &str) -> Vec<ContainerConfig> {
+        let state = self.state.lock();
+        let mut all: Vec<_> = state.containers.values().map(|(_, c)| c).filter(|c| c.name == name).cloned().collect();
+        all.sort_by_key(|c| c.attempt);
+        all
+    }
+
+    /// What sandboxes were made with, those that are gone not counted.
+    pub(crate) fn sandbox_configs(&self) -> Vec<SandboxConfig> {
+        self.state.lock().sandboxes.values().map(|(_, config)| config.clone()).collect()
+    }
+
+    fn ready<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, RuntimeError>) -> Call<'static, T> {
+        future::ready(work(&mut self.state.lock())).boxed()
+    }
+}
+
+fn not_found(id: &str) -> RuntimeError {
+    RuntimeError::NotFound(format!("{id} not found"))
+}
+
+fn no<T: Send + 'static>() -> Call<'static, T> {
+    future::ready(Err(RuntimeError::Unimplemented("not here".to_owned()))).boxed()
+}
+
+impl Runtime for FakeRuntime {
+    fn version(&self) -> Call<'_, Version> {
+        self.ready(|_| Ok(Version { name: "containerd".to_owned(), version: "1".to_owned() }))
+    }
+
+    fn status(&self) -> Call<'_, RuntimeStatus> {
+        self.ready(|_| Ok(RuntimeStatus { runtime_not_ready: None, network_not_ready: None }))
+    }
+
+    fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {
+        let created_at = self.clock.now();
+        self.ready(|state| {
+            state.made += 1;
+            let id = SandboxId(format!("sandbox-{}", state.made));
+            let status = SandboxStatus {
+                id: id.clone(),
+                uid: config.uid.clone(),
+                name: config.name.clone(),
+                namespace: config.namespace.clone(),
+                attempt: config.attempt,
+                ready: true,
+                created_at,
+                ips: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))],
+            };
+            state.sandboxes.insert(id.0.clone(), (status, config.clone()));
+            Ok(id)
+        })
+    }
+
+    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
+        self.ready(|state| {
+            if let Some((sandbox, _)) = state.sandboxes.get_mut(&id.0) {
+                sandbox.ready = false;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
+        self.ready(|state| {
+            state.sandboxes.remove(&id.0);
+            state.containers.retain(|_, (c, _)| c.sandbox.as_ref() != Some(id));
+            Ok(())
+        })
+    }
+
+    fn sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, SandboxStatus> {
+        self.ready(|state| state.sandboxes.get(&id.0).map(|(s, _)| s.clone()).ok_or_else(|| not_found(&id.0)))
+    }
+
+    fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>> {
+        self.ready(|state| Ok(state.sandboxes.values().map(|(s, _)| s.clone()).collect()))
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        sandbox: &'a SandboxId,
+        config: &'a ContainerConfig,
+        sandbox_config: &'a SandboxConfig,
+    ) -> Call<'a, ContainerId> {
+        if self.state.lock().hanging.contains(&config.name) {
+            return future::pending().boxed();
+        }
+        let created_at = self.clock.now();
+        self.ready(|state| {
+            let same = |c: &ContainerStatus| {
+                c.uid == sandbox_config.uid && c.name == config.name && c.attempt == config.attempt
+            };
+            if state.containers.values().any(|(c, _)| same(c)) {
+                return Err(RuntimeError::AlreadyExists(config.name.clone()));
+            }
+            state.made += 1;
+            let id = ContainerId(format!("container-{}", state.made));
+            let status = ContainerStatus {
+                id: id.clone(),
+                sandbox: Some(sandbox.clone()),
+                uid: sandbox_config.uid.clone(),
+                name: config.name.clone(),
+                attempt: config.attempt,
+                state: ContainerState::Created,
+                created_at,
+                started_at: None,
+                exit: None,
+                image: config.image.clone(),
+                image_ref: config.image_ref.clone(),
+            };
+            state.containers.insert(id.0.clone(), (status, config.clone()));
+            Ok(id)
+        })
+    }
+
+    fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
+        let now = self.clock.now();
+        self.ready(|state| {
+            let (status, _) = state.containers.get_mut(&id.0).ok_or_else(|| not_found(&id.0))?;
+            (status.state, status.started_at) = (ContainerState::Running, Some(now));
+            Ok(())
+        })
+    }
+
+    fn stop_container<'a>(&'a self, id: &'a ContainerId, _grace: Duration) -> Call<'a, ()> {
+        let name = self.state.lock().containers.get(&id.0).map(|(c, _)| c.name.clone());
+        if let Some(name) = name {
+            self.exit(&name, 143, true);
+        }
+        self.ready(|_| Ok(()))
+    }
+
+    fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
+        self.ready(|state| {
+            state.containers.remove(&id.0);
+            Ok(())
+        })
+    }
+
+    fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus> {
+        self.ready(|state| state.containers.get(&id.0).map(|(c, _)| c.clone()).ok_or_else(|| not_found(&id.0)))
+    }
+
+    fn containers(&self) -> Call<'_, Vec<ContainerStatus>> {
+        self.ready(|state| {
+            let short = |(c, _): &(ContainerStatus, ContainerConfig)| ContainerStatus { exit: None, ..c.clone() };
+            Ok(state.containers.values().map(short).collect())
+        })
+    }
+
+    fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
+        self.ready(|state| {
+            let (status, config) = state.containers.get(&id.0).ok_or_else(|| not_found(&id.0))?;
+            let (_, sandbox) = &state.sandboxes[&status.sandbox.clone().expect("it was made in one").0];
+            std::fs::write(sandbox.log_directory.join(&config.log_path), "").expect("the directory is there");
+            state.reopened.push(id.0.clone());
+            Ok(())
+        })
+    }
+
+    fn update_resources<'a>(&'a self, _id: &'a ContainerId, _resources: &'a LinuxResources) -> Call<'a, ()> {
+        no()
+    }
+
+    fn exec_sync<'a>(&'a self, _: &'a ContainerId, _: &'a [String], _: Duration) -> Call<'a, ExecOutput> {
+        no()
+    }
+
+    fn exec<'a>(&'a self, _: &'a ContainerId, _: &'a [String], _: SessionIo) -> Call<'a, Session> {
+        no()
+    }
+
+    fn attach<'a>(&'a self, _: &'a ContainerId, _: SessionIo) -> Call<'a, Session> {
+        no()
+    }
+
+    fn port_forward<'a>(&'a self, _: &'a SandboxId, _: u16) -> Call<'a, PortForward> {
+        no()
+    }
+
+    fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>> {
+        let found = |id: &String| Image {
+            id: id.clone(),
+            tags: vec![id.clone()],
+            digests: Vec::new(),
+            size: 1,
+            uid: None,
+            username: String::new(),
+        };
+        self.ready(|state| Ok(state.images.get(image).map(found)))
+    }
+
+    fn pull_image<'a>(&'a self, image: &'a str, _auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
+        let now = self.clock.now();
+        self.ready(|state| {
+            state.pulls.push(now);
+            let there = state.images.contains(image);
+            if there { Ok(image.to_owned()) } else { Err(RuntimeError::Failed(format!("{image}: no such image"))) }
+        })
+    }
+
+    fn images(&self) -> Call<'_, Vec<Image>> {
+        self.ready(|_| Ok(Vec::new()))
+    }
+
+    fn remove_image<'a>(&'a self, _image: &'a str) -> Call<'a, ()> {
+        no()
+    }
+
+    fn events(&self) -> BoxStream<'static, RuntimeEvent> {
+        let heard = BroadcastStream::new(self.events.subscribe()).map(|e| e.unwrap_or(RuntimeEvent::Resync));
+        futures::stream::once(future::ready(RuntimeEvent::Resync)).chain(heard).boxed()
+    }
+}

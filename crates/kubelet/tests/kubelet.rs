@@ -1,0 +1,375 @@
+//! The kubelet between an API server and a container runtime that are both in memory, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+mod fake_runtime;
+
+use fake_api::FakeApi;
+use fake_runtime::{FakeRuntime, IMAGE};
+use jiff::Timestamp;
+use kubelet::{Clock, Kubelet, KubeletConfiguration, Options};
+use lifecycle::NodePolicy;
+use serde_json::{Value, json};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// A node whose kubelet may come and go.
+struct Node {
+    api: FakeApi,
+    runtime: FakeRuntime,
+    clock: Clock,
+    dir: tempfile::TempDir,
+    config: KubeletConfiguration,
+    running: Option<(CancellationToken, JoinHandle<()>)>,
+}
+
+impl Node {
+    fn new(config: &str) -> Self {
+        let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{config}");
+        let mut config = KubeletConfiguration::parse(&text).expect("a configuration");
+        // No cgroup of the machine is touched.
+        config.cgroups_per_qos = false;
+        let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
+        let dir = tempfile::tempdir().expect("a directory");
+        let runtime = FakeRuntime::new(clock.clone());
+        Self { api: FakeApi::new(), runtime, clock, dir, config, running: None }
+    }
+
+    fn started(config: &str) -> Self {
+        let mut node = Self::new(config);
+        node.start();
+        node
+    }
+
+    fn start(&mut self) {
+        let node_ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let options = Options {
+            node_name: "n".to_owned(),
+            root_dir: self.dir.path().to_owned(),
+            node_ip,
+            pod_cidr: None,
+            policy: NodePolicy { host_ips: vec![node_ip], ..NodePolicy::default() },
+            config: self.config.clone(),
+            clock: self.clock.clone(),
+        };
+        let stop = CancellationToken::new();
+        let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());
+        self.running = Some((stop, tokio::spawn(async move { kubelet.run().await })));
+    }
+
+    async fn stop(&mut self) {
+        let (stop, task) = self.running.take().expect("it runs");
+        stop.cancel();
+        task.await.expect("it stops in order");
+    }
+
+    /// Creates a Pod of one container that has the Pod's name.
+    fn pod(&self, name: &str, spec: &Value) {
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": "x", "labels": {"app": name}},
+            "spec": {"nodeName": "n", "containers": [{"name": name, "image": IMAGE}]},
+        });
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            match (key.as_str(), value) {
+                ("container", Value::Object(fields)) => {
+                    fields.iter().for_each(|(k, v)| pod["spec"]["containers"][0][k] = v.clone());
+                }
+                _ => pod["spec"][key] = value.clone(),
+            }
+        }
+        self.api.put(&path(name), pod);
+    }
+
+    fn status(&self, name: &str) -> Value {
+        self.api.get(&path(name)).map(|pod| pod["status"].clone()).unwrap_or_default()
+    }
+
+    async fn until_status(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) {
+        self.api.until(&format!("{name}: {what}"), |_| condition(&self.status(name))).await;
+    }
+
+    async fn until_running(&self, name: &str) {
+        self.until_status(name, "runs", |s| s["phase"] == "Running").await;
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("api/v1/namespaces/x/pods/{name}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_runs_and_ends_and_its_status_says_so() {
+    let node = Node::started("");
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.until_running("p").await;
+    let status = node.status("p");
+    let container = &status["containerStatuses"][0];
+    assert_eq!((&status["podIP"], &status["hostIP"]), (&json!("10.0.0.7"), &json!("192.0.2.1")));
+    assert_eq!((&container["ready"], &container["restartCount"]), (&json!(true), &json!(0)));
+    assert!(container["containerID"].as_str().is_some_and(|id| id.starts_with("containerd://container-")));
+    node.runtime.exit("p", 0, true);
+    node.until_status("p", "has succeeded", |s| s["phase"] == "Succeeded").await;
+    let terminated = &node.status("p")["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!((&terminated["exitCode"], &terminated["reason"]), (&json!(0), &json!("Completed")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_pod_is_stopped_and_leaves_nothing() {
+    let node = Node::started("");
+    node.pod("p", &json!({}));
+    node.until_running("p").await;
+    node.api.delete(&path("p"));
+    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+    assert_eq!(node.api.removed(&path("p")).expect("it was")["status"]["phase"], "Failed");
+    let runtime = &node.runtime;
+    node.api.until("its sandbox is gone", |_| runtime.sandbox_configs().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_hangs_holds_up_its_own_pod_only() {
+    let node = Node::started("");
+    node.runtime.hang("stuck");
+    node.pod("stuck", &json!({}));
+    node.until_status("stuck", "waits for its container", |s| {
+        s["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
+    })
+    .await;
+    let began = Instant::now();
+    for name in ["a", "b", "c"] {
+        node.pod(name, &json!({}));
+        node.until_running(name).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(node.status("stuck")["phase"], "Pending");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exit_while_no_kubelet_was_there_keeps_its_code_and_counts_once() {
+    let mut node = Node::started("");
+    node.pod("p", &json!({"restartPolicy": "Always"}));
+    node.until_running("p").await;
+    node.stop().await;
+    node.runtime.exit("p", 7, false);
+    node.start();
+    node.until_status("p", "runs again", |s| {
+        let container = &s["containerStatuses"][0];
+        container["restartCount"] == 1 && container["state"]["running"].is_object()
+    })
+    .await;
+    let last = node.status("p")["containerStatuses"][0]["lastState"]["terminated"].clone();
+    assert_eq!((&last["exitCode"], &last["reason"]), (&json!(7), &json!("Error")));
+    // Two relists later it is still one restart.
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    assert_eq!(node.status("p")["containerStatuses"][0]["restartCount"], 1);
+    assert_eq!(node.runtime.made("p").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_comes_back_touches_nothing_that_runs() {
+    let mut node = Node::started("");
+    node.pod("p", &json!({}));
+    node.until_running("p").await;
+    let before = node.status("p");
+    node.stop().await;
+    node.start();
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    assert_eq!(node.status("p"), before);
+    assert_eq!((node.runtime.made("p").len(), node.runtime.sandbox_configs().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exit_that_no_event_told_of_is_found() {
+    let node = Node::started("");
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.until_running("p").await;
+    let began = Instant::now();
+    node.runtime.exit("p", 3, false);
+    node.until_status("p", "has failed", |s| s["phase"] == "Failed").await;
+    assert!(began.elapsed() <= Duration::from_secs(61), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_the_api_refuses_is_written_again() {
+    let node = Node::started("");
+    let write = format!("PATCH {}/status", path("p"));
+    for _ in 0..5 {
+        node.api.refuse(&write, 500);
+    }
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.until_running("p").await;
+    // Whoever reads the newest status reads the truth, however many writes got lost on the way.
+    for _ in 0..5 {
+        node.api.refuse(&write, 503);
+    }
+    node.runtime.exit("p", 4, true);
+    node.until_status("p", "has failed", |s| s["phase"] == "Failed").await;
+    assert_eq!(node.status("p")["containerStatuses"][0]["state"]["terminated"]["exitCode"], 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_fails_is_tried_again_after_10_20_40_seconds() {
+    let node = Node::started("");
+    node.pod("p", &json!({"container": {"image": "example.com/late:1"}}));
+    let reason = |s: &Value| s["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
+    node.until_status("p", "cannot pull", |s| reason(s) == "ErrImagePull").await;
+    node.until_status("p", "backs off", |s| reason(s) == "ImagePullBackOff").await;
+    node.api.until("four pulls", |_| node.runtime.pulls().len() >= 4).await;
+    let pulls = node.runtime.pulls();
+    let waits: Vec<i64> = pulls.windows(2).map(|w| w[1].duration_since(w[0]).as_secs()).collect();
+    assert_eq!(waits, [10, 20, 40]);
+    node.runtime.add_image("example.com/late:1");
+    node.until_running("p").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_takes_as_many_pods_as_it_was_told() {
+    let node = Node::started("maxPods: 1");
+    node.pod("a", &json!({}));
+    node.until_running("a").await;
+    node.pod("b", &json!({}));
+    node.until_status("b", "does not fit", |s| s["reason"] == "OutOfpods").await;
+    assert_eq!(node.status("b")["phase"], "Failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_containers_environment_is_put_together_in_order() {
+    let node = Node::started("");
+    node.api.put("api/v1/namespaces/x/configmaps/cm", json!({"data": {"k": "v", "l": "$(HOST)"}}));
+    node.api.put("api/v1/namespaces/x/secrets/s", json!({"data": {"p": "c2VjcmV0"}}));
+    let env = json!([
+        {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(P_k)$(C)$$(A)"}, {"name": "A", "value": "2"},
+        {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "I", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "M", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}},
+        {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "p"}}},
+        {"name": "O", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "k", "optional": true}}},
+    ]);
+    let from = json!([{"prefix": "P_", "configMapRef": {"name": "cm"}}]);
+    let requests = json!({"requests": {"cpu": "250m"}});
+    node.pod("p", &json!({"container": {"env": env, "envFrom": from, "command": ["$(B)"], "resources": requests}}));
+    node.until_running("p").await;
+    let made = node.runtime.made("p").remove(0);
+    let found: Vec<(&str, &str)> = made.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let expected = [
+        ("P_k", "v"),
+        ("P_l", "$(HOST)"),
+        ("A", "2"),
+        ("B", "1v$(C)$(A)"),
+        ("N", "p"),
+        ("I", "10.0.0.7"),
+        ("M", "250"),
+        ("S", "secret"),
+    ];
+    assert_eq!((found.as_slice(), made.command.as_slice()), (&expected[..], &["1v$(C)$(A)".to_owned()][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_container_lacks_is_named_until_it_is_there() {
+    let node = Node::started("");
+    for (name, source, words) in [
+        ("a", json!({"configMapKeyRef": {"name": "none", "key": "k"}}), "configmap \"none\" not found"),
+        ("b", json!({"secretKeyRef": {"name": "none", "key": "k"}}), "secret \"none\" not found"),
+        ("c", json!({"fieldRef": {"fieldPath": "spec.foo"}}), "unsupported fieldPath: spec.foo"),
+    ] {
+        node.pod(name, &json!({"container": {"env": [{"name": "A", "valueFrom": source}]}}));
+        node.until_status(name, words, |s| {
+            let waiting = &s["containerStatuses"][0]["state"]["waiting"];
+            waiting["reason"] == "CreateContainerConfigError"
+                && waiting["message"].as_str().is_some_and(|m| m.contains(words))
+        })
+        .await;
+    }
+    node.api.put("api/v1/namespaces/x/configmaps/none", json!({"data": {"k": "v"}}));
+    node.until_running("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_show_what_the_api_knows_and_follow_its_changes() {
+    let node = Node::started("");
+    let config_map = |text: &str| node.api.put("api/v1/namespaces/x/configmaps/cm", json!({"data": {"k": text}}));
+    let secret = |text: &str| node.api.put("api/v1/namespaces/x/secrets/s", json!({"data": {"p": text}}));
+    config_map("one");
+    secret("b25l");
+    let labels = json!({"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}});
+    let volumes = json!([
+        {"name": "cm", "configMap": {"name": "cm"}},
+        {"name": "all", "projected": {"sources": [
+            {"configMap": {"name": "cm", "items": [{"key": "k", "path": "d/k"}]}},
+            {"secret": {"name": "s"}}, {"downwardAPI": {"items": [labels]}},
+        ]}},
+    ]);
+    let mounts = json!([{"name": "cm", "mountPath": "/cm"}, {"name": "all", "mountPath": "/all"}]);
+    node.pod("p", &json!({"volumes": volumes, "container": {"volumeMounts": mounts}}));
+    node.until_running("p").await;
+    let made = node.runtime.made("p").remove(0);
+    let host = |path: &str| made.mounts.iter().find(|m| m.container_path == path).expect("a mount").host_path.clone();
+    assert!(
+        made.mounts
+            .iter()
+            .filter(|m| m.container_path != "/etc/hosts")
+            .all(|m| m.readonly || m.container_path == "/dev/termination-log")
+    );
+    let files = [host("/cm").join("k"), host("/all").join("d/k"), host("/all").join("p"), host("/all").join("labels")];
+    let read = || files.clone().map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    assert_eq!(read(), ["one", "one", "one", "app=\"p\""]);
+    let began = Instant::now();
+    config_map("two");
+    secret("dHdv");
+    let mut pod = node.api.get(&path("p")).expect("a Pod");
+    pod["metadata"]["labels"]["app"] = json!("q");
+    node.api.put(&path("p"), pod);
+    node.api.until("the files follow", |_| read() == ["two", "two", "two", "app=\"q\""]).await;
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    node.api.delete(&path("p"));
+    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+    config_map("three");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!host("/cm").exists(), "nothing is written for a Pod that is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_the_names_and_resolvers_that_its_spec_asks_for() {
+    let node = Node::started("clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n");
+    let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a"]}]);
+    let dns = json!({"options": [{"name": "ndots", "value": "1"}]});
+    node.pod("p", &json!({"hostname": "h", "subdomain": "s", "hostAliases": aliases, "dnsConfig": dns}));
+    node.until_running("p").await;
+    let sandbox = node.runtime.sandbox_configs().remove(0);
+    let dns = sandbox.dns.expect("resolvers");
+    assert_eq!(
+        (sandbox.hostname.as_str(), dns.servers, dns.options),
+        ("h", vec!["10.96.0.10".to_owned()], vec!["ndots:1".to_owned()])
+    );
+    assert_eq!(dns.searches[0], "x.svc.cluster.local");
+    let made = node.runtime.made("p").remove(0);
+    let hosts = made.mounts.iter().find(|m| m.container_path == "/etc/hosts").expect("a mount");
+    let text = std::fs::read_to_string(&hosts.host_path).expect("a file");
+    assert!(text.contains("10.0.0.7\th.s.x.svc.cluster.local\th\n") && text.ends_with("192.0.2.9\ta\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_log_is_rotated_and_a_dead_containers_log_goes_with_it() {
+    let node = Node::started("containerLogMaxSize: 1Ki");
+    node.pod("p", &json!({}));
+    node.until_running("p").await;
+    let config = node.runtime.sandbox_configs().remove(0);
+    let logs = config.log_directory.join("p");
+    std::fs::write(logs.join("0.log"), "x".repeat(2048)).expect("a log");
+    let count = || std::fs::read_dir(&logs).map(Iterator::count).unwrap_or_default();
+    node.api.until("the log is rotated", |_| node.runtime.reopened().len() == 1 && count() == 2).await;
+    for attempt in 0..3 {
+        node.until_status("p", "runs", |s| {
+            let container = &s["containerStatuses"][0];
+            container["restartCount"] == attempt && container["state"]["running"].is_object()
+        })
+        .await;
+        std::fs::write(logs.join(format!("{attempt}.log")), "y").expect("a log");
+        node.runtime.exit("p", 1, true);
+    }
+    node.api.until("the first logs are gone", |_| !logs.join("0.log").exists()).await;
+    assert_eq!(std::fs::read_dir(&logs).map(Iterator::count).expect("a directory"), 2, "the last two attempts");
+}

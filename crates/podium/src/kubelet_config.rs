@@ -1,0 +1,59 @@
+//! `--kubelet-config`: what the administrator has set for the node.
+
+use anyhow::{Context, Result};
+use api::feature_gates::FeatureGates;
+use kubelet::KubeletConfiguration;
+use lifecycle::NodePolicy;
+use std::path::Path;
+
+/// Reads the file; without one there are upstream's defaults. What has no effect in Podium is named in the log.
+pub(crate) fn load(file: Option<&Path>) -> Result<KubeletConfiguration> {
+    let Some(file) = file else { return Ok(KubeletConfiguration::default()) };
+    let what = || format!("--kubelet-config {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(what)?;
+    let config = KubeletConfiguration::parse(&text).with_context(what)?;
+    for field in config.unused() {
+        tracing::warn!(field, file = %file.display(), "this field of the KubeletConfiguration has no effect in Podium yet");
+    }
+    Ok(config)
+}
+
+/// What follows for Pods. Gates of the command line win over those of the file, as upstream has it.
+pub(crate) fn policy(config: &KubeletConfiguration, flags: &FeatureGates) -> Result<NodePolicy> {
+    let gates = config.gates()?.overridden_by(flags);
+    let max = config.crash_loop_back_off.max_container_restart_period;
+    Ok(NodePolicy::default().with_crash_loop_backoff(gates, max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_files_back_off_and_gates_count_and_flags_win() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubelet.yaml");
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 2s}\nfeatureGates: {ReduceDefaultCrashLoopBackOffDecay: true}\n";
+        std::fs::write(&path, text).unwrap();
+        let config = load(Some(&path)).unwrap();
+        let backoff = |flags: &str| {
+            let policy = policy(&config, &FeatureGates::parse(flags).unwrap()).unwrap();
+            (policy.container_backoff.initial, policy.container_backoff.max)
+        };
+        let seconds = Duration::from_secs;
+        assert_eq!(backoff(""), (seconds(1), seconds(2)));
+        assert_eq!(backoff("ReduceDefaultCrashLoopBackOffDecay=false"), (seconds(2), seconds(2)));
+        assert_eq!(backoff("KubeletCrashLoopBackOffMax=false"), (seconds(1), seconds(60)));
+    }
+
+    #[test]
+    fn a_file_with_a_mistake_is_named_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubelet.yaml");
+        std::fs::write(&path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\n")
+            .unwrap();
+        let error = format!("{:#}", load(Some(&path)).unwrap_err());
+        assert!(error.contains("kubelet.yaml") && error.contains("unknown fields: maxPod"), "{error}");
+    }
+}

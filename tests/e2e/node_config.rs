@@ -1,0 +1,103 @@
+//! What an administrator sets for the node with `--kubelet-config`, seen on real containers.
+
+use crate::Alone;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use tests::{Cluster, eventually};
+
+pub(crate) const TESTS: &[Alone] = &[
+    ("logs are rotated and kubectl logs follows over the rotation", logs_are_rotated),
+    ("Pods have cgroups by their class, which go with them", pods_have_cgroups),
+    ("a KubeletConfiguration with an unknown field is refused by name", an_unknown_field_is_refused),
+];
+
+/// A cluster with this KubeletConfiguration; the directory keeps the file.
+fn cluster(body: &str) -> (Cluster, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.yaml");
+    std::fs::write(&path, config(body)).unwrap();
+    (Cluster::start(&["--kubelet-config", &path.display().to_string()]), dir)
+}
+
+fn config(body: &str) -> String {
+    format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}")
+}
+
+fn files_of(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn logs_are_rotated() {
+    let (cluster, _dir) =
+        cluster("containerLogMaxSize: 20Ki\ncontainerLogMaxFiles: 3\ncontainerLogMonitorInterval: 3s\n");
+    let kubectl = cluster.kubectl_in("default");
+    // 400 lines of about 100 bytes for 10 s: several rotations.
+    let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let followed = kubectl.run("logs -f p").ok();
+    let numbers: Vec<usize> =
+        followed.lines().map(|l| l.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default()).collect();
+    assert_eq!(numbers, (1..=400).collect::<Vec<_>>(), "every line once and in order");
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}", uid.as_str().unwrap()));
+    let files = files_of(&logs.join("c"));
+    assert!(files.len() == 3 && files.iter().any(|f| f.ends_with(".gz")), "{files:?}");
+    kubectl.run("delete pod p --timeout=30s").ok();
+    eventually("the logs to go with the Pod", || !logs.exists());
+}
+
+/// Where the machine has this controller: its own hierarchy, or the only one.
+fn hierarchy(controller: &str) -> PathBuf {
+    let own = Path::new("/sys/fs/cgroup").join(controller);
+    if own.is_dir() { own } else { PathBuf::from("/sys/fs/cgroup") }
+}
+
+fn pods_have_cgroups() {
+    let (cluster, _dir) = cluster("podPidsLimit: 100\n");
+    let kubectl = cluster.kubectl_in("default");
+    let amounts = json!({"cpu": "100m", "memory": "32Mi"});
+    for (name, resources) in [
+        ("guaranteed", json!({"limits": amounts})),
+        ("burstable", json!({"requests": amounts})),
+        ("besteffort", json!({})),
+    ] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+            "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": test_images::BUSYBOX,
+            "command": ["sh", "-c", "cat /proc/self/cgroup; sleep 10000"], "resources": resources}]}});
+        kubectl.apply(&pod.to_string());
+        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
+        let class = if name == "guaranteed" { String::new() } else { format!("{name}/") };
+        let below = format!("kubepods/{class}pod{}", uid.as_str().unwrap());
+        let memory = find(&hierarchy("memory"), &below);
+        let limit = ["memory.limit_in_bytes", "memory.max"].map(|f| std::fs::read_to_string(memory.join(f)));
+        let limit = limit.into_iter().flatten().next().unwrap();
+        assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
+        let pids = std::fs::read_to_string(find(&hierarchy("pids"), &below).join("pids.max")).unwrap();
+        assert_eq!(pids.trim(), "100");
+        kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+        eventually("the cgroup to go with its Pod", || !memory.exists());
+    }
+}
+
+/// The cgroup below whichever root is this cluster's.
+fn find(hierarchy: &Path, below: &str) -> PathBuf {
+    let roots = std::fs::read_dir(hierarchy).unwrap().flatten().map(|e| e.path().join(below));
+    roots.into_iter().find(|path| path.is_dir()).unwrap_or_else(|| panic!("no {below} in {}", hierarchy.display()))
+}
+
+fn an_unknown_field_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.yaml");
+    std::fs::write(&path, config("maxPod: 1\n")).unwrap();
+    let mut command = std::process::Command::new(tests::podium_binary());
+    command.args(["up", "--bind", "127.0.0.1:0", "--kubelet-config"]).arg(&path);
+    let output = command.arg("--data-dir").arg(dir.path().join("data")).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("unknown fields: maxPod"), "{error}");
+}

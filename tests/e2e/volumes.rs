@@ -1,0 +1,59 @@
+//! Volumes, names and resolvers of Pods, as their containers see them.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a running Pod sees ConfigMaps, Secrets and its labels change", volumes_follow),
+    ("a Pod has the resolvers, host name and hosts file of its spec", names_and_resolvers),
+];
+
+fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "one"}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [
+            {"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
+    container.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"]["containers"][0][k] = v.clone());
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+fn volumes_follow(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let apply = |text: &str| {
+        let config_map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"k": text}});
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": text}});
+        kubectl.apply(&config_map.to_string());
+        kubectl.apply(&secret.to_string());
+    };
+    apply("one");
+    let labels = json!({"items": [{"path": "app", "fieldRef": {"fieldPath": "metadata.labels['app']"}}]});
+    let sources = json!([{"configMap": {"name": "cm"}}, {"secret": {"name": "s"}}, {"downwardAPI": labels}]);
+    let mounts = json!([{"name": "all", "mountPath": "/all"}, {"name": "all", "mountPath": "/one", "subPath": "k"}]);
+    let volumes = json!([{"name": "all", "projected": {"sources": sources}}]);
+    run(&kubectl, &json!({"volumes": volumes}), &json!({"volumeMounts": mounts}));
+    let read = || kubectl.args(&["exec", "p", "--", "sh", "-c", "cat /all/k /all/p /all/app /one"], "").ok();
+    assert_eq!(read(), "oneoneoneone");
+    apply("two");
+    kubectl.run("label pod p app=two --overwrite").ok();
+    // What is mounted with subPath stays as it was, as upstream's documentation says.
+    eventually("the files to follow", || read() == "twotwotwoone");
+}
+
+fn names_and_resolvers(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = json!({
+        "hostname": "h", "hostAliases": [{"ip": "192.0.2.9", "hostnames": ["a", "b"]}], "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["x.example"], "options": [{"name": "ndots", "value": "2"}]},
+    });
+    run(&kubectl, &spec, &json!({}));
+    let read = |path: &str| kubectl.args(&["exec", "p", "--", "cat", path], "").ok();
+    assert_eq!(read("/etc/resolv.conf"), "search x.example\nnameserver 192.0.2.53\noptions ndots:2\n");
+    assert_eq!(kubectl.args(&["exec", "p", "--", "hostname"], "").ok(), "h\n");
+    let (hosts, ip) = (read("/etc/hosts"), kubectl.value("pod/p", "/status/podIP"));
+    let own = format!("{}\th\n", ip.as_str().unwrap());
+    assert!(hosts.contains(&own) && hosts.ends_with("192.0.2.9\ta\tb\n"), "{hosts}");
+}
