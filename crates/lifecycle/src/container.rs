@@ -17,7 +17,12 @@ pub(crate) struct Container {
     pub(crate) dead: Vec<String>,
     /// The image.
     pub(crate) image: Image,
-    /// Why it could not be created, until it could.
+    /// Ends of containers that nobody has told of yet: facts may come out of order.
+    pub(crate) early: Vec<Ended>,
+    /// A start is on its way, and was not answered yet. A restart of the kubelet ends it.
+    #[serde(skip)]
+    pub(crate) starting: bool,
+    /// Why it could not be created or started, until it could.
     pub(crate) start_failure: Option<StartFailure>,
     /// How long the next restart waits after an exit; zero before the first restart.
     pub(crate) delay: Duration,
@@ -33,6 +38,8 @@ pub(crate) struct Instance {
     pub(crate) id: String,
     pub(crate) attempt: u32,
     pub(crate) image_id: String,
+    /// The attempt of the sandbox that it was made in, if that is known.
+    pub(crate) sandbox: Option<u32>,
     pub(crate) state: State,
 }
 
@@ -83,9 +90,14 @@ impl Container {
         }
     }
 
-    /// Whether its process runs, or may run at any moment.
+    /// Whether its process runs.
     pub(crate) fn alive(&self) -> bool {
         matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
+    }
+
+    /// Whether one of its processes ever ran, or tried to.
+    pub(crate) fn ran(&self) -> bool {
+        self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != State::Created)
     }
 
     /// Restarts so far.
@@ -93,9 +105,13 @@ impl Container {
         self.current.as_ref().map_or(0, |i| i.attempt)
     }
 
-    /// The attempt that a start now would be.
+    /// The attempt that a start now would be: one that was made and not tried yet is used.
     pub(crate) fn next_attempt(&self) -> u32 {
-        self.current.as_ref().map_or(0, |i| i.attempt + 1)
+        match &self.current {
+            Some(i) if i.state == State::Created && self.start_failure.is_none() => i.attempt,
+            Some(i) => i.attempt + 1,
+            None => 0,
+        }
     }
 
     /// When it may be started again after its exit (LIFECYCLE.md 3.9): at once the first time, and after ten good minutes.
@@ -130,9 +146,12 @@ pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
 }
 
 /// Whether a container that ended with this code is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`):
-/// its own rules first, then its own policy, then the Pod's. A plain init container that succeeded is done.
+/// a plain init container that succeeded is done; then its own rules, its own policy, and the Pod's.
 pub(crate) fn restarts(pod: &PodSpec, spec: &Spec, init: bool, code: i32) -> bool {
     let own = spec.restart_policy.as_deref();
+    if init && own != Some("Always") && code == 0 {
+        return false;
+    }
     let matched = spec.restart_policy_rules.iter().flatten().any(|rule| {
         let listed = |values: &Option<Vec<i32>>| values.iter().flatten().any(|v| *v == code);
         rule.action == "Restart"
@@ -144,9 +163,6 @@ pub(crate) fn restarts(pod: &PodSpec, spec: &Spec, init: bool, code: i32) -> boo
     });
     if own.is_some() && matched {
         return true;
-    }
-    if init && own != Some("Always") && code == 0 {
-        return false;
     }
     match own.or(pod.restart_policy.as_deref()).unwrap_or("Always") {
         "Never" => false,
