@@ -75,6 +75,8 @@ pub(crate) enum Image {
 /// Why it could not be created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartFailure {
+    /// Which one was made before its start failed, if one was.
+    pub(crate) attempt: Option<u32>,
     pub(crate) stage: StartStage,
     pub(crate) message: String,
     pub(crate) at: Timestamp,
@@ -100,6 +102,11 @@ impl Container {
         self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != State::Created)
     }
 
+    /// Whether this one was made, and could not be started.
+    fn failed_to_start(&self, instance: &Instance) -> bool {
+        self.start_failure.as_ref().is_some_and(|f| f.attempt == Some(instance.attempt))
+    }
+
     /// Restarts so far.
     pub(crate) fn restart_count(&self) -> u32 {
         self.current.as_ref().map_or(0, |i| i.attempt)
@@ -108,7 +115,7 @@ impl Container {
     /// The attempt that a start now would be: one that was made and not tried yet is used.
     pub(crate) fn next_attempt(&self) -> u32 {
         match &self.current {
-            Some(i) if i.state == State::Created && self.start_failure.is_none() => i.attempt,
+            Some(i) if i.state == State::Created && !self.failed_to_start(i) => i.attempt,
             Some(i) => i.attempt + 1,
             None => 0,
         }

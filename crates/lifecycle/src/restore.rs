@@ -22,7 +22,7 @@ pub(crate) fn from_status(pod: &mut Pod) {
     }
     // It was admitted once, and that is for ever.
     pod.admission = Some(Admission::Admitted);
-    pod.unseen = known.iter().any(|(_, c)| c.exit().is_none());
+    pod.unseen = pod.written_phase().is_none();
     pod.containers.extend(known);
     pod.ips = ips(&status);
 }

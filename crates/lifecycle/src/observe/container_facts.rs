@@ -59,7 +59,6 @@ pub(super) fn created(
         }
         never_ran => container.dead.extend(never_ran.map(|i| i.id)),
     }
-    container.start_failure = None;
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
     container.current = Some(Instance { id: id.clone(), attempt, image_id, sandbox, state: State::Created });
     pod.durable += 1;
@@ -77,6 +76,7 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
     };
     instance.state = State::Running { since: at };
     container.starting = false;
+    container.start_failure = None;
     // The next start asks anew: the image may be removed, and `Always` pulls each time.
     container.image = Image::Unknown;
     pod.durable += 1;
@@ -95,9 +95,10 @@ fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, p
         record(pod, EventKind::Warning, "Failed", format!("Error: {message}"), Some(name));
     }
     let container = entry(pod, name);
+    let attempt = container.current.as_ref().filter(|i| i.state == State::Created).map(|i| i.attempt);
     container.starting = false;
     container.image = Image::Unknown;
-    container.start_failure = Some(StartFailure { stage, message, at: now, delay });
+    container.start_failure = Some(StartFailure { attempt, stage, message, at: now, delay });
 }
 
 pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
@@ -110,6 +111,7 @@ pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, p
         _ => return early(pod, name, id, exit),
     }
     container.starting = false;
+    container.start_failure = None;
     container.image = Image::Unknown;
     pod.durable += 1;
     if exit.started_at.is_none() && exit.code != 0 && exit.reason != LOST {
