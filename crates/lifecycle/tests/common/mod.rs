@@ -10,10 +10,17 @@ mod view;
 pub(crate) use runtime::{OnStop, Run, Runtime};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
-use lifecycle::{Action, ActionKey, Event, Eviction, NodePolicy, Pod, PodEvent, SandboxFact, observe, plan, status};
+use k8s_openapi::api::core::v1::{ContainerState, Pod as ApiPod, PodStatus};
+use lifecycle::{
+    Action, ActionKey, ContainerFact, ContainerViewState, Event, Eviction, NodePolicy, Pod, PodEvent, SandboxFact,
+    observe, plan, status,
+};
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// When every story begins.
 pub(crate) fn start() -> Timestamp {
@@ -40,6 +47,12 @@ pub(crate) struct Sim {
     writes: (Timestamp, u32),
     terminal: Option<(String, Option<String>)>,
     stopping: bool,
+    /// Until when all has to be gone, as the requests so far say.
+    deadline: Option<Timestamp>,
+    /// How the newest one of each container ended that anybody told of: its attempt and its code.
+    exits: BTreeMap<String, (i32, i32)>,
+    /// What is on disk, and its revision.
+    saved: (u64, Pod),
 }
 
 impl Sim {
@@ -50,8 +63,10 @@ impl Sim {
             "spec": spec,
         }))
         .unwrap();
+        let pod = Pod::new(Arc::new(api.clone()), start());
+        let saved = (pod.durable_revision(), pod.clone());
         Self {
-            pod: Pod::new(Arc::new(api.clone()), start()),
+            pod,
             policy: NodePolicy::default(),
             now: start(),
             api,
@@ -65,6 +80,9 @@ impl Sim {
             writes: (start(), 0),
             terminal: None,
             stopping: false,
+            deadline: None,
+            exits: BTreeMap::new(),
+            saved,
         }
     }
 
@@ -92,13 +110,79 @@ impl Sim {
     pub(crate) fn observe(&mut self, event: Event) {
         self.stopping |= matches!(&event, Event::Gone | Event::Evicted(_))
             || matches!(&event, Event::Updated(o) if o.metadata.deletion_timestamp.is_some());
+        self.note(&event);
         observe(&mut self.pod, event, &self.policy, self.now);
+        if self.saved.0 != self.pod.durable_revision() {
+            self.saved = (self.pod.durable_revision(), self.pod.clone());
+        }
         self.check();
     }
 
     /// Somebody else wrote this phase: it stands, whatever runs.
     pub(crate) fn expect_terminal(&mut self, phase: &str, reason: Option<&str>) {
         self.terminal = Some((phase.to_owned(), reason.map(str::to_owned)));
+    }
+
+    /// Keeps what the checks need, apart from what the state machine makes of it.
+    fn note(&mut self, event: &Event) {
+        let grace = |seconds: i64| self.now + Duration::from_secs(seconds.max(1).try_into().unwrap());
+        let own = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
+        let until = match event {
+            Event::Gone => Some(grace(2)),
+            Event::Updated(o) if o.metadata.deletion_timestamp.is_some() => {
+                Some(grace(o.metadata.deletion_grace_period_seconds.unwrap_or(0)))
+            }
+            Event::Evicted(e) => Some(grace(e.grace_seconds.map_or(own, i64::from))),
+            _ => None,
+        };
+        self.deadline = self.deadline.into_iter().chain(until).min();
+        let mut ended = |id: &str, code: i32| {
+            if let Some(c) = self.runtime.containers.iter().find(|c| c.id == id) {
+                let (attempt, known) = (i32::try_from(c.attempt).unwrap(), self.exits.get(&c.name));
+                if known.is_none_or(|(newest, _)| *newest < attempt) {
+                    self.exits.insert(c.name.clone(), (attempt, code));
+                }
+            }
+        };
+        match event {
+            Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => ended(id, exit.code),
+            Event::Relisted(view) => {
+                for c in &view.containers {
+                    if let ContainerViewState::Exited(exit) = &c.state {
+                        ended(&c.id, exit.code);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The newest exit is shown until the one after the next was made.
+    fn check_exits(&self, shown: &PodStatus) {
+        let all = shown.init_container_statuses.iter().chain(&shown.container_statuses).flatten();
+        for c in all {
+            let Some((attempt, code)) = self.exits.get(&c.name) else { continue };
+            let code_of =
+                |s: &Option<ContainerState>| s.as_ref().and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code);
+            let (state, last) = (code_of(&c.state), code_of(&c.last_state));
+            match c.restart_count - attempt {
+                0 => assert!(
+                    state == Some(*code) || last == Some(*code),
+                    "{}: {code} is lost: {state:?} {last:?}",
+                    c.name
+                ),
+                1 => assert_eq!(last, Some(*code), "{}: the last state is lost", c.name),
+                _ => {}
+            }
+        }
+    }
+
+    /// What has to be gone by then is given no longer, but for the runtime's floor of 2 s.
+    fn check_grace(&self, action: &Action) {
+        if let (Action::StopContainer { grace, .. }, Some(deadline)) = (action, self.deadline) {
+            let latest = deadline.max(self.now + Duration::from_secs(2));
+            assert!(self.now + *grace <= latest, "{grace:?} is too long");
+        }
     }
 
     fn check(&mut self) {
@@ -108,12 +192,14 @@ impl Sim {
         let shown = self.status();
         let phase = shown.phase.clone().unwrap();
         if let Some(terminal) = &self.terminal {
-            assert_eq!(*terminal, (phase, shown.reason), "a terminal phase never changes");
+            assert_eq!(*terminal, (phase, shown.reason.clone()), "a terminal phase never changes");
         } else if phase == "Succeeded" || phase == "Failed" {
             assert!(!self.runtime.any_running(), "{phase} while something runs");
-            self.terminal = Some((phase, shown.reason));
+            self.terminal = Some((phase, shown.reason.clone()));
         }
+        self.check_exits(&shown);
         for action in first.actions {
+            self.check_grace(&action);
             let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
             assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");
         }
@@ -226,11 +312,15 @@ impl Sim {
 
     /// Asks the API to delete the Pod.
     pub(crate) fn delete(&mut self, grace: i64) {
+        self.ask_to_delete(grace);
+        self.settle();
+    }
+
+    pub(crate) fn ask_to_delete(&mut self, grace: i64) {
         let meta = &mut self.api.metadata;
         meta.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
         meta.deletion_grace_period_seconds = Some(grace);
         self.observe(Event::Updated(Arc::new(self.api.clone())));
-        self.settle();
     }
 
     /// Removes the object at once.
@@ -241,13 +331,17 @@ impl Sim {
     }
 
     pub(crate) fn evict(&mut self, grace_seconds: Option<u32>) {
+        self.ask_to_leave(grace_seconds);
+        self.settle();
+    }
+
+    pub(crate) fn ask_to_leave(&mut self, grace_seconds: Option<u32>) {
         self.observe(Event::Evicted(Eviction {
             reason: "Evicted".to_owned(),
             message: "The node was low on resource: memory.".to_owned(),
             grace_seconds,
             disruption_target: true,
         }));
-        self.settle();
     }
 
     pub(crate) fn lose_sandbox(&mut self) {
@@ -261,8 +355,7 @@ impl Sim {
     /// The kubelet is away for this long: containers end unseen. Then it reads what it wrote down, and lists the runtime.
     pub(crate) fn restart(&mut self, away: u64) {
         self.away(away);
-        let kept = serde_json::to_string(&self.pod).unwrap();
-        self.pod = serde_json::from_str(&kept).unwrap();
+        self.reborn(false);
         self.relist();
         self.settle();
     }
@@ -270,18 +363,43 @@ impl Sim {
     /// As [`Self::restart`], but what was written down is lost, and the API alone remembers.
     pub(crate) fn restart_without_checkpoint(&mut self, away: u64) {
         self.away(away);
-        self.pod = Pod::new(Arc::new(self.api.clone()), self.now);
-        self.check();
+        self.reborn(true);
         self.settle();
         self.relist();
         self.settle();
     }
 
+    /// A new kubelet that knows what was written down, or what the API shows.
+    pub(crate) fn reborn(&mut self, from_api: bool) {
+        self.begun.clear();
+        self.shown = None;
+        if from_api {
+            // The API knows nothing of an eviction before it is over, nor when a deletion was seen first.
+            self.stopping = self.api.metadata.deletion_timestamp.is_some();
+            self.deadline = None;
+            self.note(&Event::Updated(Arc::new(self.api.clone())));
+        }
+        self.pod = if from_api {
+            Pod::new(Arc::new(self.api.clone()), self.now)
+        } else {
+            serde_json::from_str(&serde_json::to_string(&self.saved.1).unwrap()).unwrap()
+        };
+        self.check();
+    }
+
+    /// Whether the API has the newest status, or there is nobody to tell.
+    pub(crate) fn reported(&self) -> bool {
+        !self.in_api || self.shown.as_ref() == Some(&self.status())
+    }
+
+    /// A fact that says nothing: what time alone has decided is taken note of.
+    pub(crate) fn tick(&mut self) {
+        self.observe(Event::Done(ActionKey("nothing".to_owned())));
+    }
+
     fn away(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         self.runtime.ends(self.now);
-        self.begun.clear();
-        self.shown = None;
     }
 
     pub(crate) fn relist(&mut self) {

@@ -6,7 +6,7 @@ use lifecycle::{
     SandboxFact, SandboxView, StartStage, VolumesFact,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -57,6 +57,9 @@ pub(crate) struct Runtime {
     pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
+    /// Containers that may run once only, and all that ran.
+    pub(crate) never: BTreeSet<String>,
+    ran: BTreeSet<String>,
     pub(crate) rejection: Option<(&'static str, &'static str)>,
     ids: u32,
 }
@@ -112,7 +115,10 @@ impl Runtime {
             }
             Action::StopContainer { container, id, grace, .. } => {
                 self.stop(container, id, *grace, now);
-                Vec::new()
+                let known = self.containers.iter().any(|c| c.id == *id);
+                let lost = ContainerFact::Lost { id: id.clone() };
+                let fact = (!known).then(|| Event::Container { container: container.clone(), fact: lost });
+                fact.into_iter().collect()
             }
             Action::RemoveContainer { container, id } => {
                 self.containers.retain(|c| c.id != *id);
@@ -128,8 +134,10 @@ impl Runtime {
             self.sandbox_failures -= 1;
             return SandboxFact::Failed { message: "no network".to_owned() };
         }
+        if self.sandboxes.iter().any(|s| s.attempt == attempt) {
+            return SandboxFact::Failed { message: "its name is taken".to_owned() };
+        }
         assert!(!self.sandboxes.iter().any(|s| s.ready), "a second sandbox beside one that stands");
-        assert!(!self.sandboxes.iter().any(|s| s.attempt == attempt), "two sandboxes of one attempt");
         let id = self.id("s");
         self.sandboxes.push(FakeSandbox { id: id.clone(), attempt, ready: true });
         SandboxFact::Ready { id, attempt, ips: vec!["10.0.0.2".parse().unwrap()] }
@@ -137,8 +145,9 @@ impl Runtime {
 
     /// As the kubelet does it: what an earlier try made is taken.
     fn start(&mut self, name: &str, attempt: u32, sandbox: &str, now: Timestamp) -> Vec<ContainerFact> {
-        assert!(self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready), "started in a sandbox that is not there");
-        let failure = self.start_failures.pop_front();
+        let gone = (StartStage::Create, "the sandbox is not there");
+        let there = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
+        let failure = if there { self.start_failures.pop_front() } else { Some(gone) };
         if let Some((stage @ (StartStage::Config | StartStage::Create), message)) = failure {
             return vec![ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }
@@ -151,7 +160,9 @@ impl Runtime {
         if let Some((stage, message)) = failure {
             return vec![created, ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }
-        self.run(at, now);
+        if self.containers[at].state == ContainerViewState::Created {
+            self.run(at, now);
+        }
         vec![created, ContainerFact::Started { id, at: now }]
     }
 
@@ -176,6 +187,9 @@ impl Runtime {
         let container = &mut self.containers[at];
         let runs = self.scripts.get(&container.name).map(Vec::as_slice).unwrap_or_default();
         let nth = usize::try_from(container.attempt).unwrap();
+        let forbidden = self.never.contains(&container.name) && self.ran.contains(&container.name);
+        assert!(!forbidden, "{} may not restart", container.name);
+        self.ran.insert(container.name.clone());
         let run = runs.get(nth).or(runs.last()).copied().unwrap_or(Run::Forever);
         let after = |seconds| now + Duration::from_secs(seconds);
         container.end = match run {
