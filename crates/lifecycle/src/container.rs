@@ -19,8 +19,7 @@ pub(crate) struct Container {
     pub(crate) image: Image,
     /// Ends of containers that nobody has told of yet: facts may come out of order.
     pub(crate) early: Vec<Ended>,
-    /// A start is on its way, and was not answered yet. A restart of the kubelet ends it.
-    #[serde(skip)]
+    /// A start is on its way, and was not answered yet. Kept over a restart of the kubelet, until the runtime was listed.
     pub(crate) starting: bool,
     /// Why it could not be created or started, until it could.
     pub(crate) start_failure: Option<StartFailure>,
@@ -95,6 +94,11 @@ impl Container {
     /// Whether its process runs.
     pub(crate) fn alive(&self) -> bool {
         matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
+    }
+
+    /// A start was answered; gives whether one was on its way.
+    pub(crate) fn answered(&mut self) -> bool {
+        std::mem::take(&mut self.starting)
     }
 
     /// Whether one of its processes ever ran, or tried to.

@@ -65,12 +65,13 @@ pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
 fn begun(pod: &mut Pod, key: &crate::ActionKey) {
     if let Some(container) = starting(pod, key) {
         container.starting = true;
+        pod.durable += 1;
     }
 }
 
 fn failed(pod: &mut Pod, key: &crate::ActionKey) {
-    if let Some(container) = starting(pod, key) {
-        container.starting = false;
+    if starting(pod, key).is_some_and(Container::answered) {
+        pod.durable += 1;
     }
 }
 

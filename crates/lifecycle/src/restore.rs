@@ -17,7 +17,8 @@ pub(crate) fn from_status(pod: &mut Pod) {
     };
     let statuses = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     let known: Vec<_> = statuses.filter_map(|s| Some((s.name.clone(), container(s)?))).collect();
-    if known.is_empty() {
+    // Containers may have been made since, if it had a sandbox.
+    if known.is_empty() && !api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers") {
         return;
     }
     // It was admitted once, and that is for ever.

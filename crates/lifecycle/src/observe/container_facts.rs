@@ -75,7 +75,7 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
         return false;
     };
     instance.state = State::Running { since: at };
-    container.starting = false;
+    container.answered();
     container.start_failure = None;
     // The next start asks anew: the image may be removed, and `Always` pulls each time.
     container.image = Image::Unknown;
@@ -96,9 +96,10 @@ fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, p
     }
     let container = entry(pod, name);
     let attempt = container.current.as_ref().filter(|i| i.state == State::Created).map(|i| i.attempt);
-    container.starting = false;
+    let answered = container.answered();
     container.image = Image::Unknown;
     container.start_failure = Some(StartFailure { attempt, stage, message, at: now, delay });
+    pod.durable += u64::from(answered);
 }
 
 pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
@@ -110,7 +111,7 @@ pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, p
         Some(instance) if instance.id == id => return,
         _ => return early(pod, name, id, exit),
     }
-    container.starting = false;
+    container.answered();
     container.start_failure = None;
     container.image = Image::Unknown;
     pod.durable += 1;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
     pod.unseen = false;
     // A list counts only when nothing is in flight.
-    pod.containers.values_mut().for_each(|c| c.starting = false);
+    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
     sandboxes(pod, &view, now);
     let mut containers = view.containers;
     containers.sort_by_key(|c| c.attempt);

@@ -2,12 +2,14 @@
 //!
 //! [`Sim`] owns a Pod, carries out what is planned, and answers as scripted. After each fact it checks what must hold
 //! for every Pod at every moment.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 mod runtime;
+mod teller;
 mod view;
 
 pub(crate) use runtime::{OnStop, Run, Runtime};
+pub(crate) use teller::{Step, Teller};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod as ApiPod, PodStatus};
@@ -27,6 +29,7 @@ pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
+#[derive(Clone)]
 pub(crate) struct Sim {
     pub(crate) pod: Pod,
     pub(crate) policy: NodePolicy,
@@ -385,6 +388,10 @@ impl Sim {
             serde_json::from_str(&serde_json::to_string(&self.saved.1).unwrap()).unwrap()
         };
         self.check();
+    }
+
+    pub(crate) fn saved(&self) -> &Pod {
+        &self.saved.1
     }
 
     /// Whether the API has the newest status, or there is nobody to tell.

@@ -74,6 +74,10 @@ impl Runtime {
         self.containers.iter().any(|c| matches!(c.state, ContainerViewState::Running { .. }))
     }
 
+    pub(crate) fn running(&self) -> usize {
+        self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).count()
+    }
+
     pub(crate) fn carry_out(&mut self, action: &Action, now: Timestamp) -> Vec<Event> {
         match action {
             Action::Admit => vec![Event::Admission(match self.rejection {
