@@ -18,7 +18,9 @@ type Verdict = (bool, &'static str, String);
 pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCondition> {
     let containers_ready = containers_ready(pod, phase);
     let ready = ready(pod, &containers_ready);
-    let sandbox = pod.ready_sandbox().is_some();
+    // Until the runtime has told, what was true stays true.
+    let sandbox = pod.ready_sandbox().is_some()
+        || pod.unseen && api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers");
     let verdicts: [(&str, Verdict); 5] = [
         (OWNED[0], (sandbox, "", String::new())),
         (OWNED[1], initialized(pod, phase)),

@@ -17,7 +17,11 @@ pub(crate) struct Container {
     pub(crate) dead: Vec<String>,
     /// The image.
     pub(crate) image: Image,
-    /// Why it could not be created, until it could.
+    /// Ends of containers that nobody has told of yet: facts may come out of order.
+    pub(crate) early: Vec<Ended>,
+    /// A start is on its way, and was not answered yet. Kept over a restart of the kubelet, until the runtime was listed.
+    pub(crate) starting: bool,
+    /// Why it could not be created or started, until it could.
     pub(crate) start_failure: Option<StartFailure>,
     /// How long the next restart waits after an exit; zero before the first restart.
     pub(crate) delay: Duration,
@@ -33,6 +37,8 @@ pub(crate) struct Instance {
     pub(crate) id: String,
     pub(crate) attempt: u32,
     pub(crate) image_id: String,
+    /// The attempt of the sandbox that it was made in, if that is known.
+    pub(crate) sandbox: Option<u32>,
     pub(crate) state: State,
 }
 
@@ -68,6 +74,8 @@ pub(crate) enum Image {
 /// Why it could not be created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartFailure {
+    /// Which one was made before its start failed, if one was.
+    pub(crate) attempt: Option<u32>,
     pub(crate) stage: StartStage,
     pub(crate) message: String,
     pub(crate) at: Timestamp,
@@ -83,9 +91,24 @@ impl Container {
         }
     }
 
-    /// Whether its process runs, or may run at any moment.
+    /// Whether its process runs.
     pub(crate) fn alive(&self) -> bool {
         matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
+    }
+
+    /// A start was answered; gives whether one was on its way.
+    pub(crate) fn answered(&mut self) -> bool {
+        std::mem::take(&mut self.starting)
+    }
+
+    /// Whether one of its processes ever ran, or tried to.
+    pub(crate) fn ran(&self) -> bool {
+        self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != State::Created)
+    }
+
+    /// Whether this one was made, and could not be started.
+    fn failed_to_start(&self, instance: &Instance) -> bool {
+        self.start_failure.as_ref().is_some_and(|f| f.attempt == Some(instance.attempt))
     }
 
     /// Restarts so far.
@@ -93,9 +116,13 @@ impl Container {
         self.current.as_ref().map_or(0, |i| i.attempt)
     }
 
-    /// The attempt that a start now would be.
+    /// The attempt that a start now would be: one that was made and not tried yet is used.
     pub(crate) fn next_attempt(&self) -> u32 {
-        self.current.as_ref().map_or(0, |i| i.attempt + 1)
+        match &self.current {
+            Some(i) if i.state == State::Created && !self.failed_to_start(i) => i.attempt,
+            Some(i) => i.attempt + 1,
+            None => 0,
+        }
     }
 
     /// When it may be started again after its exit (LIFECYCLE.md 3.9): at once the first time, and after ten good minutes.
@@ -130,9 +157,12 @@ pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
 }
 
 /// Whether a container that ended with this code is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`):
-/// its own rules first, then its own policy, then the Pod's. A plain init container that succeeded is done.
+/// a plain init container that succeeded is done; then its own rules, its own policy, and the Pod's.
 pub(crate) fn restarts(pod: &PodSpec, spec: &Spec, init: bool, code: i32) -> bool {
     let own = spec.restart_policy.as_deref();
+    if init && own != Some("Always") && code == 0 {
+        return false;
+    }
     let matched = spec.restart_policy_rules.iter().flatten().any(|rule| {
         let listed = |values: &Option<Vec<i32>>| values.iter().flatten().any(|v| *v == code);
         rule.action == "Restart"
@@ -144,9 +174,6 @@ pub(crate) fn restarts(pod: &PodSpec, spec: &Spec, init: bool, code: i32) -> boo
     });
     if own.is_some() && matched {
         return true;
-    }
-    if init && own != Some("Always") && code == 0 {
-        return false;
     }
     match own.or(pod.restart_policy.as_deref()).unwrap_or("Always") {
         "Never" => false,

@@ -58,6 +58,9 @@ pub enum Event {
     },
     /// The API server took this status.
     StatusWritten(Box<PodStatus>),
+    /// An action is about to be carried out. Told of [`crate::Action::StartContainer`], so that a Pod that is stopped in
+    /// between waits for what may just come to life.
+    Begun(ActionKey),
     /// An action was carried out for which no other fact speaks (an event was recorded, something was removed).
     Done(ActionKey),
     /// An action failed for which no other fact speaks. It is planned again after a back-off.

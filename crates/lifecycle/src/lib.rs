@@ -25,6 +25,7 @@ mod phase;
 mod plan;
 mod pod;
 mod policy;
+mod restore;
 mod status;
 
 pub use action::*;

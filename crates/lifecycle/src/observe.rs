@@ -2,11 +2,13 @@
 
 mod container_facts;
 mod relist;
+mod sandbox_facts;
 
 use crate::{
-    Admission, Event, EventKind, Eviction, ImageFact, NodePolicy, Pod, PodEvent, SandboxFact, VolumesFact,
+    Admission, Event, EventKind, Eviction, ImageFact, NodePolicy, Pod, PodEvent, VolumesFact,
     container::{Container, Image},
-    pod::{Sandbox, SandboxState, Trouble, Volumes},
+    phase::phase,
+    pod::{Ended, Trouble, Volumes},
 };
 use api::pod::containers;
 use jiff::Timestamp;
@@ -15,6 +17,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Folds one fact into what is known about a Pod.
 pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
+    // What the passing of time alone has decided stands before this fact.
+    settle_phase(pod, now);
     match event {
         Event::Updated(object) => updated(pod, object, now),
         Event::Gone => {
@@ -22,21 +26,60 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
             pod.durable += 1;
         }
         Event::Admission(admission) => admitted(pod, admission),
+        Event::Begun(key) => begun(pod, &key),
         Event::Evicted(eviction) => evicted(pod, eviction, now),
         Event::Volumes(fact) => volumes(pod, fact, policy, now),
-        Event::Sandbox(fact) => sandbox(pod, fact, policy, now),
+        Event::Sandbox(fact) => sandbox_facts::observe(pod, fact, policy, now),
         Event::Image { container, fact } => image(pod, &container, fact, policy, now),
         Event::Container { container, fact } => container_facts::observe(pod, &container, fact, policy, now),
         Event::StatusWritten(status) => {
             pod.written = Some(status);
             pod.durable += 1;
+            note_terminal(pod, now);
         }
         Event::Done(key) => done(pod, &key),
         // What these would change belongs to probes and hooks; admission refuses Pods that have any (see the kubelet).
-        Event::Probed { .. } | Event::HookDone { .. } | Event::Failed { .. } => {}
+        Event::Probed { .. } | Event::HookDone { .. } => {}
+        Event::Failed { key, .. } => failed(pod, &key),
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
     }
+    settle_phase(pod, now);
     announce_kills(pod, now);
+}
+
+/// Keeps how the Pod ended, once it has: a terminal phase never changes.
+pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
+    if pod.ended.is_some() {
+        return;
+    }
+    let phase = phase(pod, now);
+    if phase.is_terminal() {
+        // One that waited for something has ended at its deadline, whenever that is noticed.
+        let at = pod.overdue(now).filter(|_| phase.reason.as_deref() == Some("DeadlineExceeded")).unwrap_or(now);
+        let succeeded = phase.phase == "Succeeded";
+        pod.ended = Some(Ended { at, succeeded, reason: phase.reason, message: phase.message });
+        pod.durable += 1;
+    }
+}
+
+fn begun(pod: &mut Pod, key: &crate::ActionKey) {
+    if let Some(container) = starting(pod, key) {
+        container.starting = true;
+        pod.durable += 1;
+    }
+}
+
+fn failed(pod: &mut Pod, key: &crate::ActionKey) {
+    if starting(pod, key).is_some_and(Container::answered) {
+        pod.durable += 1;
+    }
+}
+
+/// The container that this action starts.
+fn starting<'a>(pod: &'a mut Pod, key: &crate::ActionKey) -> Option<&'a mut Container> {
+    let (name, attempt) = key.0.strip_prefix("start/")?.rsplit_once('/')?;
+    let attempt: u32 = attempt.parse().ok()?;
+    pod.containers.get_mut(name).filter(|c| c.next_attempt() == attempt)
 }
 
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
@@ -46,17 +89,23 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     for (_, spec) in containers(pod.object.spec.as_ref().unwrap_or(&Default::default())) {
         pod.containers.entry(spec.name.clone()).or_default();
     }
+    note_terminal(pod, now);
     if !deletion {
         return;
     }
-    // Upstream's floor of 1 s; the grace period only ever falls, and counts from when it was asked for.
-    let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0).max(1));
-    match pod.deleted {
-        Some((_, known)) if grace >= known => {}
-        _ => {
-            pod.deleted = Some((now, grace));
-            pod.durable += 1;
-        }
+    // Upstream's floor of 1 s; the grace period counts from when it was asked for, and its end never moves away.
+    let deadline = now + Duration::from_secs(u64::try_from(grace).unwrap_or(0).max(1));
+    if pod.deleted.is_none_or(|known| deadline < known) {
+        pod.deleted = Some(deadline);
+        pod.durable += 1;
+    }
+}
+
+/// A Pod whose phase is terminal in the API is stopped, whoever wrote that.
+fn note_terminal(pod: &mut Pod, now: Timestamp) {
+    if pod.terminal_at.is_none() && pod.written_phase().is_some() {
+        pod.terminal_at = Some(now);
+        pod.durable += 1;
     }
 }
 
@@ -72,7 +121,7 @@ fn admitted(pod: &mut Pod, admission: Admission) {
 }
 
 fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
-    if pod.evicted.is_none() {
+    if pod.evicted.is_none() && pod.ended.is_none() {
         record(pod, EventKind::Warning, &eviction.reason, eviction.message.clone(), None);
         pod.evicted = Some((eviction, now));
         pod.durable += 1;
@@ -84,67 +133,19 @@ fn trouble(before: Option<&Trouble>, message: String, policy: &NodePolicy, now: 
 }
 
 fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp) {
+    if pod.volumes == Volumes::Removed {
+        return;
+    }
     pod.volumes = match fact {
         VolumesFact::Mounted => Volumes::Mounted,
         VolumesFact::Unmounted => Volumes::Removed,
+        VolumesFact::Failed { .. } if matches!(&pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,
         VolumesFact::Failed { message } => {
             record(pod, EventKind::Warning, "FailedMount", message.clone(), None);
             let before = if let Volumes::Failed(t) = &pod.volumes { Some(t) } else { None };
             Volumes::Failed(trouble(before, message, policy, now))
         }
     };
-}
-
-fn sandbox(pod: &mut Pod, fact: SandboxFact, policy: &NodePolicy, now: Timestamp) {
-    let mut set = |id: &str, state| {
-        pod.durable += 1;
-        if let Some(s) = pod.sandboxes.iter_mut().find(|s| s.id == id) {
-            s.state = state;
-        }
-    };
-    match fact {
-        SandboxFact::Ready { id, attempt, ips } => {
-            if !pod.sandboxes.iter().any(|s| s.id == id) {
-                pod.sandboxes.push(Sandbox { id, attempt, state: SandboxState::Ready });
-            }
-            pod.ips = ips;
-            pod.sandbox_failure = None;
-            pod.durable += 1;
-        }
-        SandboxFact::Failed { message } => {
-            record(
-                pod,
-                EventKind::Warning,
-                "FailedCreatePodSandBox",
-                format!("Failed to create pod sandbox: {message}"),
-                None,
-            );
-            pod.sandbox_failure = Some(trouble(pod.sandbox_failure.as_ref(), message, policy, now));
-        }
-        SandboxFact::Lost { id } => sandbox_lost(pod, &id),
-        SandboxFact::Stopped { id } => set(&id, SandboxState::Stopped),
-        SandboxFact::Removed { id } => {
-            pod.sandboxes.retain(|s| s.id != id);
-            pod.durable += 1;
-        }
-    }
-}
-
-pub(crate) fn sandbox_lost(pod: &mut Pod, id: &str) {
-    let Some(s) = pod.sandboxes.iter_mut().find(|s| s.id == id && s.state == SandboxState::Ready) else {
-        return;
-    };
-    s.state = SandboxState::Lost;
-    pod.durable += 1;
-    if !pod.finished() && pod.deleted.is_none() && pod.gone_at.is_none() {
-        record(
-            pod,
-            EventKind::Normal,
-            "SandboxChanged",
-            "Pod sandbox changed, it will be killed and re-created.".to_owned(),
-            None,
-        );
-    }
 }
 
 fn image(pod: &mut Pod, name: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
@@ -173,6 +174,7 @@ fn image(pod: &mut Pod, name: &str, fact: ImageFact, policy: &NodePolicy, now: T
             record(pod, EventKind::Normal, "Pulled", text, Some(name));
             Image::Present { image_ref }
         }
+        ImageFact::Failed { .. } if matches!(&before, Image::Failed { at, delay, .. } if *at + *delay > now) => return,
         ImageFact::Failed { reason, message } => {
             let delay = match before {
                 Image::Failed { delay, .. } => policy.image_backoff.next(delay),
@@ -212,7 +214,7 @@ fn done(pod: &mut Pod, key: &crate::ActionKey) {
 
 /// Says once for each running container that it is being stopped (LIFECYCLE.md 3.11).
 fn announce_kills(pod: &mut Pod, now: Timestamp) {
-    if pod.stop(now).is_none() {
+    if pod.kill_deadline(now).is_none() {
         return;
     }
     let fresh: Vec<(String, String)> = pod

@@ -1,6 +1,9 @@
 //! The phase: a summary of where the Pod is (LIFECYCLE.md 3.6; the documents' section "Pod phase").
 
-use crate::{Pod, pod::StopCause};
+use crate::{
+    Admission, Pod,
+    pod::{Ended, StopCause},
+};
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 
@@ -17,14 +20,23 @@ impl Phase {
         Self { phase, reason: None, message: None }
     }
 
+    fn failed(reason: &str, message: String) -> Self {
+        Self { phase: "Failed", reason: Some(reason.to_owned()), message: Some(message) }
+    }
+
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.phase, "Succeeded" | "Failed")
+    }
+
+    fn known(ended: &Ended) -> Self {
+        let phase = if ended.succeeded { "Succeeded" } else { "Failed" };
+        Self { phase, reason: ended.reason.clone(), message: ended.message.clone() }
     }
 }
 
 pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
+    // A terminal phase never changes, and keeps its reason: first what the API shows, then what follows from the facts.
     if let Some(written) = pod.written_phase() {
-        // A terminal phase never changes, and keeps its reason.
         let status =
             pod.written.as_deref().filter(|s| s.phase.as_deref() == Some(written)).or(pod.object.status.as_ref());
         let phase = if written == "Succeeded" { "Succeeded" } else { "Failed" };
@@ -34,33 +46,33 @@ pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
             message: status.and_then(|s| s.message.clone()),
         };
     }
-    let alive = pod.any_alive();
+    if let Some(ended) = &pod.ended {
+        return Phase::known(ended);
+    }
+    // Terminal only when nothing runs any more (LIFECYCLE.md 3.7).
+    let alive = pod.any_alive() || pod.unseen;
     match pod.stop(now) {
-        Some(stop) if !alive => ended(pod, stop.cause),
+        Some(stop) if !alive => stopped(pod, stop.cause),
         None if pod.finished() && !alive => Phase::plain(outcome(pod)),
         _ => Phase::plain(if pending(pod) { "Pending" } else { "Running" }),
     }
 }
 
 /// Nothing runs any more, because the Pod was told to end.
-fn ended(pod: &Pod, cause: StopCause) -> Phase {
-    let failed = |reason: &str, message: &str| Phase {
-        phase: "Failed",
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-    };
+fn stopped(pod: &Pod, cause: StopCause) -> Phase {
     match cause {
         StopCause::Rejected => match &pod.admission {
-            Some(crate::Admission::Rejected { reason, message }) => {
-                failed(reason, &format!("Pod was rejected: {message}"))
+            Some(Admission::Rejected { reason, message }) => {
+                Phase::failed(reason, format!("Pod was rejected: {message}"))
             }
             _ => Phase::plain("Failed"),
         },
-        StopCause::DeadlineExceeded => {
-            failed("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-        }
+        StopCause::DeadlineExceeded => Phase::failed(
+            "DeadlineExceeded",
+            "Pod was active on the node longer than the specified deadline".to_owned(),
+        ),
         StopCause::Evicted => match &pod.evicted {
-            Some((eviction, _)) => failed(&eviction.reason, &eviction.message),
+            Some((eviction, _)) => Phase::failed(&eviction.reason, eviction.message.clone()),
             None => Phase::plain("Failed"),
         },
         StopCause::Gone | StopCause::Deleted | StopCause::Terminal => Phase::plain(outcome(pod)),
@@ -75,12 +87,9 @@ fn outcome(pod: &Pod) -> &'static str {
 
 /// Not every container has been set up yet.
 fn pending(pod: &Pod) -> bool {
-    containers(pod.spec()).any(|(kind, c)| {
-        let container = pod.container(&c.name);
-        match kind {
-            ContainerKind::Init => container.exit().is_none_or(|e| e.code != 0) && !app_started(pod),
-            ContainerKind::Sidecar | ContainerKind::App => container.current.is_none(),
-        }
+    containers(pod.spec()).any(|(kind, c)| match kind {
+        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_started(pod),
+        ContainerKind::Sidecar | ContainerKind::App => !pod.container(&c.name).ran(),
     })
 }
 

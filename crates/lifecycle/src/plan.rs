@@ -2,8 +2,8 @@
 
 use crate::{
     Action, ActionKey, Admission, NodePolicy, Pod, StartStage,
-    container::{Container, Image, State, elapsed},
-    pod::{SandboxState, Stop, StopCause, Volumes},
+    container::{Container, Image, Instance, State, elapsed},
+    pod::{Sandbox, SandboxState, Stop, Volumes},
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -52,6 +52,10 @@ impl Action {
 /// What is to be done now. Asking again without a new fact gives the same actions with the same keys.
 #[must_use]
 pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
+    // A plan without the runtime's word might make a second one of what runs.
+    if pod.unseen {
+        return Plan::default();
+    }
     let mut plan = Plan { actions: pod.outbox.iter().cloned().map(Action::Record).collect(), wake: None };
     for (name, container) in &pod.containers {
         plan.actions.extend(
@@ -82,35 +86,70 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         }
         _ => return plan.actions.push(Action::MountVolumes),
     }
-    let lost = pod.sandboxes.iter().filter(|s| s.state == SandboxState::Lost);
-    plan.actions.extend(lost.map(|s| Action::StopSandbox { id: s.id.clone() }));
+    if let Some((lost, since)) = pod.lost_sandbox() {
+        return replace(pod, &lost.id, since + pod.own_grace(), policy, now, plan);
+    }
     let Some(sandbox) = pod.ready_sandbox() else {
         return create_sandbox(pod, now, plan);
     };
+    let initialized = app_in(pod, sandbox);
     for (kind, spec) in containers(pod.spec()) {
+        if kind == ContainerKind::Init && initialized {
+            continue;
+        }
         let container = pod.container(&spec.name);
-        let busy = match container.current.as_ref().map(|i| &i.state) {
-            Some(State::Running { .. }) => false,
-            // Created, and its start is on the way: the next container waits its turn.
-            Some(State::Created) => true,
-            Some(State::Exited(exit)) if !pod.restarts(kind, spec, exit.code) => false,
+        let busy = match &container.current {
+            Some(Instance { state: State::Running { .. }, .. }) => false,
+            Some(i @ Instance { state: State::Exited(exit), .. })
+                if !pod.restarts(kind, spec, exit.code) && !again(kind, i, sandbox) =>
+            {
+                false
+            }
             _ => start(container, spec, &sandbox.id, policy, now, plan),
         };
-        let init_done = kind != ContainerKind::Init || container.exit().is_some_and(|e| e.code == 0);
+        let init_done = kind != ContainerKind::Init || init_done(container, sandbox);
         if busy || !init_done {
             return;
         }
     }
 }
 
-fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
-    // A broken sandbox goes first: its name and its network are still taken.
-    if pod.sandboxes.iter().any(|s| s.state == SandboxState::Lost) {
-        return;
+/// Whether an app container was made in this sandbox: its init containers have done their work then.
+fn app_in(pod: &Pod, sandbox: &Sandbox) -> bool {
+    containers(pod.spec()).any(|(kind, spec)| {
+        kind == ContainerKind::App && pod.container(&spec.name).current.as_ref().is_some_and(|i| here(i, sandbox))
+    })
+}
+
+/// Whether it was made in this sandbox, as far as is known.
+fn here(instance: &Instance, sandbox: &Sandbox) -> bool {
+    instance.sandbox.is_none_or(|attempt| attempt == sandbox.attempt)
+}
+
+/// An init container's work is done again in a new sandbox (LIFECYCLE.md 3.4, point 1): its network is another one.
+fn again(kind: ContainerKind, instance: &Instance, sandbox: &Sandbox) -> bool {
+    let succeeded = matches!(&instance.state, State::Exited(exit) if exit.code == 0);
+    kind == ContainerKind::Init && succeeded && !here(instance, sandbox)
+}
+
+fn init_done(container: &Container, sandbox: &Sandbox) -> bool {
+    container.exit().is_some_and(|e| e.code == 0) && container.current.as_ref().is_some_and(|i| here(i, sandbox))
+}
+
+/// A broken sandbox: what runs in it takes its leave, then it goes, then there will be a new one.
+fn replace(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    stop_containers(pod, deadline, policy, now, plan);
+    if !pod.any_alive() {
+        plan.actions.push(Action::StopSandbox { id: id.to_owned() });
     }
+}
+
+fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
+        // Nothing is made anew before it is known how the old containers ended: there may be nothing left to run.
+        _ if pod.any_alive() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
-        _ => plan.actions.push(Action::CreateSandbox { attempt: pod.sandboxes.last().map_or(0, |s| s.attempt + 1) }),
+        _ => plan.actions.push(Action::CreateSandbox { attempt: pod.next_sandbox }),
     }
 }
 
@@ -154,21 +193,7 @@ fn start(
 
 /// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
 fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    let grace = elapsed(now, stop.deadline).max(policy.minimum_grace);
-    for (_, spec) in containers(pod.spec()) {
-        let Some(instance) = pod.container(&spec.name).current.as_ref() else {
-            continue;
-        };
-        if matches!(instance.state, State::Running { .. }) {
-            plan.actions.push(Action::StopContainer {
-                container: spec.name.clone(),
-                id: instance.id.clone(),
-                grace,
-                deadline: stop.deadline,
-                signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
-            });
-        }
-    }
+    stop_containers(pod, stop.deadline, policy, now, plan);
     if pod.any_alive() {
         return;
     }
@@ -178,14 +203,32 @@ fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &
     if !settled {
         return;
     }
-    if stop.cause == StopCause::Gone {
+    if pod.gone_at.is_some() {
         let removals = pod.sandboxes.iter().map(|s| Action::RemoveSandbox { id: s.id.clone() });
         plan.actions.extend(removals);
         if pod.sandboxes.is_empty() && pod.outbox.is_empty() {
-            plan.actions.push(Action::Forget);
+            plan.actions = vec![Action::Forget];
         }
     } else if pod.deleted.is_some() && pod.written_phase().is_some() && !pod.delete_sent {
         plan.actions.push(Action::DeleteFromApi);
+    }
+}
+
+fn stop_containers(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    let grace = elapsed(now, deadline).max(policy.minimum_grace);
+    for (_, spec) in containers(pod.spec()) {
+        let Some(instance) = pod.container(&spec.name).current.as_ref() else {
+            continue;
+        };
+        if matches!(instance.state, State::Running { .. }) {
+            plan.actions.push(Action::StopContainer {
+                container: spec.name.clone(),
+                id: instance.id.clone(),
+                grace,
+                deadline,
+                signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
+            });
+        }
     }
 }
 

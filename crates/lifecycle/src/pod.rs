@@ -2,7 +2,7 @@
 
 use crate::{
     Admission, Eviction, PodEvent,
-    container::{self, Container, elapsed},
+    container::{self, Container},
 };
 use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
 use jiff::Timestamp;
@@ -18,14 +18,22 @@ pub struct Pod {
     pub(crate) seen_at: Timestamp,
     pub(crate) admission: Option<Admission>,
     pub(crate) evicted: Option<(Eviction, Timestamp)>,
-    /// When its deletion was first seen, and the grace that then stood.
-    pub(crate) deleted: Option<(Timestamp, Duration)>,
+    /// When its grace after a deletion ends. It moves nearer when the grace is shortened, and never away.
+    pub(crate) deleted: Option<Timestamp>,
+    /// When the API was first seen to show a terminal phase.
+    pub(crate) terminal_at: Option<Timestamp>,
+    /// How it ended; from then on its phase never changes.
+    pub(crate) ended: Option<Ended>,
+    /// Rebuilt from the API alone: nothing is done before the runtime has told what it has.
+    pub(crate) unseen: bool,
     /// When its object left the API.
     pub(crate) gone_at: Option<Timestamp>,
     /// The API server took our last delete; finalizers may still hold the object.
     pub(crate) delete_sent: bool,
     pub(crate) volumes: Volumes,
     pub(crate) sandboxes: Vec<Sandbox>,
+    /// The attempt of the next sandbox. It never falls, so that facts about an older one stay history.
+    pub(crate) next_sandbox: u32,
     pub(crate) sandbox_failure: Option<Trouble>,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) containers: BTreeMap<String, Container>,
@@ -58,8 +66,8 @@ pub(crate) struct Sandbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SandboxState {
     Ready,
-    /// Broken, and to be stopped.
-    Lost,
+    /// Broken since: its containers are to be stopped, then itself.
+    Lost(Timestamp),
     Stopped,
 }
 
@@ -75,6 +83,15 @@ impl Trouble {
     pub(crate) fn retry_at(&self) -> Timestamp {
         self.at + self.delay
     }
+}
+
+/// How a Pod ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) at: Timestamp,
+    pub(crate) succeeded: bool,
+    pub(crate) reason: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 /// Why nothing of the Pod may run any more, and until when it may take its leave.
@@ -102,6 +119,9 @@ pub(crate) enum StopCause {
     Terminal,
 }
 
+/// What is left to a container whose Pod was removed from the API by force (LIFECYCLE.md 3.2, the runtime's floor).
+const FORCED_GRACE: Duration = Duration::from_secs(2);
+
 impl Pod {
     /// A Pod that the node sees for the first time.
     #[must_use]
@@ -113,10 +133,14 @@ impl Pod {
             admission: None,
             evicted: None,
             deleted: None,
+            terminal_at: None,
+            ended: None,
+            unseen: false,
             gone_at: None,
             delete_sent: false,
             volumes: Volumes::Absent,
             sandboxes: Vec::new(),
+            next_sandbox: 0,
             sandbox_failure: None,
             ips: Vec::new(),
             containers: BTreeMap::new(),
@@ -127,6 +151,8 @@ impl Pod {
             durable: 0,
         };
         crate::observe::updated(&mut pod, object, now);
+        crate::restore::from_status(&mut pod);
+        crate::observe::settle_phase(&mut pod, now);
         pod
     }
 
@@ -227,8 +253,23 @@ impl Pod {
         container::restarts(self.spec(), spec, kind != ContainerKind::App, code)
     }
 
+    /// Whether any process of the Pod runs, or may at any moment.
     pub(crate) fn any_alive(&self) -> bool {
-        self.containers.values().any(Container::alive)
+        self.containers.values().any(|c| c.alive() || c.starting)
+    }
+
+    /// Since when a sandbox is broken that was not yet stopped.
+    pub(crate) fn lost_sandbox(&self) -> Option<(&Sandbox, Timestamp)> {
+        self.sandboxes.iter().find_map(|s| match s.state {
+            SandboxState::Lost(since) => Some((s, since)),
+            _ => None,
+        })
+    }
+
+    /// Until when every container that runs has to be gone, if it has to.
+    pub(crate) fn kill_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        let lost = || self.lost_sandbox().map(|(_, since)| since + self.own_grace());
+        self.stop(now).map(|s| s.deadline).or_else(lost)
     }
 
     pub(crate) fn active_deadline(&self) -> Option<Timestamp> {
@@ -242,32 +283,38 @@ impl Pod {
         Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1))
     }
 
-    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (LIFECYCLE.md 3.3).
+    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (LIFECYCLE.md 3.3); the cause is the
+    /// one that the phase tells of.
     pub(crate) fn stop(&self, now: Timestamp) -> Option<Stop> {
         let mut stops = Vec::new();
-        let mut add = |cause, since: Timestamp, grace: Duration| stops.push(Stop { cause, deadline: since + grace });
-        if let Some(at) = self.gone_at {
-            add(StopCause::Gone, at, Duration::from_secs(2));
-        }
-        if let Some((at, grace)) = self.deleted {
-            add(StopCause::Deleted, at, grace);
+        let mut add = |cause, deadline: Timestamp| stops.push(Stop { cause, deadline });
+        if matches!(self.admission, Some(Admission::Rejected { .. })) {
+            add(StopCause::Rejected, self.seen_at);
         }
         if let Some((eviction, at)) = &self.evicted {
             let grace = eviction.grace_seconds.map_or(self.own_grace(), |s| Duration::from_secs(u64::from(s)));
-            add(StopCause::Evicted, *at, grace);
+            add(StopCause::Evicted, *at + grace);
         }
-        if let Some(at) = self.active_deadline().filter(|at| *at <= now) {
-            add(StopCause::DeadlineExceeded, at, self.own_grace());
+        if let Some(at) = self.overdue(now) {
+            add(StopCause::DeadlineExceeded, at + self.own_grace());
         }
-        if matches!(self.admission, Some(Admission::Rejected { .. })) {
-            add(StopCause::Rejected, self.seen_at, Duration::ZERO);
+        if let Some(at) = self.gone_at {
+            add(StopCause::Gone, at + FORCED_GRACE);
         }
-        if self.written_phase().is_some() {
-            add(StopCause::Terminal, self.seen_at, elapsed(self.seen_at, now));
+        if let Some(deadline) = self.deleted {
+            add(StopCause::Deleted, deadline);
+        }
+        if let Some(at) = self.terminal_at {
+            add(StopCause::Terminal, at + self.own_grace());
         }
         let deadline = stops.iter().map(|s| s.deadline).min()?;
         let cause = stops.first()?.cause;
         Some(Stop { cause, deadline })
+    }
+
+    /// When its `activeDeadlineSeconds` were over, if that was before it ended.
+    pub(crate) fn overdue(&self, now: Timestamp) -> Option<Timestamp> {
+        self.active_deadline().filter(|at| *at <= self.ended.as_ref().map_or(now, |e| e.at))
     }
 
     /// The terminal phase that the API shows, if it does: it never changes again.

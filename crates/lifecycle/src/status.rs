@@ -1,7 +1,7 @@
 //! What the API shows: derived from what is known, never kept twice.
 
 use crate::{
-    NodePolicy, Pod,
+    Admission, NodePolicy, Pod,
     conditions::conditions,
     container::{Container, Image, Instance, State, elapsed},
     phase::phase,
@@ -25,7 +25,12 @@ pub(crate) const ERR_IMAGE_PULL_SHOWN: Duration = Duration::from_secs(1);
 #[must_use]
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let phase = phase(pod, now);
+    let rejected = matches!(pod.admission, Some(Admission::Rejected { .. }));
     let list = |init: bool| -> Option<Vec<ContainerStatus>> {
+        // Upstream shows nothing of the containers of a Pod that it did not take: the Pod's own reason is what counts.
+        if rejected {
+            return None;
+        }
         let all: Vec<_> = containers(pod.spec())
             .filter(|(kind, _)| (*kind != ContainerKind::App) == init)
             .map(|(kind, c)| container_status(pod, kind, c, phase.is_terminal(), policy, now))
@@ -104,16 +109,17 @@ fn container_status(
                 _ => (terminated(id, exit), earlier),
             }
         }
-        Some(Instance { state: State::Created, .. }) | None if terminal => (unlocated(now), earlier),
-        Some(Instance { state: State::Created, .. }) => (creating(pod), earlier),
-        None => (trouble(spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
+        Some(Instance { state: State::Created, .. }) | None if terminal && unlocatable(pod, kind, spec) => {
+            (unlocated(pod.ended.as_ref().map_or(now, |e| e.at)), earlier)
+        }
+        _ => (trouble(spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
     };
     ContainerStatus {
         name: spec.name.clone(),
         image: spec.image.clone().unwrap_or_default(),
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
-        ready: is_ready(pod, kind, spec) && !terminal,
+        ready: is_ready(pod, kind, spec) && !(terminal && kind != ContainerKind::Init),
         started: Some(container.alive()),
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
         state: Some(state),
@@ -137,16 +143,33 @@ fn creating(pod: &Pod) -> ContainerState {
 }
 
 /// A Pod that ended before its container was made, in upstream's words (LIFECYCLE.md 3.7, `TerminatePod`).
-fn unlocated(now: Timestamp) -> ContainerState {
+fn unlocated(at: Timestamp) -> ContainerState {
     ContainerState {
         terminated: Some(ContainerStateTerminated {
             exit_code: 137,
             reason: Some("ContainerStatusUnknown".to_owned()),
             message: Some("The container could not be located when the pod was terminated".to_owned()),
-            finished_at: Some(Time(now)),
+            finished_at: Some(Time(at)),
             ..ContainerStateTerminated::default()
         }),
         ..ContainerState::default()
+    }
+}
+
+/// Whether a container of a Pod that has ended is missed: app containers once the Pod was initialized, and init
+/// containers up to the last that was started, or the first (LIFECYCLE.md 3.7, `TerminatePod`). Others just never ran.
+fn unlocatable(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
+    let started = |c: &Spec| pod.container(&c.name).ran();
+    let init = pod.spec().init_containers.as_deref().unwrap_or_default();
+    match kind {
+        ContainerKind::App => {
+            init.last().is_none_or(|last| pod.container(&last.name).exit().is_some_and(|e| e.code == 0))
+                || pod.spec().containers.iter().any(started)
+        }
+        ContainerKind::Init | ContainerKind::Sidecar => {
+            let last = init.iter().rposition(started).unwrap_or(0);
+            init.iter().position(|c| c.name == spec.name).is_some_and(|at| at <= last)
+        }
     }
 }
 

@@ -8,6 +8,9 @@ use crate::{
 use jiff::Timestamp;
 use std::time::Duration;
 
+/// The reason of an end that nobody saw.
+const LOST: &str = "ContainerStatusUnknown";
+
 pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &NodePolicy, now: Timestamp) {
     match fact {
         ContainerFact::Created { id, attempt, image_id } => {
@@ -21,7 +24,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &N
             }
         }
         ContainerFact::StartFailed { stage, message } => start_failed(pod, name, stage, message, policy, now),
-        ContainerFact::Exited { id, exit } => exited(pod, name, &id, exit, policy),
+        ContainerFact::Exited { id, exit } => exited(pod, name, &id, exit, policy, now),
         ContainerFact::Lost { id } => lost(pod, name, &id, policy, now),
         ContainerFact::Removed { id } => entry(pod, name).dead.retain(|d| *d != id),
     }
@@ -37,24 +40,31 @@ pub(super) fn created(
     policy: &NodePolicy,
     now: Timestamp,
 ) -> bool {
-    let spec = pod.container_spec(name).map(|(_, c)| c.clone());
+    let Some((_, spec)) = pod.container_spec(name) else {
+        return false;
+    };
+    let (spec, sandbox) = (spec.clone(), pod.sandboxes.last().map(|s| s.attempt));
     let container = entry(pod, name);
-    if container.current.as_ref().is_some_and(|i| i.id == id || i.attempt >= attempt) {
+    let old = container.current.as_ref().is_some_and(|i| {
+        // One of the same attempt takes the place of one that was made and is not there any more.
+        i.id == id || i.attempt > attempt || (i.attempt == attempt && i.state != State::Created)
+    });
+    if old {
         return false;
     }
-    if let (Some(exit), Some(spec)) = (container.exit().cloned(), spec) {
-        container.raise_delay(&spec, &policy.container_backoff, exit.finished_at, now);
-        if let Some(before) = container.current.take()
-            && let Some(older) = container.last.replace(Ended { id: before.id, exit })
-        {
-            container.dead.push(older.id);
+    match container.current.take() {
+        Some(Instance { id: before, state: State::Exited(exit), .. }) => {
+            container.raise_delay(&spec, &policy.container_backoff, exit.finished_at, now);
+            container.dead.extend(container.last.replace(Ended { id: before, exit }).map(|older| older.id));
         }
+        never_ran => container.dead.extend(never_ran.map(|i| i.id)),
     }
-    container.start_failure = None;
-    // The next start asks anew: the image may be removed, and `Always` pulls each time.
-    container.image = Image::Unknown;
-    container.current = Some(Instance { id, attempt, image_id, state: State::Created });
+    let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
+    container.current = Some(Instance { id: id.clone(), attempt, image_id, sandbox, state: State::Created });
     pod.durable += 1;
+    if let Some(early) = early {
+        exited(pod, name, &id, early.exit, policy, now);
+    }
     true
 }
 
@@ -65,44 +75,78 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
         return false;
     };
     instance.state = State::Running { since: at };
+    container.answered();
+    container.start_failure = None;
+    // The next start asks anew: the image may be removed, and `Always` pulls each time.
+    container.image = Image::Unknown;
     pod.durable += 1;
     true
 }
 
 fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, policy: &NodePolicy, now: Timestamp) {
     let before = pod.container(name).start_failure.as_ref();
+    // Nothing was asked for since the last failure, or it runs: this is an old one.
+    if pod.container(name).alive() || before.is_some_and(|f| f.at + f.delay > now) {
+        return;
+    }
     let repeated = before.is_some_and(|f| f.message == message && f.stage == stage);
     let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |f| f.delay));
     if !repeated {
         record(pod, EventKind::Warning, "Failed", format!("Error: {message}"), Some(name));
     }
     let container = entry(pod, name);
+    let attempt = container.current.as_ref().filter(|i| i.state == State::Created).map(|i| i.attempt);
+    let answered = container.answered();
     container.image = Image::Unknown;
-    container.start_failure = Some(StartFailure { stage, message, at: now, delay });
+    container.start_failure = Some(StartFailure { attempt, stage, message, at: now, delay });
+    pod.durable += u64::from(answered);
 }
 
-pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy) {
+pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
     let container = entry(pod, name);
-    let Some(instance) = container.current.as_mut().filter(|i| i.id == id && !matches!(i.state, State::Exited(_)))
-    else {
-        return;
-    };
-    let started = !matches!(instance.state, State::Created);
-    instance.state = State::Exited(exit.clone());
+    match container.current.as_mut() {
+        Some(instance) if instance.id == id && !matches!(instance.state, State::Exited(_)) => {
+            instance.state = State::Exited(exit.clone());
+        }
+        Some(instance) if instance.id == id => return,
+        _ => return early(pod, name, id, exit),
+    }
+    container.answered();
+    container.start_failure = None;
+    container.image = Image::Unknown;
     pod.durable += 1;
-    if !started && exit.code != 0 {
+    if exit.started_at.is_none() && exit.code != 0 && exit.reason != LOST {
         record(pod, EventKind::Warning, "Failed", format!("Error: {}", exit.message), Some(name));
     }
-    backing_off(pod, name, &exit, policy);
+    let announced = pod.killing.iter().position(|k| k == id).map(|at| pod.killing.swap_remove(at)).is_some();
+    // A deadline passes without a fact: it is told of with the first that follows.
+    if !announced && pod.overdue(now).is_some_and(|at| at <= exit.finished_at) {
+        record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(name));
+    }
+    backing_off(pod, name, &exit, policy, now);
 }
 
-fn backing_off(pod: &mut Pod, name: &str, exit: &ContainerExit, policy: &NodePolicy) {
+/// The end of a container that nobody has told of yet is kept until somebody does; a few, for most such facts are old.
+fn early(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit) {
+    const KEPT: usize = 4;
+    let container = entry(pod, name);
+    let known = container.last.as_ref().is_some_and(|l| l.id == id) || container.dead.iter().any(|d| d == id);
+    if known || container.early.iter().any(|e| e.id == id) {
+        return;
+    }
+    if container.early.len() == KEPT {
+        container.early.remove(0);
+    }
+    container.early.push(Ended { id: id.to_owned(), exit });
+    pod.durable += 1;
+}
+
+fn backing_off(pod: &mut Pod, name: &str, exit: &ContainerExit, policy: &NodePolicy, now: Timestamp) {
     let Some((kind, spec)) = pod.container_spec(name) else {
         return;
     };
     let delay = pod.container(name).pending_delay(spec, &policy.container_backoff, exit.finished_at);
-    let stopping = pod.deleted.is_some() || pod.gone_at.is_some() || pod.evicted.is_some();
-    if stopping || delay.is_zero() || !pod.restarts(kind, spec, exit.code) {
+    if pod.stop(now).is_some() || delay.is_zero() || !pod.restarts(kind, spec, exit.code) {
         return;
     }
     let text =
@@ -118,11 +162,11 @@ pub(super) fn lost(pod: &mut Pod, name: &str, id: &str, policy: &NodePolicy, now
     };
     let exit = ContainerExit {
         code: 137,
-        reason: "ContainerStatusUnknown".to_owned(),
+        reason: LOST.to_owned(),
         message: "The container could not be located when the pod was deleted.  The container used to be Running"
             .to_owned(),
         started_at,
         finished_at: now,
     };
-    exited(pod, name, id, exit, policy);
+    exited(pod, name, id, exit, policy, now);
 }

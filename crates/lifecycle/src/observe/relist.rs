@@ -1,22 +1,26 @@
 //! All that the runtime has of a Pod, asked for as a whole: what was missed is made up for.
 
-use super::{container_facts, entry, sandbox_lost};
+use super::{container_facts, entry, sandbox_facts};
 use crate::{
-    ContainerView, ContainerViewState, NodePolicy, Pod, RuntimeView,
-    container::State,
+    ContainerView, ContainerViewState, NodePolicy, Pod, RuntimeView, SandboxView,
+    container::{Ended, State},
     pod::{Sandbox, SandboxState},
 };
 use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
-    sandboxes(pod, &view);
+    pod.unseen = false;
+    // A list counts only when nothing is in flight.
+    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
+    sandboxes(pod, &view, now);
     let mut containers = view.containers;
     containers.sort_by_key(|c| c.attempt);
     let vanished: Vec<(String, String)> = pod
         .containers
         .iter()
         .filter_map(|(name, c)| {
-            Some((name.clone(), c.current.as_ref().filter(|i| !matches!(i.state, State::Exited(_)))?.id.clone()))
+            let running = c.current.as_ref().filter(|i| matches!(i.state, State::Running { .. }))?;
+            Some((name.clone(), running.id.clone()))
         })
         .filter(|(_, id)| !containers.iter().any(|c| c.id == *id))
         .collect();
@@ -24,19 +28,20 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         container_facts::lost(pod, &name, &id, policy, now);
     }
     for container in containers {
-        adopt(pod, container, policy, now);
+        adopt(pod, container, &view.sandboxes, policy, now);
     }
 }
 
-fn sandboxes(pod: &mut Pod, view: &RuntimeView) {
+fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
     for s in &view.sandboxes {
         match pod.sandboxes.iter().position(|known| known.id == s.id) {
             None => {
                 let state = if s.ready { SandboxState::Ready } else { SandboxState::Stopped };
                 pod.sandboxes.push(Sandbox { id: s.id.clone(), attempt: s.attempt, state });
+                pod.next_sandbox = pod.next_sandbox.max(s.attempt + 1);
                 pod.durable += 1;
             }
-            Some(_) if !s.ready => sandbox_lost(pod, &s.id),
+            Some(_) if !s.ready => sandbox_facts::lost(pod, &s.id, now),
             Some(_) => {}
         }
         if s.ready && !s.ips.is_empty() {
@@ -50,33 +55,47 @@ fn sandboxes(pod: &mut Pod, view: &RuntimeView) {
         .map(|s| s.id.clone())
         .collect();
     for id in gone {
-        sandbox_lost(pod, &id);
+        sandbox_facts::lost(pod, &id, now);
         pod.sandboxes.retain(|s| s.id != id);
     }
     pod.sandboxes.sort_by_key(|s| s.attempt);
 }
 
-fn adopt(pod: &mut Pod, view: ContainerView, policy: &NodePolicy, now: Timestamp) {
-    let known = pod.container(&view.name).current.as_ref();
-    let newer = known.is_none_or(|i| i.attempt < view.attempt);
-    let same = known.is_some_and(|i| i.id == view.id);
-    if newer {
-        container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image_id, policy, now);
-    } else if !same {
-        let container = entry(pod, &view.name);
-        let kept = container.last.as_ref().is_some_and(|l| l.id == view.id);
-        if !kept && !container.dead.contains(&view.id) {
-            container.dead.push(view.id);
-        }
+fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: &NodePolicy, now: Timestamp) {
+    if pod.container_spec(&view.name).is_none() {
         return;
+    }
+    let known = pod.container(&view.name).current.as_ref();
+    if known.is_none_or(|i| i.attempt < view.attempt) {
+        container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image_id, policy, now);
+    } else if known.is_some_and(|i| i.id != view.id) {
+        return older(pod, view);
+    }
+    if let Some(instance) = entry(pod, &view.name).current.as_mut() {
+        instance.sandbox = sandboxes.iter().find(|s| s.id == view.sandbox).map(|s| s.attempt).or(instance.sandbox);
     }
     match view.state {
         ContainerViewState::Running { started_at } => {
             container_facts::started(pod, &view.name, &view.id, started_at);
         }
-        ContainerViewState::Exited(exit) => container_facts::exited(pod, &view.name, &view.id, exit, policy),
-        // Made but never started: a kubelet died in between. It ends here; the plan starts the next one.
-        ContainerViewState::Created if newer => container_facts::lost(pod, &view.name, &view.id, policy, now),
+        ContainerViewState::Exited(exit) => container_facts::exited(pod, &view.name, &view.id, exit, policy, now),
+        // Made and never started, for a kubelet died in between: the plan asks for its start again.
         ContainerViewState::Created | ContainerViewState::Unknown => {}
     }
+}
+
+/// One that is not the newest: the one before it is kept for people to read, all others go.
+fn older(pod: &mut Pod, view: ContainerView) {
+    let container = entry(pod, &view.name);
+    if container.last.as_ref().is_some_and(|l| l.id == view.id) || container.dead.contains(&view.id) {
+        return;
+    }
+    let before = container.current.as_ref().is_some_and(|i| i.attempt == view.attempt + 1);
+    match view.state {
+        ContainerViewState::Exited(exit) if before && container.last.is_none() => {
+            container.last = Some(Ended { id: view.id, exit });
+        }
+        _ => container.dead.push(view.id),
+    }
+    pod.durable += 1;
 }

@@ -1,0 +1,80 @@
+//! What the API still knows of a Pod whose checkpoint is lost: a restart counts on, and an exit stays an exit.
+
+use crate::{
+    Admission, ContainerExit, Pod,
+    container::{Container, Ended, Instance, State},
+};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+/// Takes over what the status in the API says of containers that were made. The runtime has the last word.
+pub(crate) fn from_status(pod: &mut Pod) {
+    let Some(status) = pod.object.status.clone() else {
+        return;
+    };
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let known: Vec<_> = statuses.filter_map(|s| Some((s.name.clone(), container(s)?))).collect();
+    // Containers may have been made since, if it had a sandbox.
+    if known.is_empty() && !api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers") {
+        return;
+    }
+    // It was admitted once, and that is for ever.
+    pod.admission = Some(Admission::Admitted);
+    pod.unseen = pod.written_phase().is_none();
+    pod.containers.extend(known);
+    pod.ips = ips(&status);
+}
+
+fn ips(status: &PodStatus) -> Vec<std::net::IpAddr> {
+    status.pod_ips.iter().flatten().filter_map(|ip| ip.ip.parse().ok()).collect()
+}
+
+fn container(status: &ContainerStatus) -> Option<Container> {
+    let id = bare_id(status.container_id.as_deref()?);
+    let last = status.last_state.as_ref().and_then(ended);
+    let state = status.state.as_ref();
+    let (id, state, last) = match (state.and_then(|s| s.running.as_ref()), state.and_then(ended)) {
+        (Some(running), _) => (id, State::Running { since: time(running.started_at.as_ref()) }, last),
+        (None, Some(now)) => (id, State::Exited(now.exit), last),
+        // It waited to be started again: what it shows as its last state is the newest that ran.
+        (None, None) => match last {
+            Some(last) if last.id == id => (id, State::Exited(last.exit), None),
+            last => (id, State::Created, last),
+        },
+    };
+    let instance = Instance {
+        id,
+        attempt: u32::try_from(status.restart_count).unwrap_or(0),
+        image_id: status.image_id.clone(),
+        sandbox: None,
+        state,
+    };
+    Some(Container { current: Some(instance), last, ..Container::default() })
+}
+
+fn ended(state: &ContainerState) -> Option<Ended> {
+    let terminated = state.terminated.as_ref()?;
+    Some(Ended { id: bare_id(terminated.container_id.as_deref().unwrap_or("")), exit: exit(terminated) })
+}
+
+fn exit(terminated: &ContainerStateTerminated) -> ContainerExit {
+    ContainerExit {
+        code: terminated.exit_code,
+        reason: terminated.reason.clone().unwrap_or_default(),
+        message: terminated.message.clone().unwrap_or_default(),
+        started_at: terminated.started_at.as_ref().map(|t| t.0),
+        finished_at: time(terminated.finished_at.as_ref()),
+    }
+}
+
+fn time(t: Option<&Time>) -> Timestamp {
+    t.map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+}
+
+/// `containerd://abc` is `abc`.
+fn bare_id(id: &str) -> String {
+    id.split_once("://").map_or(id, |(_, id)| id).to_owned()
+}

@@ -1,0 +1,416 @@
+//! A kubelet, a runtime and an API server small enough to look through, and a clock that a test turns.
+//!
+//! [`Sim`] owns a Pod, carries out what is planned, and answers as scripted. After each fact it checks what must hold
+//! for every Pod at every moment.
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
+
+mod runtime;
+mod teller;
+mod view;
+
+pub(crate) use runtime::{OnStop, Run, Runtime};
+pub(crate) use teller::{Step, Teller};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState, Pod as ApiPod, PodStatus};
+use lifecycle::{
+    Action, ActionKey, ContainerFact, ContainerViewState, Event, Eviction, NodePolicy, Pod, PodEvent, SandboxFact,
+    observe, plan, status,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// When every story begins.
+pub(crate) fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+#[derive(Clone)]
+pub(crate) struct Sim {
+    pub(crate) pod: Pod,
+    pub(crate) policy: NodePolicy,
+    pub(crate) now: Timestamp,
+    /// The object as the API has it.
+    pub(crate) api: ApiPod,
+    pub(crate) in_api: bool,
+    pub(crate) forgotten: bool,
+    pub(crate) runtime: Runtime,
+    /// Actions in flight.
+    pub(crate) begun: BTreeSet<ActionKey>,
+    /// Kubernetes Events that were recorded.
+    pub(crate) events: Vec<PodEvent>,
+    /// What was begun, and when, in seconds since the start.
+    pub(crate) log: Vec<(u64, Action)>,
+    shown: Option<PodStatus>,
+    /// Status writes at this very moment: more than a few are a loop.
+    writes: (Timestamp, u32),
+    terminal: Option<(String, Option<String>)>,
+    stopping: bool,
+    /// Until when all has to be gone, as the requests so far say.
+    deadline: Option<Timestamp>,
+    /// How the newest one of each container ended that anybody told of: its attempt and its code.
+    exits: BTreeMap<String, (i32, i32)>,
+    /// What is on disk, and its revision.
+    saved: (u64, Pod),
+}
+
+impl Sim {
+    /// A Pod with this spec; nothing has happened yet.
+    pub(crate) fn new(spec: Value) -> Self {
+        let api: ApiPod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u", "generation": 1},
+            "spec": spec,
+        }))
+        .unwrap();
+        let pod = Pod::new(Arc::new(api.clone()), start());
+        let saved = (pod.durable_revision(), pod.clone());
+        Self {
+            pod,
+            policy: NodePolicy::default(),
+            now: start(),
+            api,
+            in_api: true,
+            forgotten: false,
+            runtime: Runtime::default(),
+            begun: BTreeSet::new(),
+            events: Vec::new(),
+            log: Vec::new(),
+            shown: None,
+            writes: (start(), 0),
+            terminal: None,
+            stopping: false,
+            deadline: None,
+            exits: BTreeMap::new(),
+            saved,
+        }
+    }
+
+    /// A Pod of containers of these names, all of which run for ever if no script says otherwise.
+    pub(crate) fn of(restart_policy: &str, names: &[&str]) -> Self {
+        let containers: Vec<_> = names.iter().map(|n| json!({"name": n, "image": "i"})).collect();
+        Self::new(json!({"restartPolicy": restart_policy, "containers": containers}))
+    }
+
+    /// What the runs of a container are like, one after the other; the last one repeats.
+    #[must_use]
+    pub(crate) fn script(mut self, container: &str, runs: &[Run]) -> Self {
+        self.runtime.scripts.insert(container.to_owned(), runs.to_vec());
+        self
+    }
+
+    /// What a container does when it is told to stop.
+    #[must_use]
+    pub(crate) fn on_stop(mut self, container: &str, after: u64, code: i32) -> Self {
+        self.runtime.on_stop.insert(container.to_owned(), OnStop { after: Duration::from_secs(after), code });
+        self
+    }
+
+    /// Folds a fact in, and checks what must always hold.
+    pub(crate) fn observe(&mut self, event: Event) {
+        self.stopping |= matches!(&event, Event::Gone | Event::Evicted(_))
+            || matches!(&event, Event::Updated(o) if o.metadata.deletion_timestamp.is_some());
+        self.note(&event);
+        observe(&mut self.pod, event, &self.policy, self.now);
+        if self.saved.0 != self.pod.durable_revision() {
+            self.saved = (self.pod.durable_revision(), self.pod.clone());
+        }
+        self.check();
+    }
+
+    /// Somebody else wrote this phase: it stands, whatever runs.
+    pub(crate) fn expect_terminal(&mut self, phase: &str, reason: Option<&str>) {
+        self.terminal = Some((phase.to_owned(), reason.map(str::to_owned)));
+    }
+
+    /// Keeps what the checks need, apart from what the state machine makes of it.
+    fn note(&mut self, event: &Event) {
+        let grace = |seconds: i64| self.now + Duration::from_secs(seconds.max(1).try_into().unwrap());
+        let own = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
+        let until = match event {
+            Event::Gone => Some(grace(2)),
+            Event::Updated(o) if o.metadata.deletion_timestamp.is_some() => {
+                Some(grace(o.metadata.deletion_grace_period_seconds.unwrap_or(0)))
+            }
+            Event::Evicted(e) => Some(grace(e.grace_seconds.map_or(own, i64::from))),
+            _ => None,
+        };
+        self.deadline = self.deadline.into_iter().chain(until).min();
+        let mut ended = |id: &str, code: i32| {
+            if let Some(c) = self.runtime.containers.iter().find(|c| c.id == id) {
+                let (attempt, known) = (i32::try_from(c.attempt).unwrap(), self.exits.get(&c.name));
+                if known.is_none_or(|(newest, _)| *newest < attempt) {
+                    self.exits.insert(c.name.clone(), (attempt, code));
+                }
+            }
+        };
+        match event {
+            Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => ended(id, exit.code),
+            Event::Relisted(view) => {
+                for c in &view.containers {
+                    if let ContainerViewState::Exited(exit) = &c.state {
+                        ended(&c.id, exit.code);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The newest exit is shown until the one after the next was made.
+    fn check_exits(&self, shown: &PodStatus) {
+        let all = shown.init_container_statuses.iter().chain(&shown.container_statuses).flatten();
+        for c in all {
+            let Some((attempt, code)) = self.exits.get(&c.name) else { continue };
+            let code_of =
+                |s: &Option<ContainerState>| s.as_ref().and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code);
+            let (state, last) = (code_of(&c.state), code_of(&c.last_state));
+            match c.restart_count - attempt {
+                0 => assert!(
+                    state == Some(*code) || last == Some(*code),
+                    "{}: {code} is lost: {state:?} {last:?}",
+                    c.name
+                ),
+                1 => assert_eq!(last, Some(*code), "{}: the last state is lost", c.name),
+                _ => {}
+            }
+        }
+    }
+
+    /// What has to be gone by then is given no longer, but for the runtime's floor of 2 s.
+    fn check_grace(&self, action: &Action) {
+        if let (Action::StopContainer { grace, .. }, Some(deadline)) = (action, self.deadline) {
+            let latest = deadline.max(self.now + Duration::from_secs(2));
+            assert!(self.now + *grace <= latest, "{grace:?} is too long");
+        }
+    }
+
+    fn check(&mut self) {
+        let (first, second) = (plan(&self.pod, &self.policy, self.now), plan(&self.pod, &self.policy, self.now));
+        assert_eq!(first, second, "the same facts give the same plan");
+        assert!(first.wake.is_none_or(|wake| wake > self.now), "a wake-up lies in the past: {:?}", first.wake);
+        let shown = self.status();
+        let phase = shown.phase.clone().unwrap();
+        if let Some(terminal) = &self.terminal {
+            assert_eq!(*terminal, (phase, shown.reason.clone()), "a terminal phase never changes");
+        } else if phase == "Succeeded" || phase == "Failed" {
+            assert!(!self.runtime.any_running(), "{phase} while something runs");
+            self.terminal = Some((phase, shown.reason.clone()));
+        }
+        self.check_exits(&shown);
+        for action in first.actions {
+            self.check_grace(&action);
+            let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
+            assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");
+        }
+    }
+
+    /// Carries out all that is planned now, until nothing is.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..1000 {
+            self.report();
+            let planned = plan(&self.pod, &self.policy, self.now).actions;
+            let fresh: Vec<Action> = planned.into_iter().filter(|a| !self.begun.contains(&a.key())).collect();
+            if fresh.is_empty() || self.forgotten {
+                return;
+            }
+            for action in fresh {
+                // What an answer made needless is not begun any more.
+                if plan(&self.pod, &self.policy, self.now).actions.contains(&action) {
+                    self.begin(&action);
+                    self.finish(&action);
+                }
+            }
+        }
+        panic!("the plan never comes to rest: {:?}", plan(&self.pod, &self.policy, self.now));
+    }
+
+    /// The first action that is planned and not in flight.
+    pub(crate) fn next_action(&self) -> Option<Action> {
+        plan(&self.pod, &self.policy, self.now).actions.into_iter().find(|a| !self.begun.contains(&a.key()))
+    }
+
+    pub(crate) fn begin(&mut self, action: &Action) {
+        let seconds = Duration::try_from(self.now.duration_since(start())).unwrap().as_secs();
+        if !matches!(action, Action::Record(_)) {
+            self.log.push((seconds, action.clone()));
+        }
+        self.begun.insert(action.key());
+        if matches!(action, Action::StartContainer { .. }) {
+            self.observe(Event::Begun(action.key()));
+        }
+    }
+
+    /// Ends an action that was begun, and tells what came of it.
+    pub(crate) fn finish(&mut self, action: &Action) {
+        let facts = self.answer(action);
+        // A stop is in flight until its container has ended.
+        if !matches!(action, Action::StopContainer { .. }) {
+            self.begun.remove(&action.key());
+        }
+        for fact in facts {
+            self.observe(fact);
+        }
+    }
+
+    /// What the world answers to an action.
+    pub(crate) fn answer(&mut self, action: &Action) -> Vec<Event> {
+        match action {
+            Action::Record(event) => {
+                self.events.push(event.clone());
+                vec![Event::Done(action.key())]
+            }
+            Action::DeleteFromApi => {
+                assert!(matches!(self.api_phase(), "Succeeded" | "Failed"), "deleted before its phase was terminal");
+                assert!(!self.runtime.any_running(), "deleted while something runs");
+                self.in_api = false;
+                vec![Event::Done(action.key()), Event::Gone]
+            }
+            Action::Forget => {
+                assert!(self.runtime.sandboxes.is_empty() && self.runtime.containers.is_empty(), "forgotten too early");
+                self.forgotten = true;
+                Vec::new()
+            }
+            _ => self.runtime.carry_out(action, self.now),
+        }
+    }
+
+    /// Shows the API what is new, as a status writer and a watch would.
+    pub(crate) fn report(&mut self) {
+        let status = status(&self.pod, &self.policy, self.now);
+        if !self.in_api || self.shown.as_ref() == Some(&status) {
+            return;
+        }
+        self.writes = if self.writes.0 == self.now { (self.now, self.writes.1 + 1) } else { (self.now, 1) };
+        assert!(self.writes.1 < 200, "the status never comes to rest");
+        self.shown = Some(status.clone());
+        self.api.status = Some(status.clone());
+        self.observe(Event::StatusWritten(Box::new(status)));
+        self.observe(Event::Updated(Arc::new(self.api.clone())));
+    }
+
+    /// Lets time pass, moment by moment, and carries out what each moment brings.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        let until = self.now + Duration::from_secs(seconds);
+        self.settle();
+        loop {
+            let wake = plan(&self.pod, &self.policy, self.now).wake;
+            let next = wake.into_iter().chain(self.runtime.next_end()).min().filter(|at| *at <= until);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            for exit in self.runtime.ends(self.now) {
+                self.begun.retain(|key| !key.0.starts_with(&format!("stop/{}/", exit.0)));
+                self.observe(exit.1);
+            }
+            self.check();
+            self.settle();
+        }
+        self.now = until;
+        self.check();
+        self.settle();
+    }
+
+    /// Asks the API to delete the Pod.
+    pub(crate) fn delete(&mut self, grace: i64) {
+        self.ask_to_delete(grace);
+        self.settle();
+    }
+
+    pub(crate) fn ask_to_delete(&mut self, grace: i64) {
+        let meta = &mut self.api.metadata;
+        meta.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
+        meta.deletion_grace_period_seconds = Some(grace);
+        self.observe(Event::Updated(Arc::new(self.api.clone())));
+    }
+
+    /// Removes the object at once.
+    pub(crate) fn force_delete(&mut self) {
+        self.in_api = false;
+        self.observe(Event::Gone);
+        self.settle();
+    }
+
+    pub(crate) fn evict(&mut self, grace_seconds: Option<u32>) {
+        self.ask_to_leave(grace_seconds);
+        self.settle();
+    }
+
+    pub(crate) fn ask_to_leave(&mut self, grace_seconds: Option<u32>) {
+        self.observe(Event::Evicted(Eviction {
+            reason: "Evicted".to_owned(),
+            message: "The node was low on resource: memory.".to_owned(),
+            grace_seconds,
+            disruption_target: true,
+        }));
+    }
+
+    pub(crate) fn lose_sandbox(&mut self) {
+        let sandbox = self.runtime.sandboxes.iter_mut().rfind(|s| s.ready).unwrap();
+        sandbox.ready = false;
+        let id = sandbox.id.clone();
+        self.observe(Event::Sandbox(SandboxFact::Lost { id }));
+        self.settle();
+    }
+
+    /// The kubelet is away for this long: containers end unseen. Then it reads what it wrote down, and lists the runtime.
+    pub(crate) fn restart(&mut self, away: u64) {
+        self.away(away);
+        self.reborn(false);
+        self.relist();
+        self.settle();
+    }
+
+    /// As [`Self::restart`], but what was written down is lost, and the API alone remembers.
+    pub(crate) fn restart_without_checkpoint(&mut self, away: u64) {
+        self.away(away);
+        self.reborn(true);
+        self.settle();
+        self.relist();
+        self.settle();
+    }
+
+    /// A new kubelet that knows what was written down, or what the API shows.
+    pub(crate) fn reborn(&mut self, from_api: bool) {
+        self.begun.clear();
+        self.shown = None;
+        if from_api {
+            // The API knows nothing of an eviction before it is over, nor when a deletion was seen first.
+            self.stopping = self.api.metadata.deletion_timestamp.is_some();
+            self.deadline = None;
+            self.note(&Event::Updated(Arc::new(self.api.clone())));
+        }
+        self.pod = if from_api {
+            Pod::new(Arc::new(self.api.clone()), self.now)
+        } else {
+            serde_json::from_str(&serde_json::to_string(&self.saved.1).unwrap()).unwrap()
+        };
+        self.check();
+    }
+
+    pub(crate) fn saved(&self) -> &Pod {
+        &self.saved.1
+    }
+
+    /// Whether the API has the newest status, or there is nobody to tell.
+    pub(crate) fn reported(&self) -> bool {
+        !self.in_api || self.shown.as_ref() == Some(&self.status())
+    }
+
+    /// A fact that says nothing: what time alone has decided is taken note of.
+    pub(crate) fn tick(&mut self) {
+        self.observe(Event::Done(ActionKey("nothing".to_owned())));
+    }
+
+    fn away(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.runtime.ends(self.now);
+    }
+
+    pub(crate) fn relist(&mut self) {
+        let view = self.runtime.view();
+        self.observe(Event::Relisted(view));
+    }
+}

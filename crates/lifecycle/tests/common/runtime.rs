@@ -1,0 +1,284 @@
+//! A container runtime that does as it is told, or as scripted.
+
+use jiff::Timestamp;
+use lifecycle::{
+    Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact, RuntimeView,
+    SandboxFact, SandboxView, StartStage, VolumesFact,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+/// How one run of a container goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// Until it is stopped.
+    Forever,
+    /// Ends by itself after so many seconds with this code.
+    Ends(u64, i32),
+    /// Is killed by the kernel after so many seconds.
+    OutOfMemory(u64),
+}
+
+/// What a container does with the stop signal.
+#[derive(Clone, Copy)]
+pub(crate) struct OnStop {
+    pub(crate) after: Duration,
+    pub(crate) code: i32,
+}
+
+#[derive(Clone)]
+pub(crate) struct FakeSandbox {
+    pub(crate) id: String,
+    pub(crate) attempt: u32,
+    pub(crate) ready: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct FakeContainer {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    pub(crate) sandbox: String,
+    pub(crate) state: ContainerViewState,
+    /// When and how it will end, if it will by itself or was told to.
+    pub(crate) end: Option<(Timestamp, i32, &'static str)>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Runtime {
+    pub(crate) sandboxes: Vec<FakeSandbox>,
+    pub(crate) containers: Vec<FakeContainer>,
+    pub(crate) scripts: BTreeMap<String, Vec<Run>>,
+    pub(crate) on_stop: BTreeMap<String, OnStop>,
+    /// Answers to come before all goes well: reason and message.
+    pub(crate) image_failures: VecDeque<(&'static str, &'static str)>,
+    pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
+    pub(crate) sandbox_failures: u32,
+    pub(crate) volume_failures: u32,
+    /// Containers that may run once only, and all that ran.
+    pub(crate) never: BTreeSet<String>,
+    ran: BTreeSet<String>,
+    pub(crate) rejection: Option<(&'static str, &'static str)>,
+    ids: u32,
+}
+
+impl Runtime {
+    fn id(&mut self, prefix: &str) -> String {
+        self.ids += 1;
+        format!("{prefix}{}", self.ids)
+    }
+
+    pub(crate) fn any_running(&self) -> bool {
+        self.containers.iter().any(|c| matches!(c.state, ContainerViewState::Running { .. }))
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).count()
+    }
+
+    pub(crate) fn carry_out(&mut self, action: &Action, now: Timestamp) -> Vec<Event> {
+        match action {
+            Action::Admit => vec![Event::Admission(match self.rejection {
+                None => Admission::Admitted,
+                Some((reason, message)) => {
+                    Admission::Rejected { reason: reason.to_owned(), message: message.to_owned() }
+                }
+            })],
+            Action::MountVolumes if self.volume_failures > 0 => {
+                self.volume_failures -= 1;
+                vec![Event::Volumes(VolumesFact::Failed { message: "no such volume".to_owned() })]
+            }
+            Action::MountVolumes => vec![Event::Volumes(VolumesFact::Mounted)],
+            Action::UnmountVolumes => vec![Event::Volumes(VolumesFact::Unmounted)],
+            Action::CreateSandbox { attempt } => vec![Event::Sandbox(self.create_sandbox(*attempt))],
+            Action::StopSandbox { id } => {
+                let mut facts = self.kill_all(id, now);
+                self.sandboxes.iter_mut().filter(|s| s.id == *id).for_each(|s| s.ready = false);
+                facts.push(Event::Sandbox(SandboxFact::Stopped { id: id.clone() }));
+                facts
+            }
+            Action::RemoveSandbox { id } => {
+                self.sandboxes.retain(|s| s.id != *id);
+                self.containers.retain(|c| c.sandbox != *id);
+                vec![Event::Sandbox(SandboxFact::Removed { id: id.clone() })]
+            }
+            Action::EnsureImage { container } => {
+                let fact = match self.image_failures.pop_front() {
+                    None => ImageFact::Present { image_ref: "sha".to_owned() },
+                    Some((reason, message)) => {
+                        ImageFact::Failed { reason: reason.to_owned(), message: message.to_owned() }
+                    }
+                };
+                vec![Event::Image { container: container.clone(), fact }]
+            }
+            Action::StartContainer { container, attempt, sandbox, .. } => {
+                let facts = self.start(container, *attempt, sandbox, now);
+                facts.into_iter().map(|fact| Event::Container { container: container.clone(), fact }).collect()
+            }
+            Action::StopContainer { container, id, grace, .. } => {
+                self.stop(container, id, *grace, now);
+                let known = self.containers.iter().any(|c| c.id == *id);
+                let lost = ContainerFact::Lost { id: id.clone() };
+                let fact = (!known).then(|| Event::Container { container: container.clone(), fact: lost });
+                fact.into_iter().collect()
+            }
+            Action::RemoveContainer { container, id } => {
+                self.containers.retain(|c| c.id != *id);
+                let fact = ContainerFact::Removed { id: id.clone() };
+                vec![Event::Container { container: container.clone(), fact }]
+            }
+            other => panic!("{other:?} is not for a runtime"),
+        }
+    }
+
+    fn create_sandbox(&mut self, attempt: u32) -> SandboxFact {
+        if self.sandbox_failures > 0 {
+            self.sandbox_failures -= 1;
+            return SandboxFact::Failed { message: "no network".to_owned() };
+        }
+        if self.sandboxes.iter().any(|s| s.attempt == attempt) {
+            return SandboxFact::Failed { message: "its name is taken".to_owned() };
+        }
+        assert!(!self.sandboxes.iter().any(|s| s.ready), "a second sandbox beside one that stands");
+        let id = self.id("s");
+        self.sandboxes.push(FakeSandbox { id: id.clone(), attempt, ready: true });
+        SandboxFact::Ready { id, attempt, ips: vec!["10.0.0.2".parse().unwrap()] }
+    }
+
+    /// As the kubelet does it: what an earlier try made is taken.
+    fn start(&mut self, name: &str, attempt: u32, sandbox: &str, now: Timestamp) -> Vec<ContainerFact> {
+        let gone = (StartStage::Create, "the sandbox is not there");
+        let there = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
+        let failure = if there { self.start_failures.pop_front() } else { Some(gone) };
+        if let Some((stage @ (StartStage::Config | StartStage::Create), message)) = failure {
+            return vec![ContainerFact::StartFailed { stage, message: message.to_owned() }];
+        }
+        let at = match self.containers.iter().position(|c| c.name == name && c.attempt == attempt) {
+            Some(at) => at,
+            None => self.create(name, attempt, sandbox),
+        };
+        let id = self.containers[at].id.clone();
+        let created = ContainerFact::Created { id: id.clone(), attempt, image_id: "sha".to_owned() };
+        if let Some((stage, message)) = failure {
+            return vec![created, ContainerFact::StartFailed { stage, message: message.to_owned() }];
+        }
+        if self.containers[at].state == ContainerViewState::Created {
+            self.run(at, now);
+        }
+        vec![created, ContainerFact::Started { id, at: now }]
+    }
+
+    pub(crate) fn create(&mut self, name: &str, attempt: u32, sandbox: &str) -> usize {
+        let id = self.id("c");
+        let (name, sandbox) = (name.to_owned(), sandbox.to_owned());
+        self.containers.push(FakeContainer {
+            id,
+            name,
+            attempt,
+            sandbox,
+            state: ContainerViewState::Created,
+            end: None,
+        });
+        self.containers.len() - 1
+    }
+
+    fn run(&mut self, at: usize, now: Timestamp) {
+        let others =
+            self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).map(|c| &c.name);
+        assert!(!others.into_iter().any(|n| *n == self.containers[at].name), "two of one name run at once");
+        let container = &mut self.containers[at];
+        let runs = self.scripts.get(&container.name).map(Vec::as_slice).unwrap_or_default();
+        let nth = usize::try_from(container.attempt).unwrap();
+        let forbidden = self.never.contains(&container.name) && self.ran.contains(&container.name);
+        assert!(!forbidden, "{} may not restart", container.name);
+        self.ran.insert(container.name.clone());
+        let run = runs.get(nth).or(runs.last()).copied().unwrap_or(Run::Forever);
+        let after = |seconds| now + Duration::from_secs(seconds);
+        container.end = match run {
+            Run::Forever => None,
+            Run::Ends(seconds, 0) => Some((after(seconds), 0, "Completed")),
+            Run::Ends(seconds, code) => Some((after(seconds), code, "Error")),
+            Run::OutOfMemory(seconds) => Some((after(seconds), 137, "OOMKilled")),
+        };
+        container.state = ContainerViewState::Running { started_at: now };
+    }
+
+    fn stop(&mut self, name: &str, id: &str, grace: Duration, now: Timestamp) {
+        let on_stop = self.on_stop.get(name).copied().unwrap_or(OnStop { after: Duration::ZERO, code: 143 });
+        let end = if on_stop.after > grace {
+            (now + grace, 137, "Error")
+        } else {
+            (now + on_stop.after, on_stop.code, if on_stop.code == 0 { "Completed" } else { "Error" })
+        };
+        for c in self.containers.iter_mut().filter(|c| c.id == id) {
+            if c.end.is_none_or(|known| end.0 < known.0) {
+                c.end = Some(end);
+            }
+        }
+    }
+
+    fn kill_all(&mut self, sandbox: &str, now: Timestamp) -> Vec<Event> {
+        for c in self.containers.iter_mut().filter(|c| c.sandbox == sandbox) {
+            c.end = Some((now, 137, "Error"));
+        }
+        self.ends(now).into_iter().map(|(_, event)| event).collect()
+    }
+
+    pub(crate) fn next_end(&self) -> Option<Timestamp> {
+        let running = self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. }));
+        running.filter_map(|c| Some(c.end?.0)).min()
+    }
+
+    /// Ends what ends by now; gives the ids and what is to be told of them.
+    pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(String, Event)> {
+        let mut facts = Vec::new();
+        for c in &mut self.containers {
+            let (ContainerViewState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
+                continue;
+            };
+            if at > now {
+                continue;
+            }
+            let exit = ContainerExit {
+                code,
+                reason: reason.to_owned(),
+                message: String::new(),
+                started_at: Some(*started_at),
+                finished_at: at,
+            };
+            c.state = ContainerViewState::Exited(exit.clone());
+            let fact = ContainerFact::Exited { id: c.id.clone(), exit };
+            facts.push((c.id.clone(), Event::Container { container: c.name.clone(), fact }));
+        }
+        facts
+    }
+
+    pub(crate) fn view(&self) -> RuntimeView {
+        RuntimeView {
+            sandboxes: self
+                .sandboxes
+                .iter()
+                .map(|s| SandboxView {
+                    id: s.id.clone(),
+                    attempt: s.attempt,
+                    ready: s.ready,
+                    ips: if s.ready { vec!["10.0.0.2".parse().unwrap()] } else { Vec::new() },
+                })
+                .collect(),
+            containers: self
+                .containers
+                .iter()
+                .map(|c| ContainerView {
+                    id: c.id.clone(),
+                    name: c.name.clone(),
+                    attempt: c.attempt,
+                    sandbox: c.sandbox.clone(),
+                    image_id: "sha".to_owned(),
+                    state: c.state.clone(),
+                })
+                .collect(),
+        }
+    }
+}

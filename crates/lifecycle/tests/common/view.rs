@@ -1,0 +1,98 @@
+//! What a test reads off a [`Sim`], in words that fit into a table.
+
+use super::Sim;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
+use lifecycle::{Action, status};
+
+impl Sim {
+    pub(crate) fn status(&self) -> PodStatus {
+        status(&self.pod, &self.policy, self.now)
+    }
+
+    pub(crate) fn phase(&self) -> String {
+        self.status().phase.unwrap()
+    }
+
+    pub(crate) fn api_phase(&self) -> &str {
+        self.api.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("")
+    }
+
+    pub(crate) fn container(&self, name: &str) -> ContainerStatus {
+        let status = self.status();
+        let all = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
+        all.into_iter().find(|c| c.name == name).unwrap()
+    }
+
+    /// `running`, `waiting CrashLoopBackOff`, `terminated Error 1`.
+    pub(crate) fn state(&self, name: &str) -> String {
+        words(self.container(name).state.as_ref())
+    }
+
+    pub(crate) fn last_state(&self, name: &str) -> String {
+        words(self.container(name).last_state.as_ref())
+    }
+
+    pub(crate) fn restarts(&self, name: &str) -> i32 {
+        self.container(name).restart_count
+    }
+
+    /// `True`, or `False ContainersNotReady: containers with unready status: [c]`.
+    pub(crate) fn condition(&self, kind: &str) -> String {
+        let conditions = self.status().conditions.unwrap();
+        let Some(c) = conditions.iter().find(|c| c.type_ == kind) else { return "none".to_owned() };
+        let reason = c.reason.as_ref().map_or_else(String::new, |r| format!(" {r}"));
+        let message = c.message.as_ref().map_or_else(String::new, |m| format!(": {m}"));
+        format!("{}{reason}{message}", c.status)
+    }
+
+    /// Seconds since the start at which a container was started.
+    pub(crate) fn starts(&self, name: &str) -> Vec<u64> {
+        let started = |a: &Action| matches!(a, Action::StartContainer { container, .. } if container == name);
+        self.log.iter().filter(|(_, a)| started(a)).map(|(at, _)| *at).collect()
+    }
+
+    /// What was begun, in order, in short.
+    pub(crate) fn done(&self) -> Vec<String> {
+        self.log.iter().map(|(at, a)| format!("{at} {}", short(a))).collect()
+    }
+
+    /// Reasons of the Kubernetes Events, in order.
+    pub(crate) fn event_reasons(&self) -> Vec<&str> {
+        self.events.iter().map(|e| e.reason.as_str()).collect()
+    }
+
+    pub(crate) fn message_of(&self, reason: &str) -> &str {
+        self.events.iter().find(|e| e.reason == reason).map_or("", |e| e.message.as_str())
+    }
+}
+
+fn words(state: Option<&ContainerState>) -> String {
+    let Some(state) = state else { return "none".to_owned() };
+    if let Some(t) = &state.terminated {
+        format!("terminated {} {}", t.reason.as_deref().unwrap_or("-"), t.exit_code)
+    } else if let Some(w) = &state.waiting {
+        format!("waiting {}", w.reason.as_deref().unwrap_or("-"))
+    } else if state.running.is_some() {
+        "running".to_owned()
+    } else {
+        "none".to_owned()
+    }
+}
+
+fn short(action: &Action) -> String {
+    match action {
+        Action::StartContainer { container, attempt, .. } => format!("start {container} {attempt}"),
+        Action::StopContainer { container, grace, .. } => format!("stop {container} {}s", grace.as_secs()),
+        Action::RemoveContainer { container, .. } => format!("remove {container}"),
+        Action::EnsureImage { container } => format!("image {container}"),
+        Action::CreateSandbox { attempt } => format!("create sandbox {attempt}"),
+        Action::StopSandbox { .. } => "stop sandbox".to_owned(),
+        Action::RemoveSandbox { .. } => "remove sandbox".to_owned(),
+        Action::MountVolumes => "mount".to_owned(),
+        Action::UnmountVolumes => "unmount".to_owned(),
+        Action::Admit => "admit".to_owned(),
+        Action::DeleteFromApi => "delete".to_owned(),
+        Action::Forget => "forget".to_owned(),
+        other => format!("{other:?}"),
+    }
+}

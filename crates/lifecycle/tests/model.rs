@@ -1,0 +1,267 @@
+//! Every interleaving, for small Pods: exits, deletion, lost facts and restarts of the kubelet, in any order.
+//!
+//! [`common::Teller`] is the world, and what it checks after each fact holds in every state that can be reached; besides,
+//! a world in which nothing is left to do is one in which the Pod is where it belongs.
+
+mod common;
+
+use common::{Step, Teller};
+use k8s_openapi::api::core::v1::PodStatus;
+use lifecycle::{Action, BackoffPolicy};
+use serde_json::{Value, json};
+use stateright::{Checker, Model, Property};
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+/// How often each thing may happen in one history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Budget {
+    exits: u8,
+    restarts: u8,
+    deletions: u8,
+    forced: u8,
+    lost_sandboxes: u8,
+    lost_facts: u8,
+}
+
+#[derive(Clone)]
+struct State {
+    teller: Teller,
+    budget: Budget,
+    /// What went wrong, if anything did.
+    broken: Option<String>,
+    /// All that makes this state another one.
+    fingerprint: u64,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} {:?}", self.broken, self.teller.sim.phase(), self.teller.sim.done())
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fingerprint.hash(state);
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Move {
+    World(Step),
+    /// A fact is lost on its way.
+    LoseFact(usize),
+}
+
+struct SmallPod {
+    policy: &'static str,
+    init: usize,
+    apps: usize,
+    budget: Budget,
+}
+
+impl State {
+    fn new(mut teller: Teller, budget: Budget) -> Self {
+        // What is short is done at once, unless it matters what happens before.
+        while let Some(n) = teller.open().iter().position(is_short) {
+            teller.take(&Step::Act(n));
+        }
+        teller.forget_history();
+        let fingerprint = fingerprint(&teller, budget);
+        Self { teller, budget, broken: None, fingerprint }
+    }
+
+    /// Nothing is left to do: is the Pod where it belongs?
+    fn is_at_rest_where_it_belongs(&self) -> bool {
+        let teller = &self.teller;
+        let quiet = teller.in_flight.is_empty() && teller.mail.is_empty() && teller.open().is_empty();
+        if self.broken.is_some() || !quiet || teller.sim.forgotten {
+            return true;
+        }
+        // What was lost on its way is found by the next list of the runtime.
+        let mut listed = teller.clone();
+        listed.take(&Step::Relist);
+        if !listed.open().is_empty() || !listed.sim.reported() {
+            return true;
+        }
+        let terminal = matches!(teller.sim.phase().as_str(), "Succeeded" | "Failed");
+        let ending = !teller.sim.in_api || teller.sim.api.metadata.deletion_timestamp.is_some();
+        !ending && (terminal || teller.sim.runtime.any_running())
+    }
+}
+
+fn is_short(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::CreateSandbox { .. }
+            | Action::StartContainer { .. }
+            | Action::StopContainer { .. }
+            | Action::StopSandbox { .. }
+            | Action::DeleteFromApi
+            | Action::Forget
+    )
+}
+
+/// Numbers that only count what happened are left out.
+fn fingerprint(teller: &Teller, budget: Budget) -> u64 {
+    let sim = &teller.sim;
+    let known = |pod: &lifecycle::Pod| {
+        let mut known = serde_json::to_value(pod).unwrap();
+        let map = known.as_object_mut().unwrap();
+        for noise in ["object", "sequence", "durable", "outbox"] {
+            map.remove(noise);
+        }
+        let written = map.remove("written").filter(|w| !w.is_null());
+        map.insert("phase".to_owned(), written.map_or(Value::Null, |w| w["phase"].clone()));
+        known
+    };
+    let shown =
+        sim.api.status.as_ref().map(|s: &PodStatus| json!([s.phase, s.init_container_statuses, s.container_statuses]));
+    let mut hasher = DefaultHasher::new();
+    (known(&sim.pod).to_string(), known(sim.saved()).to_string(), shown.map(|s| s.to_string())).hash(&mut hasher);
+    format!("{:?} {:?} {:?}", sim.runtime.view(), teller.in_flight, teller.mail).hash(&mut hasher);
+    (budget, &sim.begun, sim.in_api, sim.forgotten, sim.api.metadata.deletion_grace_period_seconds, sim.reported())
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+impl SmallPod {
+    fn moves(&self, state: &State) -> Vec<Move> {
+        let (teller, left) = (&state.teller, state.budget);
+        let mut steps = Vec::new();
+        for (n, action) in teller.open().iter().enumerate() {
+            // What takes its time may be overtaken; the rest is done at once.
+            let long = matches!(action, Action::StartContainer { .. } | Action::StopContainer { .. });
+            steps.push(if long { Step::Begin(n) } else { Step::Act(n) });
+        }
+        steps.extend((0..teller.in_flight.len()).map(Step::Finish));
+        steps.extend((0..teller.mail.len()).map(Step::Deliver));
+        let running = teller.sim.runtime.running();
+        if left.exits > 0 {
+            steps.extend((0..running).flat_map(|n| [Step::Exit(n, 0), Step::Exit(n, 1)]));
+        }
+        if left.deletions > 0 {
+            steps.push(Step::Delete(30));
+        }
+        if left.forced > 0 {
+            steps.push(Step::ForceDelete);
+        }
+        if left.restarts > 0 {
+            let carried_out: &[u8] = if teller.in_flight.is_empty() { &[0] } else { &[0, u8::MAX] };
+            steps.extend(carried_out.iter().flat_map(|done| [Step::Restart(*done, true), Step::Restart(*done, false)]));
+        }
+        if left.lost_sandboxes > 0 {
+            steps.push(Step::LoseSandbox);
+        }
+        if !teller.sim.reported() {
+            steps.push(Step::Report);
+        }
+        steps.push(Step::Relist);
+        let lost = (0..teller.mail.len()).filter(|_| left.lost_facts > 0).map(Move::LoseFact);
+        steps.into_iter().map(Move::World).chain(lost).collect()
+    }
+}
+
+impl Model for SmallPod {
+    type State = State;
+    type Action = Move;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut teller = Teller::new(self.policy, self.init, self.apps, None);
+        // Time stands still; what is tried again is tried at once.
+        let none = BackoffPolicy { initial: Duration::ZERO, max: Duration::ZERO, reset_after: Duration::ZERO };
+        teller.sim.policy.container_backoff = none;
+        teller.sim.policy.retry_backoff = none;
+        vec![State::new(teller, self.budget)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Move>) {
+        if state.broken.is_none() && !state.teller.sim.forgotten {
+            actions.extend(self.moves(state));
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Move) -> Option<State> {
+        let mut budget = last.budget;
+        match &action {
+            Move::World(Step::Exit(..)) => budget.exits -= 1,
+            Move::World(Step::Restart(..)) => budget.restarts -= 1,
+            Move::World(Step::Delete(_)) => budget.deletions -= 1,
+            Move::World(Step::ForceDelete) => budget.forced -= 1,
+            Move::World(Step::LoseSandbox) => budget.lost_sandboxes -= 1,
+            Move::LoseFact(_) => budget.lost_facts -= 1,
+            Move::World(_) => {}
+        }
+        let mut teller = last.teller.clone();
+        let step = catch_unwind(AssertUnwindSafe(move || {
+            match action {
+                Move::World(step) => teller.take(&step),
+                Move::LoseFact(n) => drop(teller.mail.remove(n)),
+            }
+            State::new(teller, budget)
+        }));
+        let next = step.unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a check failed".to_owned());
+            State { broken: Some(words), fingerprint: last.fingerprint.wrapping_add(1), ..last.clone() }
+        });
+        (next != *last).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("what must always hold holds", |_, state: &State| state.broken.is_none()),
+            Property::always("a Pod comes to rest only where it belongs", |_, state: &State| {
+                state.is_at_rest_where_it_belongs()
+            }),
+            Property::sometimes("a Pod is forgotten in the end", |_, state: &State| state.teller.sim.forgotten),
+        ]
+    }
+}
+
+/// Explores all that can happen to such a Pod.
+#[track_caller]
+fn check(init: usize, apps: usize, budget: Budget) {
+    for policy in ["Always", "OnFailure", "Never"] {
+        let checker = SmallPod { policy, init, apps, budget }
+            .checker()
+            .threads(2)
+            .timeout(Duration::from_secs(20))
+            .spawn_bfs()
+            .join();
+        assert!(checker.is_done(), "not all was explored: {} states", checker.unique_state_count());
+        println!("{policy}, {init} init and {apps} app containers: {} states", checker.unique_state_count());
+        checker.assert_properties();
+    }
+}
+
+const NOTHING: Budget = Budget { exits: 0, restarts: 0, deletions: 0, forced: 0, lost_sandboxes: 0, lost_facts: 0 };
+
+#[test]
+fn two_containers_and_an_init_container_with_exits_and_a_deletion() {
+    check(1, 2, Budget { exits: 1, deletions: 1, ..NOTHING });
+}
+
+#[test]
+fn two_containers_and_a_restart_of_the_kubelet() {
+    check(0, 2, Budget { exits: 1, restarts: 1, deletions: 1, ..NOTHING });
+}
+
+#[test]
+fn an_init_container_and_a_sandbox_that_is_lost() {
+    check(1, 1, Budget { exits: 2, lost_sandboxes: 1, deletions: 1, ..NOTHING });
+}
+
+#[test]
+fn a_container_with_lost_facts_restarts_and_a_forced_deletion() {
+    check(0, 1, Budget { exits: 1, restarts: 1, deletions: 1, forced: 1, lost_facts: 1, ..NOTHING });
+}

@@ -1,0 +1,123 @@
+//! Delays (LIFECYCLE.md 3.9).
+
+use crate::common::{Run, Sim};
+use lifecycle::{BackoffPolicy, Event};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+
+/// How long after each end the container is started again, when its runs last this long.
+#[track_caller]
+fn check(policy: Option<BackoffPolicy>, runs: &[u64], expected: &[u64]) {
+    let script: Vec<Run> = runs.iter().map(|seconds| Run::Ends(*seconds, 1)).chain([Run::Forever]).collect();
+    let mut sim = Sim::of("Always", &["c"]).script("c", &script);
+    if let Some(policy) = policy {
+        sim.policy.container_backoff = policy;
+    }
+    sim.pass(20_000);
+    let starts = sim.starts("c");
+    let delays: Vec<u64> = starts.windows(2).zip(runs).map(|(pair, run)| pair[1] - pair[0] - run).collect();
+    assert_eq!(delays, expected);
+    assert_eq!(usize::try_from(sim.restarts("c")).unwrap(), runs.len());
+}
+
+#[test]
+fn restarts_wait_0_10_20_and_so_on_up_to_300_seconds() {
+    check(None, &[1; 9], &[0, 10, 20, 40, 80, 160, 300, 300, 300]);
+}
+
+#[test]
+fn more_than_ten_good_minutes_start_the_series_anew() {
+    check(None, &[1, 1, 1, 600, 1], &[0, 10, 20, 40, 80]);
+    check(None, &[1, 1, 1, 601, 1, 1], &[0, 10, 20, 0, 10, 20]);
+}
+
+#[test]
+fn the_node_may_choose_another_series() {
+    let seconds = Duration::from_secs;
+    let policy =
+        |initial, max| Some(BackoffPolicy { initial: seconds(initial), max: seconds(max), reset_after: seconds(600) });
+    check(policy(1, 60), &[1; 9], &[0, 1, 2, 4, 8, 16, 32, 60, 60]);
+    check(policy(2, 2), &[1; 4], &[0, 2, 2, 2]);
+}
+
+#[test]
+fn each_container_waits_for_itself() {
+    let mut sim = Sim::of("Always", &["a", "b"]).script("a", &[Run::Ends(1, 1)]).script("b", &[Run::Ends(100, 1)]);
+    sim.pass(150);
+    assert_eq!(sim.starts("a"), [0, 1, 12, 33, 74]);
+    assert_eq!(sim.starts("b"), [0, 100]);
+}
+
+#[test]
+fn a_new_image_starts_the_series_anew() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
+    sim.pass(40);
+    assert_eq!((sim.starts("c"), sim.state("c")), (vec![0, 1, 12, 33], "waiting CrashLoopBackOff".to_owned()));
+    sim.api.spec.as_mut().unwrap().containers[0].image = Some("other".to_owned());
+    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.pass(11);
+    assert_eq!(sim.starts("c"), [0, 1, 12, 33, 40, 51]);
+}
+
+#[test]
+fn the_message_names_the_delay_the_container_and_the_next_try() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
+    sim.pass(5);
+    let waiting = sim.container("c").state.unwrap().waiting.unwrap();
+    assert_eq!(waiting.reason.as_deref(), Some("CrashLoopBackOff"));
+    assert_eq!(
+        waiting.message.as_deref(),
+        Some("back-off 10s restarting failed container=c pod=p_ns(u), next try at 2026-01-01T00:00:12Z")
+    );
+    assert_eq!(sim.message_of("BackOff"), "Back-off restarting failed container c in pod p_ns(u)");
+}
+
+/// When the image of a container is asked for, if it cannot be had so many times.
+#[test]
+fn a_failed_pull_is_tried_again_after_10_20_and_so_on_up_to_300_seconds() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.image_failures = [("ErrImagePull", "not found"); 8].into();
+    sim.pass(2000);
+    let asked: Vec<u64> = sim.done().iter().filter_map(|d| d.strip_suffix(" image c")?.parse().ok()).collect();
+    assert_eq!(asked, [0, 10, 30, 70, 150, 310, 610, 910, 1210]);
+    assert_eq!(sim.state("c"), "running");
+}
+
+#[test]
+fn other_failed_steps_are_tried_again_after_1_2_4_and_so_on_up_to_60_seconds() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.volume_failures = 3;
+    sim.runtime.sandbox_failures = 8;
+    sim.pass(2000);
+    let asked =
+        |what: &str| -> Vec<u64> { sim.done().iter().filter_map(|d| d.strip_suffix(what)?.parse().ok()).collect() };
+    assert_eq!(asked(" mount"), [0, 1, 3, 7]);
+    assert_eq!(asked(" create sandbox 0"), [7, 8, 10, 14, 22, 38, 70, 130, 190]);
+    assert_eq!(sim.state("c"), "running");
+}
+
+#[test]
+fn a_failed_start_is_tried_again_whatever_the_restart_policy() {
+    use lifecycle::StartStage::{Config, Create, Start};
+    for (stage, attempts) in [(Config, 0), (Create, 0), (Start, 2)] {
+        for policy in ["Always", "OnFailure", "Never"] {
+            let mut sim = Sim::of(policy, &["c"]);
+            sim.runtime.start_failures = [(stage, "no"), (stage, "no")].into();
+            sim.pass(60);
+            assert_eq!(sim.starts("c"), [0, 1, 3], "{stage:?} {policy}");
+            assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", attempts), "{stage:?} {policy}");
+        }
+    }
+}
+
+#[test]
+fn a_delay_belongs_to_an_image_and_to_resources() {
+    let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i",
+        "resources": {"requests": {"cpu": "1"}}}]});
+    let mut sim = Sim::new(spec).script("c", &[Run::Ends(1, 1)]);
+    sim.pass(5);
+    sim.api.spec.as_mut().unwrap().containers[0].resources = None;
+    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.pass(0);
+    assert_eq!(sim.starts("c"), [0, 1, 5]);
+}

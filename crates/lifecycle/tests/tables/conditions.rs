@@ -1,0 +1,128 @@
+//! The five conditions that a kubelet keeps (LIFECYCLE.md 3.8), at each stage of a Pod's life.
+
+use crate::common::{Run, Sim};
+use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+use lifecycle::Event;
+use serde_json::json;
+use std::sync::Arc;
+
+const UNREADY: &str = "False ContainersNotReady: containers with unready status: [c]";
+
+/// PodScheduled is always true on a node; the other four are given.
+#[track_caller]
+fn check(sim: &Sim, sandbox: &str, initialized: &str, containers_ready: &str, ready: &str) {
+    let shown = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled"]
+        .map(|kind| sim.condition(kind));
+    assert_eq!(shown, [sandbox, initialized, containers_ready, ready, "True"]);
+}
+
+#[test]
+fn a_new_pod_waits_for_its_sandbox() {
+    let mut sim = Sim::of("Always", &["c"]);
+    check(&sim, "False", "True", UNREADY, UNREADY);
+    sim.runtime.sandbox_failures = 1;
+    sim.settle();
+    check(&sim, "False", "True", UNREADY, UNREADY);
+    sim.runtime.image_failures = [("ErrImagePull", "no")].into();
+    sim.pass(1);
+    check(&sim, "True", "True", UNREADY, UNREADY);
+    sim.pass(30);
+    check(&sim, "True", "True", "True", "True");
+}
+
+#[test]
+fn a_container_that_does_not_run_is_not_ready() {
+    let mut sim = Sim::of("Always", &["c", "d"]).script("c", &[Run::Ends(1, 1)]).script("d", &[Run::Ends(3, 1)]);
+    sim.pass(2);
+    check(&sim, "True", "True", UNREADY, UNREADY);
+    sim.pass(2);
+    let both = "False ContainersNotReady: containers with unready status: [c]";
+    check(&sim, "True", "True", both, both);
+    sim.pass(3);
+    let both = "False ContainersNotReady: containers with unready status: [c d]";
+    check(&sim, "True", "True", both, both);
+}
+
+#[test]
+fn what_has_ended_is_not_ready_and_has_no_sandbox() {
+    let ended = |code| {
+        let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(1, code)]);
+        sim.pass(2);
+        sim
+    };
+    check(&ended(0), "False", "True PodCompleted", "False PodCompleted", "False PodCompleted");
+    check(&ended(1), "False", "True", "False PodFailed", "False PodFailed");
+}
+
+#[test]
+fn a_pod_is_initialized_when_its_init_containers_are_done() {
+    let spec = json!({"restartPolicy": "Always",
+        "initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec).script("i1", &[Run::Ends(5, 0)]).script("i2", &[Run::Ends(5, 0)]);
+    let waits = |names: &str| format!("False ContainersNotInitialized: containers with incomplete status: [{names}]");
+    sim.pass(1);
+    check(&sim, "True", &waits("i1 i2"), UNREADY, UNREADY);
+    sim.pass(5);
+    check(&sim, "True", &waits("i2"), UNREADY, UNREADY);
+    sim.pass(5);
+    check(&sim, "True", "True", "True", "True");
+}
+
+#[test]
+fn readiness_gates_count_once_the_containers_are_ready() {
+    let spec = json!({"readinessGates": [{"conditionType": "example.com/a"}, {"conditionType": "example.com/b"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec);
+    check(&sim, "False", "True", UNREADY, UNREADY);
+    sim.pass(1);
+    let missing = |gate: &str| format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.");
+    let none = format!("False ReadinessGatesNotReady: {}, {}", missing("example.com/a"), missing("example.com/b"));
+    check(&sim, "True", "True", "True", &none);
+    let mut set = |a: &str, b: &str| {
+        let gate = |kind: &str, status: &str| PodCondition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            ..PodCondition::default()
+        };
+        let conditions = Some(vec![gate("example.com/a", a), gate("example.com/b", b)]);
+        sim.api.status = Some(PodStatus { conditions, ..sim.status() });
+        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.condition("Ready")
+    };
+    assert_eq!(
+        set("True", "False"),
+        "False ReadinessGatesNotReady: the status of pod readiness gate \"example.com/b\" is not \"True\", but False"
+    );
+    assert_eq!(set("True", "True"), "True");
+    assert_eq!(sim.condition("example.com/a"), "True", "what others wrote is kept");
+}
+
+#[test]
+fn a_condition_keeps_the_time_of_its_last_change() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(100, 1), Run::Forever]);
+    let since = |sim: &Sim, kind: &str| {
+        let conditions = sim.status().conditions.unwrap();
+        conditions.into_iter().find(|c| c.type_ == kind).unwrap().last_transition_time.unwrap().0
+    };
+    sim.runtime.sandbox_failures = 1;
+    sim.pass(50);
+    let ready = since(&sim, "Ready");
+    assert_eq!(ready.to_string(), "2026-01-01T00:00:01Z");
+    assert_eq!(since(&sim, "Initialized").to_string(), "2026-01-01T00:00:00Z");
+    sim.pass(60);
+    assert_eq!(since(&sim, "Ready").to_string(), "2026-01-01T00:01:41Z");
+    sim.restart(10);
+    assert_eq!(since(&sim, "Ready").to_string(), "2026-01-01T00:01:41Z");
+}
+
+#[test]
+fn conditions_and_status_name_the_generation_they_were_made_from() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.pass(1);
+    sim.api.metadata.generation = Some(2);
+    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    let status = sim.status();
+    assert_eq!(status.observed_generation, Some(2));
+    assert!(status.conditions.unwrap().iter().all(|c| c.observed_generation == Some(2)));
+}

@@ -1,0 +1,104 @@
+//! The documents' section "Example states", row by row (seeds 002).
+
+use crate::common::{Run, Sim};
+use k8s_openapi::api::core::v1::PodStatus;
+use lifecycle::Event;
+use std::sync::Arc;
+
+/// After a minute the Pod shows this phase, and each container this state and so many restarts.
+#[track_caller]
+fn check(mut sim: Sim, phase: &str, containers: &[(&str, &str, i32)]) {
+    sim.pass(60);
+    shows(&sim, phase, containers);
+}
+
+#[track_caller]
+fn shows(sim: &Sim, phase: &str, containers: &[(&str, &str, i32)]) {
+    assert_eq!(sim.phase(), phase, "{:#?}", sim.done());
+    for (name, state, restarts) in containers {
+        assert_eq!((sim.state(name).as_str(), sim.restarts(name)), (*state, *restarts), "{name}");
+    }
+}
+
+fn one(policy: &str, first: Run) -> Sim {
+    Sim::of(policy, &["c"]).script("c", &[first, Run::Forever])
+}
+
+#[test]
+fn one_container_exits_with_success() {
+    check(one("Always", Run::Ends(5, 0)), "Running", &[("c", "running", 1)]);
+    check(one("OnFailure", Run::Ends(5, 0)), "Succeeded", &[("c", "terminated Completed 0", 0)]);
+    check(one("Never", Run::Ends(5, 0)), "Succeeded", &[("c", "terminated Completed 0", 0)]);
+}
+
+#[test]
+fn one_container_exits_with_failure() {
+    check(one("Always", Run::Ends(5, 1)), "Running", &[("c", "running", 1)]);
+    check(one("OnFailure", Run::Ends(5, 1)), "Running", &[("c", "running", 1)]);
+    check(one("Never", Run::Ends(5, 1)), "Failed", &[("c", "terminated Error 1", 0)]);
+}
+
+fn two(policy: &str) -> Sim {
+    Sim::of(policy, &["c1", "c2"]).script("c1", &[Run::Ends(5, 1), Run::Forever])
+}
+
+#[test]
+fn the_first_of_two_containers_exits_with_failure() {
+    check(two("Always"), "Running", &[("c1", "running", 1), ("c2", "running", 0)]);
+    check(two("OnFailure"), "Running", &[("c1", "running", 1), ("c2", "running", 0)]);
+    check(two("Never"), "Running", &[("c1", "terminated Error 1", 0), ("c2", "running", 0)]);
+}
+
+#[test]
+fn the_second_exits_while_the_first_does_not_run() {
+    for code in [0, 1] {
+        let story = |policy| {
+            Sim::of(policy, &["c1", "c2"])
+                .script("c1", &[Run::Ends(5, 1), Run::Ends(5, 1), Run::Forever])
+                .script("c2", &[Run::Ends(12, code), Run::Forever])
+        };
+        // While the first waits for its back-off, the second ends: the Pod still runs.
+        let mut sim = story("Always");
+        sim.pass(11);
+        shows(&sim, "Running", &[("c1", "waiting CrashLoopBackOff", 1), ("c2", "running", 0)]);
+        check(sim, "Running", &[("c1", "running", 2), ("c2", "running", 1)]);
+        let (second, restarts) = if code == 0 { ("terminated Completed 0", 0) } else { ("running", 1) };
+        check(story("OnFailure"), "Running", &[("c1", "running", 2), ("c2", second, restarts)]);
+        let second = if code == 0 { "terminated Completed 0" } else { "terminated Error 1" };
+        check(story("Never"), "Failed", &[("c1", "terminated Error 1", 0), ("c2", second, 0)]);
+    }
+}
+
+#[test]
+fn a_container_runs_out_of_memory() {
+    check(one("Always", Run::OutOfMemory(5)), "Running", &[("c", "running", 1)]);
+    check(one("OnFailure", Run::OutOfMemory(5)), "Running", &[("c", "running", 1)]);
+    check(one("Never", Run::OutOfMemory(5)), "Failed", &[("c", "terminated OOMKilled 137", 0)]);
+    let mut sim = one("Always", Run::OutOfMemory(5));
+    sim.pass(6);
+    assert_eq!(sim.last_state("c"), "terminated OOMKilled 137");
+}
+
+#[test]
+fn a_disk_dies() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        let mut sim = Sim::of(policy, &["c1", "c2"]).on_stop("c2", 3, 0);
+        sim.pass(5);
+        sim.evict(None);
+        assert_eq!(sim.phase(), "Running", "not terminal before all have stopped");
+        check(sim, "Failed", &[("c1", "terminated Error 143", 0), ("c2", "terminated Completed 0", 0)]);
+    }
+}
+
+#[test]
+fn a_node_is_segmented_out_and_its_controller_says_failed() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        let mut sim = Sim::of(policy, &["c"]);
+        sim.pass(5);
+        let told = PodStatus { phase: Some("Failed".to_owned()), reason: Some("NodeLost".to_owned()), ..sim.status() };
+        sim.api.status = Some(told);
+        sim.expect_terminal("Failed", Some("NodeLost"));
+        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        check(sim, "Failed", &[("c", "terminated Error 143", 0)]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Reasons that people and tools match on (LIFECYCLE.md 3.12).
+
+use crate::common::{Run, Sim};
+use lifecycle::StartStage;
+use serde_json::json;
+
+/// What a container shows over time: seconds and state.
+#[track_caller]
+fn check(mut sim: Sim, name: &str, expected: &[(u64, &str)]) {
+    let mut at = 0;
+    for (seconds, state) in expected {
+        sim.pass(seconds - at);
+        at = *seconds;
+        assert_eq!(sim.state(name), *state, "after {seconds} s");
+    }
+}
+
+fn image(reason: &'static str) -> Sim {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.image_failures = [(reason, "words")].into();
+    sim
+}
+
+fn start(stage: StartStage) -> Sim {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.start_failures = [(stage, "words")].into();
+    sim
+}
+
+#[test]
+fn a_container_tells_what_it_waits_for() {
+    let mut no_sandbox = Sim::of("Always", &["c"]);
+    no_sandbox.runtime.sandbox_failures = 1;
+    check(no_sandbox, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
+    let mut no_volume = Sim::of("Always", &["c"]);
+    no_volume.runtime.volume_failures = 1;
+    check(no_volume, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
+    check(
+        image("ErrImagePull"),
+        "c",
+        &[
+            (0, "waiting ErrImagePull"),
+            (1, "waiting ImagePullBackOff"),
+            (9, "waiting ImagePullBackOff"),
+            (10, "running"),
+        ],
+    );
+    for reason in [
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    ] {
+        let shown = format!("waiting {reason}");
+        check(image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
+    }
+    check(start(StartStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
+    check(start(StartStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
+    check(start(StartStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
+    let looping = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
+    check(looping, "c", &[(1, "running"), (2, "waiting CrashLoopBackOff"), (12, "running")]);
+}
+
+#[test]
+fn with_init_containers_the_others_wait_for_them() {
+    let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
+    let sim = || Sim::new(spec.clone()).script("i", &[Run::Ends(5, 0)]);
+    check(sim(), "c", &[(0, "waiting PodInitializing"), (4, "waiting PodInitializing"), (5, "running")]);
+    check(sim(), "i", &[(0, "running"), (5, "terminated Completed 0")]);
+}
+
+#[test]
+fn the_phase_is_pending_until_all_containers_ran_once_and_running_ever_after() {
+    for sim in [image("ErrImagePull"), start(StartStage::Config), start(StartStage::Start)] {
+        let mut sim = sim.script("c", &[Run::Ends(1, 1)]);
+        sim.settle();
+        assert_eq!(sim.phase(), "Pending");
+        sim.pass(11);
+        assert_eq!(sim.phase(), "Running");
+        sim.runtime.image_failures = [("ErrImagePull", "words"); 20].into();
+        sim.pass(60);
+        assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Running", "waiting ImagePullBackOff"));
+        assert_eq!(sim.last_state("c"), "terminated Error 1");
+    }
+}
+
+/// The Kubernetes Events of a story, in order.
+#[track_caller]
+fn events(mut sim: Sim, seconds: u64, expected: &[&str]) {
+    sim.pass(seconds);
+    let said: Vec<String> =
+        sim.events.iter().map(|e| format!("{} {}: {}", e.kind.as_str(), e.reason, e.message)).collect();
+    assert_eq!(said, expected);
+    let sequences: Vec<u64> = sim.events.iter().map(|e| e.sequence).collect();
+    assert!(sequences.is_sorted_by(|a, b| a < b), "each has its own number");
+}
+
+const PRESENT: &str = "Normal Pulled: Container image \"i\" already present on machine and can be accessed by the pod";
+
+#[test]
+fn events_tell_the_story() {
+    events(
+        Sim::of("Always", &["c"]),
+        10,
+        &[PRESENT, "Normal Created: Container created", "Normal Started: Container started"],
+    );
+    events(
+        image("ErrImagePull"),
+        5,
+        &[
+            "Warning Failed: Failed to pull image \"i\": words",
+            "Warning Failed: Error: ErrImagePull",
+            "Normal BackOff: Back-off pulling image \"i\"",
+        ],
+    );
+    events(
+        image("ErrImageNeverPull"),
+        5,
+        &["Warning ErrImageNeverPull: words", "Warning Failed: Error: ErrImageNeverPull"],
+    );
+    events(start(StartStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
+    events(
+        start(StartStage::Start),
+        0,
+        &[PRESENT, "Normal Created: Container created", "Warning Failed: Error: words"],
+    );
+    let mut broken = Sim::of("Always", &["c"]);
+    broken.runtime.sandbox_failures = 1;
+    broken.runtime.volume_failures = 1;
+    events(
+        broken,
+        1,
+        &[
+            "Warning FailedMount: no such volume",
+            "Warning FailedCreatePodSandBox: Failed to create pod sandbox: no network",
+        ],
+    );
+}
+
+#[test]
+fn the_same_failure_again_is_not_told_again() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.start_failures = [(StartStage::Config, "words"); 5].into();
+    sim.pass(10);
+    assert_eq!(sim.event_reasons().iter().filter(|r| **r == "Failed").count(), 1);
+}
+
+#[test]
+fn an_event_names_the_container_in_the_spec() {
+    let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec).script("i", &[Run::Ends(1, 0)]);
+    sim.pass(2);
+    let paths: Vec<_> = sim.events.iter().filter(|e| e.reason == "Started").map(|e| e.field_path.clone()).collect();
+    assert_eq!(paths, [Some("spec.initContainers{i}".to_owned()), Some("spec.containers{c}".to_owned())]);
+}

@@ -1,0 +1,122 @@
+//! Whether a container that ended is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`, and 3.5).
+
+use crate::common::{Run, Sim};
+use serde_json::{Value, json};
+
+/// A container with this in its spec ends with this code after 5 s: is it started again?
+#[track_caller]
+fn check(pod_policy: &str, container: Value, code: i32, restarted: bool) {
+    let mut spec = json!({"name": "c", "image": "i"});
+    spec.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+    let spec = json!({"restartPolicy": pod_policy, "containers": [spec, {"name": "other", "image": "i"}]});
+    let mut sim = Sim::new(spec.clone()).script("c", &[Run::Ends(5, code), Run::Forever]);
+    sim.pass(10);
+    let state = if code == 0 { "terminated Completed 0".to_owned() } else { format!("terminated Error {code}") };
+    let expected = if restarted { ("running".to_owned(), 1, vec![0, 5]) } else { (state, 0, vec![0]) };
+    assert_eq!((sim.state("c"), sim.restarts("c"), sim.starts("c")), expected, "{spec} {code}");
+    assert_eq!(sim.phase(), "Running");
+}
+
+#[test]
+fn the_policy_of_the_pod_decides() {
+    for (policy, success, failure) in [("Always", true, true), ("OnFailure", false, true), ("Never", false, false)] {
+        check(policy, json!({}), 0, success);
+        for code in [1, 2, 126, 127, 128, 137, 139, 143, 255, -1] {
+            check(policy, json!({}), code, failure);
+        }
+    }
+}
+
+#[test]
+fn the_policy_of_the_container_wins_over_that_of_the_pod() {
+    for pod in ["Always", "OnFailure", "Never"] {
+        for (own, success, failure) in [("Always", true, true), ("OnFailure", false, true), ("Never", false, false)] {
+            check(pod, json!({"restartPolicy": own}), 0, success);
+            check(pod, json!({"restartPolicy": own}), 3, failure);
+        }
+    }
+}
+
+fn rules(own: &str, rules: &[(&str, &[i32])]) -> Value {
+    let rules: Vec<_> = rules
+        .iter()
+        .map(|(operator, values)| json!({"action": "Restart", "exitCodes": {"operator": operator, "values": values}}))
+        .collect();
+    json!({"restartPolicy": own, "restartPolicyRules": rules})
+}
+
+#[test]
+fn a_rule_that_matches_restarts_whatever_the_policies_say() {
+    let in_42 = || rules("Never", &[("In", &[42, 43])]);
+    for pod in ["Always", "OnFailure", "Never"] {
+        check(pod, in_42(), 42, true);
+        check(pod, in_42(), 43, true);
+        check(pod, in_42(), 41, false);
+        check(pod, in_42(), 0, false);
+        check(pod, rules("Never", &[("NotIn", &[42])]), 42, false);
+        check(pod, rules("Never", &[("NotIn", &[42])]), 0, true);
+        check(pod, rules("Never", &[("NotIn", &[42])]), 1, true);
+        check(pod, rules("OnFailure", &[("In", &[0])]), 0, true);
+        check(pod, rules("OnFailure", &[("In", &[0])]), 1, true);
+    }
+}
+
+#[test]
+fn without_a_match_the_policy_of_the_container_decides() {
+    check("Never", rules("OnFailure", &[("In", &[42])]), 1, true);
+    check("Always", rules("Never", &[("In", &[42]), ("In", &[44])]), 43, false);
+    check("Always", rules("Never", &[("In", &[42]), ("In", &[44])]), 44, true);
+    check("Always", rules("Never", &[]), 1, false);
+}
+
+#[test]
+fn rules_without_a_policy_of_the_container_count_for_nothing() {
+    let rule = json!({"restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]});
+    check("Never", rule, 42, false);
+}
+
+/// The phase of a Pod whose two containers have ended with these codes.
+#[track_caller]
+fn phase(policy: &str, codes: [i32; 2], expected: &str) {
+    let mut sim = Sim::of(policy, &["a", "b"])
+        .script("a", &[Run::Ends(1, codes[0]), Run::Forever])
+        .script("b", &[Run::Ends(2, codes[1]), Run::Forever]);
+    sim.pass(5);
+    assert_eq!(sim.phase(), expected, "{policy} {codes:?}");
+    assert_eq!(sim.api_phase(), expected);
+}
+
+#[test]
+fn the_phase_follows_when_all_have_ended() {
+    for (codes, on_failure, never) in [
+        ([0, 0], "Succeeded", "Succeeded"),
+        ([0, 1], "Running", "Failed"),
+        ([1, 0], "Running", "Failed"),
+        ([1, 1], "Running", "Failed"),
+    ] {
+        phase("Always", codes, "Running");
+        phase("OnFailure", codes, on_failure);
+        phase("Never", codes, never);
+    }
+}
+
+#[test]
+fn last_state_and_restart_count_tell_of_the_run_before() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(5, 1), Run::OutOfMemory(20), Run::Forever]);
+    let table = [
+        (4, "running", "none", 0),
+        (5, "running", "terminated Error 1", 1),
+        (24, "running", "terminated Error 1", 1),
+        (25, "waiting CrashLoopBackOff", "terminated OOMKilled 137", 1),
+        (35, "running", "terminated OOMKilled 137", 2),
+    ];
+    let mut at = 0;
+    for (seconds, state, last, restarts) in table {
+        sim.pass(seconds - at);
+        at = seconds;
+        assert_eq!((sim.state("c").as_str(), sim.last_state("c").as_str()), (state, last), "after {seconds} s");
+        assert_eq!(sim.restarts("c"), restarts, "after {seconds} s");
+    }
+    // Two dead ones were made: the older is removed, the newer is kept for its log.
+    assert_eq!(sim.runtime.containers.len(), 2);
+}

@@ -1,0 +1,164 @@
+//! The kubelet goes away and comes back: nothing is forgotten, nothing is counted twice, nothing that runs is disturbed.
+
+use crate::common::{Run, Sim};
+use lifecycle::{ContainerViewState, StartStage};
+use serde_json::json;
+
+fn away(sim: &mut Sim, checkpoint: bool, seconds: u64) {
+    if checkpoint { sim.restart(seconds) } else { sim.restart_without_checkpoint(seconds) }
+}
+
+#[test]
+fn what_runs_runs_on() {
+    for checkpoint in [true, false] {
+        let mut sim = Sim::of("Always", &["c"]);
+        sim.pass(10);
+        let (before, since) = (sim.status(), sim.log.len());
+        away(&mut sim, checkpoint, 100);
+        sim.pass(100);
+        let mut after = sim.status();
+        after.start_time.clone_from(&before.start_time);
+        assert_eq!(after, before, "checkpoint: {checkpoint}");
+        let disturbed: Vec<_> = sim.done()[since..].iter().filter(|d| !d.ends_with(" mount")).cloned().collect();
+        assert_eq!(disturbed, Vec::<String>::new(), "checkpoint: {checkpoint}");
+    }
+}
+
+/// A container ends with this code while nobody looks.
+#[track_caller]
+fn check(policy: &str, code: i32, checkpoint: bool, phase: &str, last_or_state: &str, restarts: i32) {
+    let mut sim = Sim::of(policy, &["c"]).script("c", &[Run::Ends(20, code), Run::Forever]);
+    sim.pass(10);
+    away(&mut sim, checkpoint, 60);
+    sim.relist();
+    sim.pass(10);
+    let shown = if restarts == 0 { sim.state("c") } else { sim.last_state("c") };
+    assert_eq!((sim.phase().as_str(), shown.as_str(), sim.restarts("c")), (phase, last_or_state, restarts), "{policy}");
+    assert_eq!(sim.starts("c").len(), usize::try_from(restarts).unwrap() + 1);
+}
+
+#[test]
+fn an_exit_in_between_is_kept_and_counted_once() {
+    for checkpoint in [true, false] {
+        check("Always", 3, checkpoint, "Running", "terminated Error 3", 1);
+        check("Always", 0, checkpoint, "Running", "terminated Completed 0", 1);
+        check("OnFailure", 3, checkpoint, "Running", "terminated Error 3", 1);
+        check("OnFailure", 0, checkpoint, "Succeeded", "terminated Completed 0", 0);
+        check("Never", 3, checkpoint, "Failed", "terminated Error 3", 0);
+        check("Never", 0, checkpoint, "Succeeded", "terminated Completed 0", 0);
+    }
+}
+
+#[test]
+fn a_back_off_goes_on_and_a_count_stays() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
+    sim.pass(35);
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("waiting CrashLoopBackOff", 3));
+    sim.restart(5);
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("waiting CrashLoopBackOff", 3));
+    sim.pass(40);
+    assert_eq!(sim.starts("c"), [0, 1, 12, 33, 74]);
+    assert_eq!(sim.restarts("c"), 4);
+}
+
+#[test]
+fn without_a_checkpoint_the_count_and_the_last_state_come_from_the_api() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1), Run::Ends(1, 2), Run::Forever]);
+    sim.pass(20);
+    assert_eq!((sim.restarts("c"), sim.last_state("c").as_str()), (2, "terminated Error 2"));
+    sim.restart_without_checkpoint(5);
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 2));
+    assert_eq!(sim.last_state("c"), "terminated Error 2");
+    // The same while it waits for its back-off.
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 7)]);
+    sim.pass(5);
+    sim.restart_without_checkpoint(0);
+    assert_eq!((sim.restarts("c"), sim.last_state("c").as_str()), (2, "terminated Error 7"));
+}
+
+#[test]
+fn what_the_runtime_lost_ends_with_137_and_is_counted() {
+    for checkpoint in [true, false] {
+        let mut sim = Sim::of("Always", &["c"]);
+        sim.pass(10);
+        sim.runtime.containers.clear();
+        sim.runtime.sandboxes.clear();
+        away(&mut sim, checkpoint, 10);
+        sim.pass(10);
+        assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
+        assert_eq!(sim.last_state("c"), "terminated ContainerStatusUnknown 137");
+        let last = sim.container("c").last_state.unwrap().terminated.unwrap();
+        assert!(last.message.unwrap().starts_with("The container could not be located"));
+    }
+    let mut sim = Sim::of("Never", &["c"]);
+    sim.pass(10);
+    sim.runtime.containers.clear();
+    sim.restart(10);
+    sim.pass(10);
+    assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated ContainerStatusUnknown 137"));
+}
+
+#[test]
+fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
+    for policy in ["Always", "Never"] {
+        let mut sim = Sim::of(policy, &["c"]);
+        sim.runtime.image_failures = [("ErrImagePull", "no")].into();
+        sim.settle();
+        // The kubelet made it and died before it could tell.
+        let sandbox = sim.runtime.sandboxes[0].id.clone();
+        sim.runtime.create("c", 0, &sandbox);
+        sim.restart(30);
+        sim.pass(1);
+        assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy}");
+        assert_eq!(sim.runtime.containers.len(), 1, "{policy}");
+    }
+}
+
+#[test]
+fn one_that_could_not_be_started_is_not_kept() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.start_failures = [(StartStage::Start, "no"), (StartStage::Start, "no")].into();
+    sim.pass(60);
+    assert_eq!(sim.runtime.containers.len(), 1);
+    assert!(matches!(sim.runtime.containers[0].state, ContainerViewState::Running { .. }));
+}
+
+#[test]
+fn a_deletion_goes_on_with_the_grace_that_is_left() {
+    let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1000, 0);
+    sim.pass(10);
+    sim.delete(30);
+    sim.runtime.containers[0].end = None;
+    sim.restart(10);
+    sim.pass(19);
+    assert!(!sim.forgotten);
+    sim.pass(1);
+    assert!(sim.forgotten);
+}
+
+#[test]
+fn old_dead_containers_go_and_the_newest_dead_one_stays() {
+    let mut sim =
+        Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1), Run::Ends(1, 2), Run::Ends(1, 3), Run::Forever]);
+    sim.pass(5);
+    let sandbox = sim.runtime.sandboxes[0].id.clone();
+    sim.pass(60);
+    // One that an earlier life forgot to remove.
+    let at = sim.runtime.create("c", 0, &sandbox);
+    sim.runtime.containers[at].id = "forgotten".to_owned();
+    sim.restart(1);
+    sim.pass(1);
+    let left: Vec<u32> = sim.runtime.containers.iter().map(|c| c.attempt).collect();
+    assert_eq!(left, [2, 3]);
+}
+
+#[test]
+fn a_deadline_that_passes_meanwhile_counts() {
+    let spec =
+        json!({"restartPolicy": "Always", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec);
+    sim.pass(10);
+    sim.restart(100);
+    sim.pass(5);
+    assert_eq!((sim.phase().as_str(), sim.status().reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+}

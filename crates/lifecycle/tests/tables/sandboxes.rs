@@ -1,0 +1,75 @@
+//! A sandbox that is lost (LIFECYCLE.md 3.4, point 1).
+
+use crate::common::{Run, Sim};
+use serde_json::json;
+
+#[track_caller]
+fn check(sim: &Sim, since: usize, expected: &[&str]) {
+    assert_eq!(sim.done()[since..], *expected);
+}
+
+#[test]
+fn its_containers_take_their_leave_then_all_starts_anew() {
+    let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
+    sim.pass(10);
+    let since = sim.log.len();
+    sim.lose_sandbox();
+    assert_eq!(sim.condition("PodReadyToStartContainers"), "False");
+    sim.pass(10);
+    check(&sim, since, &["10 stop c 30s", "13 stop sandbox", "13 create sandbox 1", "13 image c", "13 start c 1"]);
+    assert_eq!((sim.phase().as_str(), sim.restarts("c")), ("Running", 1));
+    assert!(sim.event_reasons().contains(&"SandboxChanged"));
+    assert!(sim.event_reasons().contains(&"Killing"));
+}
+
+#[test]
+fn what_may_not_restart_is_not_given_a_new_one() {
+    let mut sim = Sim::of("Never", &["c"]);
+    sim.pass(10);
+    let since = sim.log.len();
+    sim.lose_sandbox();
+    sim.pass(10);
+    check(&sim, since, &["10 stop c 30s", "10 stop sandbox", "10 unmount"]);
+    assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated Error 143"));
+}
+
+#[test]
+fn what_has_succeeded_under_on_failure_stays_done() {
+    let mut sim = Sim::of("OnFailure", &["a", "b"]).script("a", &[Run::Ends(5, 0)]);
+    sim.pass(10);
+    sim.lose_sandbox();
+    sim.pass(10);
+    assert_eq!((sim.starts("a").len(), sim.starts("b").len()), (1, 2));
+}
+
+#[test]
+fn init_containers_run_again_in_the_new_one() {
+    let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec).script("i1", &[Run::Ends(1, 0)]).script("i2", &[Run::Ends(1, 0)]);
+    sim.pass(10);
+    assert_eq!(sim.starts("c"), [2]);
+    sim.lose_sandbox();
+    sim.pass(10);
+    assert_eq!((sim.starts("i1"), sim.starts("i2"), sim.starts("c")), (vec![0, 10], vec![1, 11], vec![2, 12]));
+    sim.lose_sandbox();
+    sim.pass(60);
+    // Each of them waits for its own delay, as after any restart.
+    assert_eq!(sim.state("c"), "running");
+    assert_eq!((sim.restarts("i1"), sim.restarts("i2"), sim.restarts("c")), (2, 2, 2));
+}
+
+#[test]
+fn one_that_is_lost_while_the_pod_ends_is_only_cleaned_up() {
+    let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
+    sim.pass(10);
+    let since = sim.log.len();
+    sim.delete(30);
+    sim.lose_sandbox();
+    sim.pass(10);
+    check(
+        &sim,
+        since,
+        &["10 stop c 30s", "13 stop sandbox", "13 unmount", "13 delete", "13 remove sandbox", "13 forget"],
+    );
+}

@@ -1,0 +1,287 @@
+//! Deletion, eviction, deadlines: how a Pod ends (LIFECYCLE.md 3.3, 3.7 and 3.11).
+
+use crate::common::{Run, Sim};
+use lifecycle::{Action, Event};
+use serde_json::json;
+use std::sync::Arc;
+
+/// What is done from the moment of the end on.
+#[track_caller]
+fn check(sim: &Sim, since: usize, expected: &[&str]) {
+    assert_eq!(sim.done()[since..], *expected);
+}
+
+fn running() -> (Sim, usize) {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.pass(10);
+    let since = sim.log.len();
+    (sim, since)
+}
+
+#[test]
+fn deletion_stops_containers_then_the_sandbox_then_volumes_then_the_object() {
+    let (mut sim, since) = running();
+    sim = sim.on_stop("c", 3, 0);
+    sim.delete(30);
+    assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Running", "running"));
+    assert_eq!(sim.message_of("Killing"), "Stopping container c");
+    sim.pass(10);
+    let expected = ["10 stop c 30s", "13 stop sandbox", "13 unmount", "13 delete", "13 remove sandbox", "13 forget"];
+    check(&sim, since, &expected);
+    assert_eq!(sim.api_phase(), "Succeeded", "the last word before the object went");
+}
+
+#[test]
+fn what_does_not_stop_is_killed_when_the_grace_period_is_over() {
+    for grace in [1, 5, 30] {
+        let (mut sim, _) = running();
+        sim = sim.on_stop("c", 1000, 0);
+        sim.delete(grace);
+        let floor = u64::try_from(grace).unwrap().max(2);
+        sim.pass(floor - 1);
+        assert_eq!(sim.phase(), "Running");
+        sim.pass(1);
+        assert!(sim.forgotten, "grace {grace}");
+        assert_eq!(sim.api_phase(), "Failed");
+    }
+}
+
+#[test]
+fn a_shorter_grace_period_takes_effect_at_once_and_a_longer_one_never() {
+    let table: &[(&[(u64, i64)], u64)] = &[
+        (&[(0, 60)], 60),
+        (&[(0, 60), (10, 5)], 15),
+        (&[(0, 60), (50, 30)], 60),
+        (&[(0, 30), (10, 60)], 30),
+        (&[(0, 30), (10, 60), (20, 2)], 22),
+    ];
+    for (requests, killed_after) in table {
+        let (mut sim, _) = running();
+        sim = sim.on_stop("c", 1000, 0);
+        let mut at = 0;
+        for (when, grace) in *requests {
+            sim.pass(when - at);
+            at = *when;
+            sim.delete(*grace);
+        }
+        sim.pass(killed_after - at - 1);
+        assert_eq!(sim.state("c"), "running", "{requests:?}");
+        sim.pass(1);
+        assert!(sim.forgotten, "{requests:?}");
+    }
+}
+
+#[test]
+fn the_same_request_seen_again_asks_for_nothing_new() {
+    let (mut sim, _) = running();
+    sim = sim.on_stop("c", 1000, 0);
+    sim.delete(30);
+    for _ in 0..5 {
+        sim.pass(1);
+        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.settle();
+    }
+    let stops = sim.log.iter().filter(|(_, a)| matches!(a, Action::StopContainer { .. })).count();
+    assert_eq!(stops, 1);
+}
+
+#[test]
+fn a_forced_deletion_leaves_two_seconds_and_cleans_up() {
+    let (mut sim, since) = running();
+    sim = sim.on_stop("c", 1000, 0);
+    sim.force_delete();
+    sim.pass(5);
+    check(&sim, since, &["10 stop c 2s", "12 stop sandbox", "12 unmount", "12 remove sandbox", "12 forget"]);
+}
+
+#[test]
+fn a_forced_deletion_shortens_an_ordinary_one() {
+    let (mut sim, _) = running();
+    sim = sim.on_stop("c", 1000, 0);
+    sim.delete(600);
+    sim.pass(10);
+    sim.force_delete();
+    sim.pass(2);
+    assert!(sim.forgotten);
+}
+
+/// The last phase of a deleted Pod whose containers end with these codes when they are told to.
+#[track_caller]
+fn last_phase(policy: &str, codes: [i32; 2], expected: &str) {
+    let mut sim = Sim::of(policy, &["a", "b"]).on_stop("a", 1, codes[0]).on_stop("b", 2, codes[1]);
+    sim.pass(5);
+    sim.delete(30);
+    sim.pass(30);
+    assert_eq!(sim.api_phase(), expected, "{policy} {codes:?}");
+}
+
+#[test]
+fn a_deleted_pod_succeeds_if_all_containers_ended_well() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        last_phase(policy, [0, 0], "Succeeded");
+        last_phase(policy, [0, 143], "Failed");
+        last_phase(policy, [1, 0], "Failed");
+    }
+}
+
+#[test]
+fn a_deleted_pod_whose_containers_never_ran_fails() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.sandbox_failures = 1000;
+    sim.pass(10);
+    sim.delete(30);
+    assert!(sim.forgotten);
+    assert_eq!(sim.api_phase(), "Failed");
+    let status = &sim.api.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    let terminated = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((terminated.reason.as_deref(), terminated.exit_code), (Some("ContainerStatusUnknown"), 137));
+    assert_eq!(terminated.message.as_deref(), Some("The container could not be located when the pod was terminated"));
+}
+
+#[test]
+fn a_pod_that_is_deleted_in_its_back_off_ends_at_once_and_keeps_its_exit() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 7)]);
+    sim.pass(5);
+    assert_eq!(sim.state("c"), "waiting CrashLoopBackOff");
+    sim.delete(30);
+    assert!(sim.forgotten);
+    let status = &sim.api.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    assert_eq!(status.state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 7);
+}
+
+#[test]
+fn the_deadline_of_a_pod_ends_it() {
+    let spec = |containers| {
+        json!({"restartPolicy": "OnFailure", "activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5,
+        "containers": containers})
+    };
+    let mut sim = Sim::new(spec(json!([{"name": "c", "image": "i"}]))).on_stop("c", 100, 0);
+    sim.pass(24);
+    assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Running", "running"));
+    sim.pass(1);
+    assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated Error 137"));
+    let status = sim.status();
+    assert_eq!(status.reason.as_deref(), Some("DeadlineExceeded"));
+    assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
+    assert_eq!(sim.message_of("Killing"), "Stopping container c");
+    assert!(sim.in_api, "it stays for people to see");
+}
+
+#[test]
+fn the_deadline_ends_a_pod_that_waits_too() {
+    let spec =
+        json!({"restartPolicy": "Always", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
+    let mut waiting = Sim::new(spec.clone());
+    waiting.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
+    let looping = Sim::new(spec).script("c", &[Run::Ends(1, 1)]);
+    for mut sim in [waiting, looping] {
+        sim.pass(19);
+        assert_ne!(sim.phase(), "Failed");
+        sim.pass(1);
+        assert_eq!((sim.phase().as_str(), sim.status().reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+        sim.pass(1000);
+    }
+}
+
+#[test]
+fn what_ended_before_its_deadline_stays_as_it_is() {
+    for (code, phase) in [(0, "Succeeded"), (1, "Failed")] {
+        let spec =
+            json!({"restartPolicy": "Never", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
+        let mut sim = Sim::new(spec).script("c", &[Run::Ends(10, code)]);
+        sim.pass(100);
+        assert_eq!((sim.phase().as_str(), sim.status().reason), (phase, None));
+    }
+}
+
+#[test]
+fn an_evicted_pod_fails_with_the_nodes_reason_when_all_has_stopped() {
+    let mut sim = Sim::of("Always", &["a", "b"]).on_stop("a", 100, 0).on_stop("b", 1, 0);
+    sim.pass(5);
+    sim.evict(Some(4));
+    sim.pass(3);
+    assert_eq!((sim.phase().as_str(), sim.condition("DisruptionTarget").as_str()), ("Running", "none"));
+    sim.pass(1);
+    let status = sim.status();
+    assert_eq!((sim.phase().as_str(), status.reason.as_deref()), ("Failed", Some("Evicted")));
+    assert_eq!(status.message.as_deref(), Some("The node was low on resource: memory."));
+    assert_eq!(sim.condition("DisruptionTarget"), "True TerminationByKubelet: The node was low on resource: memory.");
+    assert!(sim.event_reasons().contains(&"Evicted"));
+    assert!(sim.in_api);
+    sim.delete(30);
+    assert!(sim.forgotten);
+    assert_eq!(sim.api.status.as_ref().unwrap().reason.as_deref(), Some("Evicted"));
+}
+
+#[test]
+fn an_eviction_after_the_end_changes_nothing() {
+    let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(5, 0)]);
+    sim.pass(10);
+    sim.evict(None);
+    sim.pass(10);
+    assert_eq!((sim.phase().as_str(), sim.status().reason), ("Succeeded", None));
+    assert!(!sim.event_reasons().contains(&"Evicted"));
+}
+
+#[test]
+fn what_has_ended_by_itself_leaves_sandbox_and_volumes_and_stays_to_be_read() {
+    let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(5, 0)]);
+    sim.pass(5);
+    let at = sim.done().iter().position(|d| d.starts_with("5 ")).unwrap();
+    check(&sim, at, &["5 stop sandbox", "5 unmount"]);
+    assert_eq!(sim.runtime.containers.len(), 1);
+    sim.pass(10_000);
+    sim.delete(30);
+    check(&sim, at + 2, &["10005 delete", "10005 remove sandbox", "10005 forget"]);
+}
+
+#[test]
+fn a_pod_that_is_not_admitted_fails_and_shows_its_reason() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.rejection = Some(("OutOfcpu", "Node didn't have enough resource: cpu"));
+    sim.pass(100);
+    let status = sim.status();
+    assert_eq!((sim.phase().as_str(), status.reason.as_deref()), ("Failed", Some("OutOfcpu")));
+    assert_eq!(status.message.as_deref(), Some("Pod was rejected: Node didn't have enough resource: cpu"));
+    assert_eq!(status.container_statuses, None);
+    assert_eq!(sim.done(), ["0 admit"]);
+    sim.delete(30);
+    assert!(sim.forgotten);
+}
+
+#[test]
+fn a_start_that_is_on_its_way_when_the_pod_is_deleted_is_waited_for() {
+    let mut sim = Sim::of("Never", &["c"]);
+    // Everything is there but the container, whose start takes its time.
+    let start = loop {
+        sim.report();
+        let action = sim.next_action().unwrap();
+        sim.begin(&action);
+        if matches!(action, Action::StartContainer { .. }) {
+            break action;
+        }
+        sim.finish(&action);
+    };
+    sim.delete(30);
+    assert_eq!(sim.phase(), "Pending", "it may come to life at any moment");
+    sim.pass(1);
+    sim.finish(&start);
+    assert_eq!(sim.phase(), "Running");
+    sim.settle();
+    sim.pass(1);
+    assert!(sim.forgotten);
+    assert_eq!(sim.api_phase(), "Failed");
+}
+
+#[test]
+fn the_stop_signal_of_the_spec_is_handed_on() {
+    let spec = json!({"containers": [{"name": "c", "image": "i", "lifecycle": {"stopSignal": "SIGUSR1"}}]});
+    let mut sim = Sim::new(spec);
+    sim.pass(1);
+    sim.delete(30);
+    let signal = sim.log.iter().find_map(|(_, a)| match a {
+        Action::StopContainer { signal, .. } => signal.clone(),
+        _ => None,
+    });
+    assert_eq!(signal.as_deref(), Some("SIGUSR1"));
+}
