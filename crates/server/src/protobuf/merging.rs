@@ -1,6 +1,7 @@
 //! How server-side apply and strategic merge patches take each field of a message: facts of the same table.
 
 use super::table::{Field as Fact, Kind, Message as Facts, Shape, TABLE};
+use std::sync::LazyLock;
 
 /// A message, as merging sees it.
 #[derive(Debug)]
@@ -20,6 +21,11 @@ pub(crate) struct Field {
     pub(crate) apply: Option<(&'static str, Vec<&'static str>)>,
     /// The strategy, for example `merge` or `merge,retainKeys`, and the merge key of a list of objects.
     pub(crate) patch: Option<(&'static str, Option<&'static str>)>,
+}
+
+/// Reads the table now, where it would otherwise be read on first use.
+pub(crate) fn prepare() {
+    LazyLock::force(&TABLE);
 }
 
 /// The message of a schema such as `io.k8s.api.core.v1.PodSpec`.
