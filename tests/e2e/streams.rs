@@ -121,7 +121,7 @@ fn cp_copies_there_and_back(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let dir = tempfile::tempdir().unwrap();
     let (there, back) = (dir.path().join("there"), dir.path().join("back"));
-    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| u8::try_from(i * i % 251).unwrap()).collect();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| u8::try_from(i.wrapping_mul(i) % 251).unwrap()).collect();
     std::fs::write(&there, &bytes).unwrap();
     let text = |p: &Path| p.display().to_string();
     kubectl.args(&["cp", &text(&there), "p:/tmp/copy"], "").ok();

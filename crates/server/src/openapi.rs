@@ -8,6 +8,7 @@ mod paths;
 mod schemas;
 #[cfg(test)]
 mod tests;
+mod v2;
 
 use crate::{
     reply::{self, Body},
@@ -73,8 +74,12 @@ fn hex(digest: &[u8]) -> String {
     digest.iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// The answer to a request below `/openapi/v3`; `None` when it is for something else.
+/// The answer to a request below `/openapi`; `None` when it is for something else.
 pub(crate) async fn answer(path: &str, query: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+    if path == "/openapi/v2" {
+        let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
+        return Some(v2::respond(accept));
+    }
     let rest = path.strip_prefix("/openapi/v3")?.trim_end_matches('/');
     let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());

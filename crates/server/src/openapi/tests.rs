@@ -147,3 +147,13 @@ async fn what_is_not_served_is_said_so() {
     assert_eq!(get("/openapi/v3/api/v1", &[("accept", binary)]).await.code, 406);
     assert_eq!(get("/openapi/v3/api/v1", &[("accept", &format!("{binary}, application/json;q=0.5"))]).await.code, 200);
 }
+
+#[tokio::test]
+async fn the_document_of_version_2_has_no_schemas() {
+    let text = get("/openapi/v2", &[]).await.json();
+    assert_eq!((&text["swagger"], &text["definitions"]), (&json!("2.0"), &json!({})));
+    let binary = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let document = get("/openapi/v2", &[("accept", binary)]).await;
+    // Field 1, three bytes: the version of the document.
+    assert_eq!((document.code, &document.body[..5]), (200, &b"\x0a\x032.0"[..]));
+}
