@@ -7,10 +7,12 @@
 
 mod clusters;
 mod example_states;
+mod examples;
 mod kills;
 mod kubectl;
 mod lifecycle;
 mod node_config;
+mod podium;
 mod restart;
 mod run;
 mod streams;
@@ -36,7 +38,15 @@ fn main() {
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
-    let shared = [example_states::TESTS, kubectl::TESTS, lifecycle::TESTS, streams::TESTS, volumes::TESTS];
+    let shared = [
+        example_states::TESTS,
+        examples::TESTS,
+        podium::TESTS,
+        kubectl::TESTS,
+        lifecycle::TESTS,
+        streams::TESTS,
+        volumes::TESTS,
+    ];
     let alone = [clusters::TESTS, kills::TESTS, kubectl::ALONE, node_config::TESTS, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()

@@ -1,31 +1,60 @@
 //! `podium run`: a throwaway cluster, its timeline and its exit code.
 
 use crate::Alone;
-use std::process::Command;
+use serde_json::json;
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("podium run ends with 0 when all Pods succeeded, and leaves nothing", all_succeeded),
     ("podium run ends with 1 when a Pod failed", one_failed),
+    ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_it_gracefully),
     ("podium run ends with 124 when time is up", time_is_up),
 ];
 
-/// Runs one Pod with this script; gives the exit code and the output.
-fn run(script: &str, timeout: &str) -> (i32, String) {
-    let dir = tempfile::tempdir().unwrap();
-    let (tar, manifest) = (dir.path().join("busybox.tar"), dir.path().join("pod.yaml"));
+/// `podium run` of one Pod with this script, in a directory where it leaves nothing.
+fn command(dir: &Path, script: &str, timeout: &str) -> Command {
+    let (tar, manifest) = (dir.join("busybox.tar"), dir.join("pod.yaml"));
     test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
-    let text = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  restartPolicy: Never\n  terminationGracePeriodSeconds: 1\n  containers:\n  - name: c\n    image: {}\n    command: [sh, -c, '{script}']\n",
-        test_images::BUSYBOX
-    );
-    std::fs::write(&manifest, text).unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 10,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    std::fs::write(&manifest, pod.to_string()).unwrap();
     let mut command = Command::new(tests::podium_binary());
-    command.arg("run").arg(&manifest).args(["--timeout", timeout, "--image"]).arg(&tar).env("TMPDIR", dir.path());
-    let output = command.output().unwrap();
-    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    command.arg("run").arg(&manifest).args(["--timeout", timeout, "--image"]).arg(&tar).env("TMPDIR", dir);
+    command
+}
+
+/// Exit code and output; nothing but the test's own files may be left.
+fn outcome(dir: &Path, output: &Output) -> (i32, String) {
+    let left: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 2, "only the test's own files are left: {left:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output.status.code().unwrap_or(-1), text)
+}
+
+fn run(script: &str, timeout: &str) -> (i32, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let output = command(dir.path(), script, timeout).output().unwrap();
+    outcome(dir.path(), &output)
+}
+
+fn ctrl_c_ends_it_gracefully() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
+    let mut child = command(dir.path(), script, "60s").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut text = lines.find(|l| l.contains("| it serves")).expect("the Pod's log is shown");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    lines.for_each(|line| text += &line);
+    let output = Output { stdout: text.into_bytes(), ..child.wait_with_output().unwrap() };
+    let (code, text) = outcome(dir.path(), &output);
+    assert!(text.contains("| finished in order"), "{text}");
+    assert_eq!(code, 130, "{text}");
 }
 
 fn all_succeeded() {

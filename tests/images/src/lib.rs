@@ -46,6 +46,40 @@ pub struct ImageConfig {
 /// # Errors
 /// When busybox is not installed, or the file cannot be written.
 pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), ImageError> {
+    let (image, layer) = image(config)?;
+    write_archive(out, names, &image, &layer)
+}
+
+/// The same as an OCI archive: an image layout in a tar file, as `podman save --format oci-archive` writes it.
+///
+/// # Errors
+/// When busybox is not installed, or the file cannot be written.
+pub fn busybox_oci(out: &Path, name: &str, config: &ImageConfig) -> Result<(), ImageError> {
+    let (image, layer) = image(config)?;
+    let image = image.to_string().into_bytes();
+    let describe = |kind: &str, bytes: &[u8]| {
+        let media_type = format!("application/vnd.oci.image.{kind}");
+        json!({"mediaType": media_type, "digest": format!("sha256:{}", hex(&Sha256::digest(bytes))), "size": bytes.len()})
+    };
+    let layers = [describe("layer.v1.tar", &layer)];
+    let manifest = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": describe("config.v1+json", &image), "layers": layers});
+    let manifest = manifest.to_string().into_bytes();
+    let mut descriptor = describe("manifest.v1+json", &manifest);
+    descriptor["annotations"] = json!({"org.opencontainers.image.ref.name": name});
+    let index = json!({"schemaVersion": 2, "manifests": [descriptor]}).to_string();
+    let mut archive = tar::Builder::new(io::BufWriter::new(std::fs::File::create(out)?));
+    append(&mut archive, "oci-layout", br#"{"imageLayoutVersion": "1.0.0"}"#, 0o644)?;
+    append(&mut archive, "index.json", index.as_bytes(), 0o644)?;
+    for blob in [&layer, &image, &manifest] {
+        append(&mut archive, &format!("blobs/sha256/{}", hex(&Sha256::digest(blob))), blob, 0o644)?;
+    }
+    io::Write::flush(&mut archive.into_inner()?)?;
+    Ok(())
+}
+
+/// The image's configuration and its one layer.
+fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
     let layer = busybox_layer()?;
     let digest = hex(&Sha256::digest(&layer));
     let mut settings = json!({
@@ -69,7 +103,7 @@ pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), I
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
         "history": [],
     });
-    write_archive(out, names, &image, &layer)
+    Ok((image, layer))
 }
 
 fn write_archive(out: &Path, names: &[&str], image: &Value, layer: &[u8]) -> Result<(), ImageError> {

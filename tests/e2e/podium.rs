@@ -1,0 +1,77 @@
+//! Podium's own commands on a running cluster: `image` and `explain`.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::time::Duration;
+use test_images::ImageConfig;
+use tests::{Cluster, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("images of both archive formats are imported under every name in them", images_are_imported),
+    ("an archive that is none is refused", an_archive_that_is_none_is_refused),
+    ("explain says why, what next and until when", explain_says_why),
+];
+
+/// What `podium` prints, and whether it ended well.
+fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
+    let output = cluster.podium(args).output().expect("podium starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+fn pod(name: &str, image: &str, script: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "OnFailure",
+        "containers": [{"name": "c", "image": image, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}]}})
+}
+
+fn images_are_imported(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let dir = tempfile::tempdir().unwrap();
+    let (docker, oci) = (dir.path().join("docker.tar"), dir.path().join("oci.tar"));
+    let names = ["docker.io/library/twice:1", "example.com/team/twice:v2", "docker.io/library/oci:3"];
+    test_images::busybox(&docker, &names[..2], &ImageConfig::default()).unwrap();
+    test_images::busybox_oci(&oci, names[2], &ImageConfig::default()).unwrap();
+    let (done, said) = podium(cluster, &["image", "import", docker.to_str().unwrap(), oci.to_str().unwrap()]);
+    assert!(done && names.iter().all(|n| said.contains(n)), "{said}");
+    let (_, list) = podium(cluster, &["image", "ls"]);
+    // Several names of one image are one line, for they are one image.
+    assert!(list.starts_with("IMAGE") && list.contains("podium.local/pause"), "{list}");
+    for (i, name) in ["twice:1", names[1], "oci:3"].into_iter().enumerate() {
+        kubectl.apply(&pod(&format!("p{i}"), name, "exit 0").to_string());
+        kubectl.wait_value(&format!("pod/p{i}"), "/status/phase", &json!("Succeeded"));
+    }
+}
+
+fn an_archive_that_is_none_is_refused(cluster: &Cluster) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "no archive").unwrap();
+    let (done, said) = podium(cluster, &["image", "import", file.path().to_str().unwrap()]);
+    assert!(!done && said.contains("containerd did not take the archive"), "{said}");
+    let (done, said) = podium(cluster, &["image", "import", "/no/such/file.tar"]);
+    assert!(!done && said.contains("cannot read /no/such/file.tar"), "{said}");
+}
+
+fn explain_says_why(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
+    let runs = pod("runs", test_images::BUSYBOX, "sleep 100000");
+    let imageless = pod("imageless", "docker.io/library/nothing:1", "true");
+    let mut unscheduled = pod("unscheduled", test_images::BUSYBOX, "true");
+    unscheduled["spec"]["nodeSelector"] = json!({"no": "where"});
+    kubectl.apply(
+        &json!({"apiVersion": "v1", "kind": "List", "items": [crashes, runs, imageless, unscheduled]}).to_string(),
+    );
+    let check = |pod: &str, expected: &[&str]| {
+        let pod = format!("pod/{pod}");
+        wait_for(&format!("{pod} to be explained by {expected:?}"), Duration::from_secs(60), || {
+            let (_, said) = podium(cluster, &["explain", &pod, "-n", kubectl.namespace()]);
+            if expected.iter().all(|e| said.contains(e)) { Ok(()) } else { Err(said) }
+        });
+    };
+    check("crashes", &["is Running", "container c waits, CrashLoopBackOff: back-off 10s restarting", "looks again at"]);
+    check("runs", &["is Running", "container c runs since"]);
+    check("imageless", &["is Pending", "container c waits, ErrImageNeverPull"]);
+    check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
+    let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
+    assert!(!done && said.contains("pods \"nobody\" not found"), "{said}");
+}
