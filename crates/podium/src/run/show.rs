@@ -1,0 +1,174 @@
+//! What is shown while Pods run: their timeline, events and logs, one line each.
+
+use super::timeline::{Line, Mood, Timeline};
+use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::{
+    Api, Client,
+    api::LogParams,
+    runtime::{watcher, watcher::Event as Watched},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    time::{Duration, Instant},
+};
+use tokio::{sync::mpsc, task::JoinSet};
+
+/// How long the logs of Pods that have ended may take to be read to their end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Prints lines with the time since the start.
+#[derive(Clone, Copy)]
+pub(super) struct Screen {
+    start: Instant,
+    color: bool,
+}
+
+impl Screen {
+    /// The clock starts now; colours are for terminals.
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), color: std::io::IsTerminal::is_terminal(&std::io::stdout()) }
+    }
+
+    fn line(self, line: &Line) {
+        let ms = self.start.elapsed().as_millis();
+        let (on, off) = match (self.color, line.mood) {
+            (true, Mood::Good) => ("\x1b[32m", "\x1b[0m"),
+            (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
+            _ => ("", ""),
+        };
+        println!("{ms:>7} ms  {:<24} {on}{}{off}", line.subject, line.text);
+    }
+
+    pub(super) fn say(self, subject: &str, text: &str, mood: Mood) {
+        self.line(&Line { subject: subject.to_owned(), text: text.to_owned(), mood });
+    }
+}
+
+/// Namespace and name.
+pub(super) type PodName = (String, String);
+
+/// Everything that happens in a cluster, as it happens.
+pub(super) struct Show {
+    client: Client,
+    screen: Screen,
+    pods: BoxStream<'static, watcher::Result<Watched<Pod>>>,
+    events: BoxStream<'static, watcher::Result<Watched<Event>>>,
+    log: mpsc::Sender<(String, String)>,
+    lines: mpsc::Receiver<(String, String)>,
+    timeline: Timeline,
+    /// Ids of containers whose log is followed.
+    followed: BTreeSet<String>,
+    followers: JoinSet<()>,
+    /// Pods that have ended, and whether they succeeded.
+    pub(super) ended: BTreeMap<PodName, bool>,
+}
+
+impl Show {
+    pub(super) fn new(client: &Client, screen: Screen) -> Self {
+        let (log, lines) = mpsc::channel(256);
+        Self {
+            client: client.clone(),
+            screen,
+            pods: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
+            events: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
+            log,
+            lines,
+            timeline: Timeline::default(),
+            followed: BTreeSet::new(),
+            followers: JoinSet::new(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// Shows the next thing that happens.
+    pub(super) async fn step(&mut self) {
+        tokio::select! {
+            Some(event) = self.pods.next() => match event {
+                Ok(Watched::Apply(pod) | Watched::InitApply(pod)) => self.pod(&pod),
+                Ok(Watched::Delete(pod)) => self.screen.line(&self.timeline.removed(&pod)),
+                _ => {}
+            },
+            Some(event) = self.events.next() => if let Ok(Watched::Apply(event)) = event {
+                self.event(event);
+            },
+            Some((subject, text)) = self.lines.recv() => self.screen.say(&subject, &format!("| {text}"), Mood::Neutral),
+        }
+    }
+
+    /// Shows what happens for as long as it is polled.
+    pub(super) async fn go_on(&mut self) -> Infallible {
+        loop {
+            self.step().await;
+        }
+    }
+
+    /// Shows what the logs still hold.
+    pub(super) async fn last_words(&mut self) {
+        let all = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    Some((subject, text)) = self.lines.recv() => {
+                        self.screen.say(&subject, &format!("| {text}"), Mood::Neutral);
+                    }
+                    done = self.followers.join_next() => if done.is_none() && self.lines.is_empty() {
+                        return;
+                    },
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, all).await;
+    }
+
+    fn pod(&mut self, pod: &Pod) {
+        self.timeline.observe(pod).iter().for_each(|line| self.screen.line(line));
+        self.follow_logs(pod);
+        if api::pod::is_terminal(pod) {
+            let meta = &pod.metadata;
+            let name = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+            self.ended.insert(name, api::pod::phase(pod) == "Succeeded");
+        }
+    }
+
+    fn event(&self, event: Event) {
+        let mood = if event.type_.as_deref() == Some("Warning") { Mood::Bad } else { Mood::Neutral };
+        let subject = format!("pod/{}", event.involved_object.name.unwrap_or_default());
+        let text = format!("[{}] {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+        self.screen.say(&subject, &text, mood);
+    }
+
+    /// Follows the log of each container that was started, once.
+    fn follow_logs(&mut self, pod: &Pod) {
+        let status = pod.status.as_ref();
+        let init = status.and_then(|s| s.init_container_statuses.as_ref());
+        let app = status.and_then(|s| s.container_statuses.as_ref());
+        for container in [init, app].into_iter().flatten().flatten() {
+            let Some(id) = container.container_id.clone() else { continue };
+            if self.followed.insert(id) {
+                self.follow_log(pod, &container.name);
+            }
+        }
+    }
+
+    fn follow_log(&mut self, pod: &Pod, container: &str) {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let (name, log) = (pod.metadata.name.clone().unwrap_or_default(), self.log.clone());
+        let params = LogParams { container: Some(container.to_owned()), follow: true, ..LogParams::default() };
+        let subject = format!("pod/{name} {container}");
+        self.followers.spawn(async move {
+            let stream = match api.log_stream(&name, &params).await {
+                Ok(stream) => stream,
+                Err(error) => return tracing::warn!(%error, subject, "a log could not be followed"),
+            };
+            let mut lines = stream.lines();
+            while let Ok(Some(line)) = lines.try_next().await {
+                if log.send((subject.clone(), line)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
