@@ -8,6 +8,7 @@
 mod clusters;
 mod example_states;
 mod examples;
+mod garbage;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -47,7 +48,8 @@ fn main() {
         streams::TESTS,
         volumes::TESTS,
     ];
-    let alone = [clusters::TESTS, kills::TESTS, kubectl::ALONE, node_config::TESTS, restart::TESTS, run::TESTS];
+    let alone =
+        [clusters::TESTS, garbage::TESTS, kills::TESTS, kubectl::ALONE, node_config::TESTS, restart::TESTS, run::TESTS];
     let trials = shared
         .into_iter()
         .flatten()

@@ -82,9 +82,13 @@ impl Kubectl {
             .stderr(Stdio::piped())
             .spawn()
             .expect("kubectl starts: `cargo xtask setup` installs it");
-        // A program that does not read its input may be gone already; what it says is what counts.
-        let _ = child.stdin.take().expect("stdin is piped").write_all(stdin.as_bytes());
-        let output = child.wait_with_output().expect("kubectl ends");
+        let mut pipe = child.stdin.take().expect("stdin is piped");
+        let output = std::thread::scope(|scope| {
+            // Beside the reading: a program that writes while it reads would wait for us, and we for it.
+            // One that does not read its input may be gone already; what it says is what counts.
+            scope.spawn(move || pipe.write_all(stdin.as_bytes()));
+            child.wait_with_output().expect("kubectl ends")
+        });
         Outcome {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
