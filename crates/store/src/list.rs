@@ -86,7 +86,15 @@ fn in_scope<'a, T>(
         Some(after) if after >= first => Bound::Excluded(after),
         _ => Bound::Included(first),
     };
-    map.range((start, Bound::Unbounded))
+    // One object is looked up, not searched for.
+    let end = match (&scope.namespace, &scope.name) {
+        (Some(namespace), Some(name)) => Bound::Included(Place { namespace: namespace.clone(), name: name.clone() }),
+        _ => Bound::Unbounded,
+    };
+    // A range that starts behind its end would panic; there is nothing in it.
+    let nothing = matches!((&start, &end), (Bound::Excluded(s) | Bound::Included(s), Bound::Included(e)) if s >= e && !(matches!(start, Bound::Included(_)) && s == e));
+    map.range((start, if nothing { Bound::Unbounded } else { end }))
+        .take_while(move |_| !nothing)
         .take_while(move |(place, _)| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace))
         .filter(move |(place, _)| scope.covers(&place.namespace, &place.name))
 }
