@@ -3,7 +3,7 @@
 use crate::{
     decode,
     kinds::{FieldErrors, WriteContext, WriteTarget},
-    metadata, object,
+    metadata, object, pods,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -35,7 +35,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         if generated {
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
-        let value = prepare(resource, value)?;
+        let value = prepare(server, resource, value)?;
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
         let key = object::key(kind, &namespace, &name);
@@ -60,7 +60,7 @@ async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) 
 }
 
 /// The object as it is stored, or what is wrong with it.
-fn prepare(resource: &Resource, mut value: Value) -> Result<Value, ApiError> {
+fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<Value, ApiError> {
     let kind = resource.kind;
     let ctx = WriteContext { now: now(), target: WriteTarget::Main };
     let metadata = &mut value["metadata"];
@@ -75,7 +75,11 @@ fn prepare(resource: &Resource, mut value: Value) -> Result<Value, ApiError> {
     metadata::drop_duplicate_owners(metadata);
     kind.default(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
-    kind.admit(&mut value).map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
+    let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
+        "Pod" => pods::admit_service_account(server, &resource.namespace, &mut value),
+        _ => Ok(()),
+    });
+    admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
     kind.prepare_create(&mut value, &ctx);
     let mut errors = FieldErrors::default();
     metadata::validate(kind, &value, &mut errors);

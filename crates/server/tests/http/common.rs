@@ -11,8 +11,8 @@ use store::{MemoryEngine, Options, Store};
 
 /// How long a test waits for what must come.
 const DEADLINE: Duration = Duration::from_secs(10);
-pub const PODS: &str = "/api/v1/namespaces/default/pods";
-pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 struct NoNodes;
 
@@ -24,20 +24,20 @@ impl NodeDialer for NoNodes {
 
 /// A request as a test writes it.
 #[derive(Debug, Clone)]
-pub struct Ask {
-    pub method: &'static str,
-    pub path: String,
-    pub headers: Vec<(&'static str, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Ask {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Ask {
-    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    pub fn text(mut self, content_type: &str, body: &str) -> Self {
+    pub(crate) fn text(mut self, content_type: &str, body: &str) -> Self {
         body.as_bytes().clone_into(&mut self.body);
         self.header("content-type", content_type)
     }
@@ -48,62 +48,62 @@ fn ask(method: &'static str, path: impl Into<String>, body: &Value) -> Ask {
     Ask { method, path: path.into(), headers: Vec::new(), body }
 }
 
-pub fn get(path: impl Into<String>) -> Ask {
+pub(crate) fn get(path: impl Into<String>) -> Ask {
     ask("GET", path, &Value::Null)
 }
 
-pub fn post(path: impl Into<String>, body: &Value) -> Ask {
+pub(crate) fn post(path: impl Into<String>, body: &Value) -> Ask {
     ask("POST", path, body)
 }
 
-pub fn put(path: impl Into<String>, body: &Value) -> Ask {
+pub(crate) fn put(path: impl Into<String>, body: &Value) -> Ask {
     ask("PUT", path, body)
 }
 
-pub fn delete(path: impl Into<String>) -> Ask {
+pub(crate) fn delete(path: impl Into<String>) -> Ask {
     ask("DELETE", path, &Value::Null)
 }
 
-pub fn delete_with(path: impl Into<String>, options: &Value) -> Ask {
+pub(crate) fn delete_with(path: impl Into<String>, options: &Value) -> Ask {
     ask("DELETE", path, options)
 }
 
-pub fn patch(kind: &str, path: impl Into<String>, body: &Value) -> Ask {
+pub(crate) fn patch(kind: &str, path: impl Into<String>, body: &Value) -> Ask {
     ask("PATCH", path, body).header("content-type", &format!("application/{kind}+json"))
 }
 
-pub fn merge(path: impl Into<String>, body: &Value) -> Ask {
+pub(crate) fn merge(path: impl Into<String>, body: &Value) -> Ask {
     patch("merge-patch", path, body)
 }
 
-pub fn table(path: impl Into<String>) -> Ask {
+pub(crate) fn table(path: impl Into<String>) -> Ask {
     get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 }
 
-pub struct Answer {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 impl Answer {
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         self.headers.get_all("warning").iter().map(|v| v.to_str().unwrap().to_owned()).collect()
     }
 }
 
-pub struct Api {
-    pub server: ApiServer,
-    pub engine: MemoryEngine,
+pub(crate) struct Api {
+    pub(crate) server: ApiServer,
+    pub(crate) engine: MemoryEngine,
 }
 
 impl Api {
     /// A server with the namespaces of the system.
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(Options::default()).await
     }
 
-    pub async fn with(options: Options) -> Self {
+    pub(crate) async fn with(options: Options) -> Self {
         let engine = MemoryEngine::new();
         let store = Store::open(engine.clone(), options).unwrap();
         let server = ApiServer::new(store, Arc::new(NoNodes));
@@ -120,7 +120,7 @@ impl Api {
         self.server.handle(Some(UserInfo::component("test")), request).await
     }
 
-    pub async fn ask(&self, ask: &Ask) -> Answer {
+    pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
         let (head, body) = self.raw(ask).await.into_parts();
         let bytes = tokio::time::timeout(DEADLINE, body.collect()).await.unwrap().unwrap().to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
@@ -129,7 +129,7 @@ impl Api {
 
     /// The answer has this status, and at least this JSON in it; `null` stands for what must not be there.
     #[track_caller]
-    pub fn check<'a>(&'a self, ask: Ask, status: u16, expected: Value) -> BoxFuture<'a, Answer> {
+    pub(crate) fn check<'a>(&'a self, ask: Ask, status: u16, expected: Value) -> BoxFuture<'a, Answer> {
         let place = std::panic::Location::caller();
         async move {
             let answer = self.ask(&ask).await;
@@ -146,27 +146,27 @@ impl Api {
     }
 
     /// Begins a watch, which must be taken.
-    pub async fn watch(&self, path: &str) -> Events {
+    pub(crate) async fn watch(&self, path: &str) -> Events {
         self.watch_as(&get(path)).await
     }
 
-    pub async fn watch_as(&self, ask: &Ask) -> Events {
+    pub(crate) async fn watch_as(&self, ask: &Ask) -> Events {
         let response = self.raw(ask).await;
         assert_eq!(response.status(), 200);
         Events { body: BodyStream::new(response.into_body()), lines: VecDeque::new(), rest: Vec::new() }
     }
 
-    pub async fn create_pod(&self, name: &str) -> Value {
+    pub(crate) async fn create_pod(&self, name: &str) -> Value {
         self.check(post(PODS, &pod(name)), 201, json!({})).await.body
     }
 
-    pub async fn create_config_map(&self, name: &str, labels: Value) -> Value {
+    pub(crate) async fn create_config_map(&self, name: &str, labels: Value) -> Value {
         let object = json!({"metadata": {"name": name, "labels": labels}});
         self.check(post(CONFIG_MAPS, &object), 201, json!({})).await.body
     }
 
     /// A Pod that a node has.
-    pub async fn bound_pod(&self, name: &str) -> Value {
+    pub(crate) async fn bound_pod(&self, name: &str) -> Value {
         self.create_pod(name).await;
         let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": "n"}});
         self.check(post(format!("{PODS}/{name}/binding"), &binding), 201, json!({"status": "Success"})).await;
@@ -175,7 +175,7 @@ impl Api {
 }
 
 /// The events of a watch.
-pub struct Events {
+pub(crate) struct Events {
     body: BodyStream<Body>,
     lines: VecDeque<Value>,
     rest: Vec<u8>,
@@ -183,7 +183,7 @@ pub struct Events {
 
 impl Events {
     /// The next event; `None` when the watch is over.
-    pub async fn try_next(&mut self) -> Option<Value> {
+    pub(crate) async fn try_next(&mut self) -> Option<Value> {
         loop {
             if let Some(event) = self.lines.pop_front() {
                 return Some(event);
@@ -197,13 +197,13 @@ impl Events {
         }
     }
 
-    pub async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         tokio::time::timeout(DEADLINE, self.try_next()).await.expect("an event").expect("the watch goes on")
     }
 
     /// The next event is of this kind and has at least this object.
     #[track_caller]
-    pub fn check<'a>(&'a mut self, kind: &'a str, expected: Value) -> BoxFuture<'a, Value> {
+    pub(crate) fn check<'a>(&'a mut self, kind: &'a str, expected: Value) -> BoxFuture<'a, Value> {
         let place = std::panic::Location::caller();
         async move {
             let event = self.next().await;
@@ -216,17 +216,17 @@ impl Events {
     }
 }
 
-pub fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}})
 }
 
 /// The resource version of an object or a list.
-pub fn version(object: &Value) -> &str {
+pub(crate) fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap()
 }
 
 /// What the expectation names must be there: fields of objects, all elements of lists.
-pub fn compare(expected: &Value, got: &Value, path: &str, wrong: &mut Vec<String>) {
+pub(crate) fn compare(expected: &Value, got: &Value, path: &str, wrong: &mut Vec<String>) {
     match (expected, got) {
         (Value::Object(expected), Value::Object(_)) => {
             for (key, value) in expected {

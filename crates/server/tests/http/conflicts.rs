@@ -12,7 +12,8 @@ async fn an_update_of_an_old_version_is_refused() {
     let path = format!("{CONFIG_MAPS}/a");
     let second = api.check(merge(&path, &json!({"data": {"k": "1"}})), 200, json!({})).await.body;
     let with = |rv: &str| json!({"metadata": {"name": "a", "resourceVersion": rv}, "data": {"k": "2"}});
-    let conflict = json!({"reason": "Conflict", "code": 409, "message": MODIFIED, "details": {"name": "a", "kind": "configmaps"}});
+    let conflict =
+        json!({"reason": "Conflict", "code": 409, "message": MODIFIED, "details": {"name": "a", "kind": "configmaps"}});
     api.check(put(&path, &with(version(&first))), 409, conflict.clone()).await;
     api.check(merge(&path, &with(version(&first))), 409, conflict).await;
     api.check(put(&path, &with(version(&second))), 200, json!({"data": {"k": "2"}})).await;

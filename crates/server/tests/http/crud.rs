@@ -53,15 +53,47 @@ async fn what_a_path_says_and_what_a_body_says_must_agree() {
     api.create_config_map("a", json!({})).await;
     let named = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
     for (ask, code, message) in [
-        (post(CONFIG_MAPS, &named("b", "kube-system")), 400, "the namespace of the provided object does not match the namespace sent on the request"),
-        (put(format!("{CONFIG_MAPS}/a"), &named("b", "default")), 400, "the name of the object (b) does not match the name on the URL (a)"),
-        (put(format!("{CONFIG_MAPS}/a"), &json!({})), 400, "the name of the object (a based on URL) was undeterminable: name must be provided"),
-        (put(format!("{CONFIG_MAPS}/a"), &named("a", "kube-system")), 400, "the namespace of the object (kube-system) does not match the namespace on the request (default)"),
-        (merge(format!("{CONFIG_MAPS}/a"), &json!({"metadata": {"name": "b"}})), 400, "the name of the object (b) does not match the name on the URL (a)"),
-        (post(CONFIG_MAPS, &json!({"apiVersion": "v2", "metadata": {"name": "b"}})), 400, "the API version in the data (v2) does not match the expected API version (v1)"),
+        (
+            post(CONFIG_MAPS, &named("b", "kube-system")),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            put(format!("{CONFIG_MAPS}/a"), &named("b", "default")),
+            400,
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            put(format!("{CONFIG_MAPS}/a"), &json!({})),
+            400,
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            put(format!("{CONFIG_MAPS}/a"), &named("a", "kube-system")),
+            400,
+            "the namespace of the object (kube-system) does not match the namespace on the request (default)",
+        ),
+        (
+            merge(format!("{CONFIG_MAPS}/a"), &json!({"metadata": {"name": "b"}})),
+            400,
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            post(CONFIG_MAPS, &json!({"apiVersion": "v2", "metadata": {"name": "b"}})),
+            400,
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
         (post("/api/v1/namespaces/none/configmaps", &named("a", "")), 404, "namespaces \"none\" not found"),
-        (post("/api/v1/configmaps", &named("a", "default")), 405, "the server does not allow this method on the requested resource"),
-        (post(format!("{CONFIG_MAPS}/a"), &named("a", "")), 405, "the server does not allow this method on the requested resource"),
+        (
+            post("/api/v1/configmaps", &named("a", "default")),
+            405,
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            post(format!("{CONFIG_MAPS}/a"), &named("a", "")),
+            405,
+            "the server does not allow this method on the requested resource",
+        ),
         (get("/api/v1/configmaps/a"), 404, "the server could not find the requested resource"),
         (get("/api/v1/gadgets"), 404, "the server could not find the requested resource"),
         (get(format!("{CONFIG_MAPS}/a/status")), 404, "the server could not find the requested resource"),
@@ -82,7 +114,8 @@ async fn names_are_generated() {
     let long = json!({"metadata": {"generateName": "x".repeat(100)}});
     let name = api.ask(&post(CONFIG_MAPS, &long)).await.body["metadata"]["name"].as_str().unwrap().to_owned();
     assert_eq!(name.len(), 63);
-    let kept = api.check(get(format!("{CONFIG_MAPS}/{a}")), 200, json!({"metadata": {"generateName": "web-"}})).await.body;
+    let kept =
+        api.check(get(format!("{CONFIG_MAPS}/{a}")), 200, json!({"metadata": {"generateName": "web-"}})).await.body;
     assert_eq!(kept["metadata"]["name"], a);
     let bad = json!({"metadata": {"generateName": "Web-"}});
     let answer = api.check(post(CONFIG_MAPS, &bad), 422, json!({"reason": "Invalid"})).await.body;
@@ -96,9 +129,19 @@ async fn a_dry_run_says_what_would_be_and_stores_nothing() {
     api.bound_pod("p").await;
     let before = api.ask(&get(PODS)).await.body;
     let path = format!("{PODS}/p");
-    api.check(post(format!("{PODS}?dryRun=All"), &pod("q")), 201, json!({"metadata": {"name": "q"}, "spec": {"restartPolicy": "Always"}})).await;
+    api.check(
+        post(format!("{PODS}?dryRun=All"), &pod("q")),
+        201,
+        json!({"metadata": {"name": "q"}, "spec": {"restartPolicy": "Always"}}),
+    )
+    .await;
     api.check(post(format!("{PODS}?dryRun=All"), &pod("p")), 409, json!({"reason": "AlreadyExists"})).await;
-    api.check(merge(format!("{path}?dryRun=All"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    api.check(
+        merge(format!("{path}?dryRun=All"), &json!({"metadata": {"labels": {"a": "b"}}})),
+        200,
+        json!({"metadata": {"labels": {"a": "b"}}}),
+    )
+    .await;
     api.check(delete(format!("{path}?dryRun=All")), 200, json!({})).await;
     api.check(delete_with(&path, &json!({"dryRun": ["All"]})), 200, json!({})).await;
     api.check(delete(format!("{PODS}?dryRun=All")), 200, json!({"items": [{}]})).await;
@@ -119,7 +162,10 @@ async fn a_collection_is_deleted_by_selector_and_within_its_namespace() {
     for (name, tier) in [("a", "x"), ("b", "y"), ("c", "x")] {
         api.create_config_map(name, json!({"tier": tier})).await;
     }
-    let list = api.check(delete(format!("{CONFIG_MAPS}?labelSelector=tier%3Dx")), 200, json!({"kind": "ConfigMapList"})).await.body;
+    let list = api
+        .check(delete(format!("{CONFIG_MAPS}?labelSelector=tier%3Dx")), 200, json!({"kind": "ConfigMapList"}))
+        .await
+        .body;
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     api.check(get(CONFIG_MAPS), 200, json!({"items": [{"metadata": {"name": "b"}}]})).await;
     api.check(delete("/api/v1/configmaps"), 405, json!({"reason": "MethodNotAllowed"})).await;
@@ -135,7 +181,10 @@ async fn finalizers_keep_an_object_until_the_last_is_gone() {
     let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/a", "x.io/b"]}});
     api.check(post(CONFIG_MAPS, &object), 201, json!({})).await;
     // The object, not a Status: it is still there.
-    let marked = api.check(delete(&path), 200, json!({"kind": "ConfigMap", "metadata": {"deletionGracePeriodSeconds": 0}})).await.body;
+    let marked = api
+        .check(delete(&path), 200, json!({"kind": "ConfigMap", "metadata": {"deletionGracePeriodSeconds": 0}}))
+        .await
+        .body;
     assert!(marked["metadata"]["deletionTimestamp"].is_string());
     let again = api.check(delete(&path), 200, json!({"kind": "ConfigMap"})).await.body;
     assert_eq!(version(&again), version(&marked));
@@ -146,8 +195,14 @@ async fn finalizers_keep_an_object_until_the_last_is_gone() {
         json!({"message": "ConfigMap \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"x.io/c\"}"}),
     )
     .await;
-    api.check(merge(&path, &json!({"metadata": {"finalizers": ["x.io/b"]}})), 200, json!({"metadata": {"finalizers": ["x.io/b"]}})).await;
-    api.check(merge(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({"metadata": {"finalizers": null}})).await;
+    api.check(
+        merge(&path, &json!({"metadata": {"finalizers": ["x.io/b"]}})),
+        200,
+        json!({"metadata": {"finalizers": ["x.io/b"]}}),
+    )
+    .await;
+    api.check(merge(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({"metadata": {"finalizers": null}}))
+        .await;
     api.check(get(&path), 404, json!({})).await;
 }
 

@@ -22,7 +22,8 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
     let plain: Vec<String> = wrong.iter().map(|w| w.replace('\\', "")).collect();
     let mut strict = twice();
     strict.path += "?fieldValidation=Strict";
-    let message = format!("Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: {}", plain.join(", "));
+    let message =
+        format!("Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: {}", plain.join(", "));
     api.check(strict, 400, json!({"reason": "BadRequest", "message": message})).await;
     let mut ignore = twice();
     ignore.path += "?fieldValidation=Ignore&dryRun=All";
@@ -42,7 +43,8 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
     let unknown = json!({"spec": {"nodName": "n"}});
     let answer = api.check(merge(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
     assert_eq!(answer.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
-    let answer = api.check(merge(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"})).await;
+    let answer =
+        api.check(merge(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"})).await;
     let message = answer.body["message"].as_str().unwrap();
     assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{message}");
     assert!(message.ends_with("strict decoding error: unknown field \"spec.nodName\""), "{message}");
@@ -51,10 +53,11 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
 #[tokio::test]
 async fn manifests_are_json_or_yaml() {
     let api = Api::new().await;
-    let yaml = "metadata:\n  name: y\ndata:\n  a: |\n    x\n  b: 'true'\n";
+    let yaml = "metadata:\n  name: yam\ndata:\n  a: |\n    x\n  b: 'true'\n";
     api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({"data": {"a": "x\n", "b": "true"}})).await;
     let doubled = "metadata: {name: z}\ndata:\n  a: one\n  a: two\n";
-    let answer = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, doubled), 201, json!({"data": {"a": "two"}})).await;
+    let answer =
+        api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, doubled), 201, json!({"data": {"a": "two"}})).await;
     assert_eq!(answer.warnings().len(), 1);
     let strict = post(format!("{CONFIG_MAPS}?fieldValidation=Strict"), &json!(null)).text(YAML, doubled);
     api.check(strict, 400, json!({"reason": "BadRequest"})).await;
@@ -68,7 +71,8 @@ async fn manifests_are_json_or_yaml() {
     ] {
         api.check(post(CONFIG_MAPS, &json!(null)).text(content_type, body), code, json!({"reason": reason})).await;
     }
-    let charset = post(CONFIG_MAPS, &json!(null)).text("application/json; charset=utf-8", r#"{"metadata": {"name": "c"}}"#);
+    let charset =
+        post(CONFIG_MAPS, &json!(null)).text("application/json; charset=utf-8", r#"{"metadata": {"name": "c"}}"#);
     api.check(charset, 201, json!({})).await;
     api.check(get(CONFIG_MAPS).header("accept", "text/html"), 406, json!({"reason": "NotAcceptable"})).await;
 }
@@ -79,7 +83,11 @@ async fn a_field_of_the_wrong_type_is_named() {
     for (field, value, expected) in [
         ("hostNetwork", json!("yes"), "spec.hostNetwork: invalid type: string \"yes\", expected a boolean"),
         ("containers", json!({}), "spec.containers: invalid type: map, expected a sequence"),
-        ("terminationGracePeriodSeconds", json!(1.5), "spec.terminationGracePeriodSeconds: invalid type: floating point `1.5`, expected i64"),
+        (
+            "terminationGracePeriodSeconds",
+            json!(1.5),
+            "spec.terminationGracePeriodSeconds: invalid type: floating point `1.5`, expected i64",
+        ),
         ("nodeSelector", json!({"a": 1}), "spec.nodeSelector.a: invalid type: integer `1`, expected a string"),
     ] {
         let mut object = pod("p");
@@ -93,11 +101,11 @@ async fn a_field_of_the_wrong_type_is_named() {
 async fn quantities_are_stored_in_their_canonical_form() {
     let api = Api::new().await;
     let mut object = pod("p");
-    object["spec"]["containers"][0]["resources"] =
-        json!({"limits": {"cpu": "1000m", "memory": "1024Ki", "x.io/gpu": 2}, "requests": {"cpu": 0.5, "memory": "1048576"}});
+    object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1000m", "memory": "1024Ki", "x.io/gpu": 2}, "requests": {"cpu": 0.5, "memory": "1048576"}});
     object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "2048Mi"}}]);
     let stored = json!({"limits": {"cpu": "1", "memory": "1Mi", "x.io/gpu": "2"}, "requests": {"cpu": "500m", "memory": "1048576", "x.io/gpu": "2"}});
-    let expected = json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
+    let expected =
+        json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
     let made = api.check(post(PODS, &object), 201, expected).await.body;
     // The same amount in other words is no change.
     let mut same = made.clone();

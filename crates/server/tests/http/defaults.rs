@@ -27,6 +27,8 @@ async fn a_pod_gets_what_upstream_gives_it() {
 /// A container, or another part of a spec, gets this.
 async fn check(path: &str, given: Value, expected: Value) {
     let api = Api::new().await;
+    let account = json!({"metadata": {"name": "robot"}});
+    api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
     let mut object = pod("p");
     let mut wrapped = given;
     let mut result = expected;
@@ -70,28 +72,80 @@ async fn parts_of_a_pod_get_what_upstream_gives_them() {
     let probe = json!({"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3});
     for (path, given, expected) in [
         ("containers/0/livenessProbe", json!({"exec": {"command": ["x"]}, "timeoutSeconds": 0}), probe.clone()),
-        ("containers/0/readinessProbe", json!({"httpGet": {"port": 80}}), json!({"httpGet": {"path": "/", "scheme": "HTTP"}, "periodSeconds": 10})),
-        ("containers/0/startupProbe", json!({"grpc": {"port": 80}}), json!({"grpc": {"service": ""}, "failureThreshold": 3})),
-        ("containers/0/lifecycle/preStop", json!({"httpGet": {"port": "http"}}), json!({"httpGet": {"path": "/", "scheme": "HTTP"}})),
-        ("containers/0/ports/0", json!({"containerPort": 80, "hostPort": 0}), json!({"protocol": "TCP", "hostPort": null})),
-        ("", json!({"hostNetwork": true, "containers": [{"ports": [{"containerPort": 80}]}]}), json!({"containers": [{"ports": [{"hostPort": 80}]}]})),
-        ("containers/0/env/0", json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}), json!({"valueFrom": {"fieldRef": {"apiVersion": "v1"}}})),
-        ("containers/0/env/0", json!({"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}), json!({"valueFrom": {"resourceFieldRef": {"divisor": "0"}}})),
-        ("containers/0/resources", json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}}), json!({"requests": {"cpu": "1", "memory": "1Gi"}})),
+        (
+            "containers/0/readinessProbe",
+            json!({"httpGet": {"port": 80}}),
+            json!({"httpGet": {"path": "/", "scheme": "HTTP"}, "periodSeconds": 10}),
+        ),
+        (
+            "containers/0/startupProbe",
+            json!({"grpc": {"port": 80}}),
+            json!({"grpc": {"service": ""}, "failureThreshold": 3}),
+        ),
+        (
+            "containers/0/lifecycle/preStop",
+            json!({"httpGet": {"port": "http"}}),
+            json!({"httpGet": {"path": "/", "scheme": "HTTP"}}),
+        ),
+        (
+            "containers/0/ports/0",
+            json!({"containerPort": 80, "hostPort": 0}),
+            json!({"protocol": "TCP", "hostPort": null}),
+        ),
+        (
+            "",
+            json!({"hostNetwork": true, "containers": [{"ports": [{"containerPort": 80}]}]}),
+            json!({"containers": [{"ports": [{"hostPort": 80}]}]}),
+        ),
+        (
+            "containers/0/env/0",
+            json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
+            json!({"valueFrom": {"fieldRef": {"apiVersion": "v1"}}}),
+        ),
+        (
+            "containers/0/env/0",
+            json!({"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}),
+            json!({"valueFrom": {"resourceFieldRef": {"divisor": "0"}}}),
+        ),
+        (
+            "containers/0/resources",
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}}),
+            json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
+        ),
         ("volumes/0", json!({"name": "v"}), json!({"emptyDir": {}})),
         ("volumes/0", json!({"name": "v", "configMap": {"name": "c"}}), json!({"configMap": {"defaultMode": 420}})),
         ("volumes/0", json!({"name": "v", "secret": {"secretName": "c"}}), json!({"secret": {"defaultMode": 420}})),
-        ("volumes/0", json!({"name": "v", "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.labels"}}]}}), json!({"downwardAPI": {"defaultMode": 420, "items": [{"fieldRef": {"apiVersion": "v1"}}]}})),
-        ("volumes/0", json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}), json!({"projected": {"defaultMode": 420, "sources": [{"serviceAccountToken": {"expirationSeconds": 3600}}]}})),
+        (
+            "volumes/0",
+            json!({"name": "v", "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.labels"}}]}}),
+            json!({"downwardAPI": {"defaultMode": 420, "items": [{"fieldRef": {"apiVersion": "v1"}}]}}),
+        ),
+        (
+            "volumes/0",
+            json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
+            json!({"projected": {"defaultMode": 420, "sources": [{"serviceAccountToken": {"expirationSeconds": 3600}}]}}),
+        ),
         ("volumes/0", json!({"name": "v", "hostPath": {"path": "/x"}}), json!({"hostPath": {"type": ""}})),
         ("serviceAccount", json!("robot"), json!("robot")),
         ("", json!({"serviceAccount": "robot"}), json!({"serviceAccountName": "robot"})),
-        ("", json!({"restartPolicy": "", "schedulerName": "", "hostNetwork": false}), json!({"restartPolicy": "Always", "schedulerName": "default-scheduler", "hostNetwork": null})),
+        (
+            "",
+            json!({"restartPolicy": "", "schedulerName": "", "hostNetwork": false}),
+            json!({"restartPolicy": "Always", "schedulerName": "default-scheduler", "hostNetwork": null}),
+        ),
         ("terminationGracePeriodSeconds", json!(0), json!(0)),
         ("enableServiceLinks", json!(false), json!(false)),
-        ("", json!({"priorityClassName": "system-node-critical"}), json!({"priority": 2_000_001_000, "preemptionPolicy": "PreemptLowerPriority"})),
+        (
+            "",
+            json!({"priorityClassName": "system-node-critical"}),
+            json!({"priority": 2_000_001_000, "preemptionPolicy": "PreemptLowerPriority"}),
+        ),
         ("tolerations", json!([{"operator": "Exists"}]), json!([{"operator": "Exists"}])),
-        ("initContainers/0", json!({"name": "i", "image": "x"}), json!({"imagePullPolicy": "Always", "terminationMessagePolicy": "File"})),
+        (
+            "initContainers/0",
+            json!({"name": "i", "image": "x"}),
+            json!({"imagePullPolicy": "Always", "terminationMessagePolicy": "File"}),
+        ),
     ] {
         check(path, given, expected).await;
     }
@@ -107,11 +161,33 @@ async fn priorities_are_those_of_their_class() {
     };
     for (ask, why) in [
         (with("priorityClassName", json!("high")), "no PriorityClass with name high was found"),
-        (with("priority", json!(5)), "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name"),
-        (with("preemptionPolicy", json!("Never")), "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name"),
+        (
+            with("priority", json!(5)),
+            "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name",
+        ),
+        (
+            with("preemptionPolicy", json!("Never")),
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+        ),
     ] {
         api.check(ask, 403, json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {why}")})).await;
     }
+}
+
+#[tokio::test]
+async fn a_service_account_must_be_there_and_lends_its_pull_secrets() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["spec"]["serviceAccountName"] = json!("robot");
+    let why =
+        "pods \"p\" is forbidden: error looking up service account default/robot: serviceaccount \"robot\" not found";
+    api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": why})).await;
+    let account = json!({"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "s"}]});
+    api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
+    api.check(post(PODS, &object), 201, json!({"spec": {"imagePullSecrets": [{"name": "s"}]}})).await;
+    object["metadata"]["name"] = json!("q");
+    object["spec"]["imagePullSecrets"] = json!([{"name": "own"}]);
+    api.check(post(PODS, &object), 201, json!({"spec": {"imagePullSecrets": [{"name": "own"}]}})).await;
 }
 
 #[tokio::test]
@@ -121,7 +197,12 @@ async fn quality_of_service_is_set_and_stays() {
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
     api.check(post(PODS, &object), 201, json!({"status": {"qosClass": "Guaranteed"}})).await;
     let status = format!("{PODS}/p/status");
-    api.check(put(&status, &json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}})), 200, json!({"status": {"qosClass": "Guaranteed", "phase": "Running"}})).await;
+    api.check(
+        put(&status, &json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}})),
+        200,
+        json!({"status": {"qosClass": "Guaranteed", "phase": "Running"}}),
+    )
+    .await;
     api.check(
         merge(&status, &json!({"status": {"qosClass": "Burstable"}})),
         422,
@@ -135,7 +216,12 @@ async fn other_kinds_get_their_defaults_and_rules() {
     let api = Api::new().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "x"}, "data": {"b": "eQ=="}});
-    api.check(post(secrets, &secret), 201, json!({"type": "Opaque", "data": {"a": "eA==", "b": "eQ=="}, "stringData": null})).await;
+    api.check(
+        post(secrets, &secret),
+        201,
+        json!({"type": "Opaque", "data": {"a": "eA==", "b": "eQ=="}, "stringData": null}),
+    )
+    .await;
     api.check(
         post(secrets, &json!({"metadata": {"name": "t"}, "type": "kubernetes.io/tls"})),
         422,
@@ -148,7 +234,12 @@ async fn other_kinds_get_their_defaults_and_rules() {
         json!({"message": "Secret \"s\" is invalid: type: Invalid value: \"x.io/y\": field is immutable"}),
     )
     .await;
-    api.check(post(secrets, &json!({"metadata": {"name": "u"}, "data": {"a": "not base64!"}})), 400, json!({"reason": "BadRequest"})).await;
+    api.check(
+        post(secrets, &json!({"metadata": {"name": "u"}, "data": {"a": "not base64!"}})),
+        400,
+        json!({"reason": "BadRequest"}),
+    )
+    .await;
     let both = json!({"metadata": {"name": "c"}, "data": {"a": "x"}, "binaryData": {"a": "eA=="}});
     api.check(post(CONFIG_MAPS, &both), 422, json!({"details": {"causes": [{"field": "data[a]", "message": "Invalid value: \"a\": duplicate of key present in binaryData"}, {"field": "binaryData[a]"}]}})).await;
     let large = json!({"metadata": {"name": "c"}, "data": {"a": "x".repeat((1 << 20) + 1)}});

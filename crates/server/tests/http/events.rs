@@ -18,10 +18,21 @@ async fn an_event_of_either_api_is_seen_in_both() {
     let new = json!({"metadata": {"name": "b"}, "regarding": about, "note": "n", "reason": "R", "action": "A", "type": "Normal",
         "reportingController": "x.io/y", "reportingInstance": "z", "eventTime": "2026-01-01T00:00:00.000000Z"});
     api.check(post(NEW, &new), 201, json!({"apiVersion": "events.k8s.io/v1", "note": "n"})).await;
-    api.check(get(format!("{CORE}/b")), 200, json!({"apiVersion": "v1", "message": "n", "involvedObject": about, "reportingComponent": "x.io/y"})).await;
+    api.check(
+        get(format!("{CORE}/b")),
+        200,
+        json!({"apiVersion": "v1", "message": "n", "involvedObject": about, "reportingComponent": "x.io/y"}),
+    )
+    .await;
     let query = "?fieldSelector=involvedObject.name%3Dp,reason%3DR,type!%3DWarning";
-    api.check(get(format!("{CORE}{query}")), 200, json!({"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})).await;
-    let elsewhere = json!({"metadata": {"name": "c"}, "involvedObject": {"kind": "Pod", "namespace": "kube-system", "name": "p"}});
+    api.check(
+        get(format!("{CORE}{query}")),
+        200,
+        json!({"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}),
+    )
+    .await;
+    let elsewhere =
+        json!({"metadata": {"name": "c"}, "involvedObject": {"kind": "Pod", "namespace": "kube-system", "name": "p"}});
     api.check(
         post(CORE, &elsewhere),
         422,
@@ -46,7 +57,8 @@ async fn events_are_forgotten_an_hour_after_they_were_last_seen() {
     api.check(get(CORE), 200, json!({"items": [{}, {}]})).await;
     let seen = json!({"lastTimestamp": now + SignedDuration::from_mins(30)});
     api.check(merge(format!("{CORE}/fresh"), &seen), 200, json!({})).await;
-    let mut events = api.watch(&format!("{CORE}?watch=1&resourceVersion={}", version(&api.ask(&get(CORE)).await.body))).await;
+    let mut events =
+        api.watch(&format!("{CORE}?watch=1&resourceVersion={}", version(&api.ask(&get(CORE)).await.body))).await;
     let wait = api.server.forget_events(now + SignedDuration::from_mins(61)).await.unwrap();
     assert!(wait > Duration::from_secs(28 * 60) && wait <= Duration::from_secs(30 * 60), "{wait:?}");
     api.check(get(CORE), 200, json!({"items": [{"metadata": {"name": "fresh"}}]})).await;

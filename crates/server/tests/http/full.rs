@@ -26,10 +26,20 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
         api.engine.fail_next_commit(CommitError::Full);
         api.check(ask, 507, full.clone()).await;
         assert_eq!(api.ask(&get(&path)).await.body, made);
-        api.check(get(PODS), 200, json!({"items": [{"spec": {"nodeName": null}, "metadata": {"deletionTimestamp": null}}]})).await;
+        api.check(
+            get(PODS),
+            200,
+            json!({"items": [{"spec": {"nodeName": null}, "metadata": {"deletionTimestamp": null}}]}),
+        )
+        .await;
     }
     api.engine.fail_next_commit(CommitError::injected());
-    api.check(writes[0].clone(), 500, json!({"reason": "InternalError", "message": "Internal error occurred: the store could not be written"})).await;
+    api.check(
+        writes[0].clone(),
+        500,
+        json!({"reason": "InternalError", "message": "Internal error occurred: the store could not be written"}),
+    )
+    .await;
     // With room again, everything goes on; nobody saw what was refused.
     api.check(writes[2].clone(), 200, json!({"data": {"k": "v"}})).await;
     events.check("MODIFIED", json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;

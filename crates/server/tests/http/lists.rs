@@ -66,7 +66,8 @@ async fn history_that_is_gone_is_gone() {
         json!({"reason": "Expired", "message": "The resourceVersion for the provided list is too old."}),
     )
     .await;
-    let expired = api.check(get(format!("{CONFIG_MAPS}?limit=2&continue={token}")), 410, json!({"reason": "Expired"})).await.body;
+    let expired =
+        api.check(get(format!("{CONFIG_MAPS}?limit=2&continue={token}")), 410, json!({"reason": "Expired"})).await.body;
     // The token of the answer goes on with what there is now.
     let token = expired["metadata"]["continue"].as_str().unwrap();
     let rest = api.check(get(format!("{CONFIG_MAPS}?continue={token}")), 200, json!({})).await.body;
@@ -83,27 +84,63 @@ async fn pages_show_one_revision() {
     for name in ["a", "b", "c", "d", "e"] {
         api.create_config_map(name, json!({"odd": if matches!(name, "a" | "c" | "e") { "1" } else { "0" }})).await;
     }
-    let first = api.check(get(format!("{CONFIG_MAPS}?limit=2")), 200, json!({"metadata": {"remainingItemCount": 3}})).await.body;
+    let first = api
+        .check(get(format!("{CONFIG_MAPS}?limit=2")), 200, json!({"metadata": {"remainingItemCount": 3}}))
+        .await
+        .body;
     assert_eq!(names(&first), ["a", "b"]);
     api.check(delete(format!("{CONFIG_MAPS}/d")), 200, json!({})).await;
     api.create_config_map("bb", json!({})).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
     let second = api
-        .check(get(format!("{CONFIG_MAPS}?limit=2&continue={token}")), 200, json!({"metadata": {"remainingItemCount": 1, "resourceVersion": version(&first)}}))
+        .check(
+            get(format!("{CONFIG_MAPS}?limit=2&continue={token}")),
+            200,
+            json!({"metadata": {"remainingItemCount": 1, "resourceVersion": version(&first)}}),
+        )
         .await
         .body;
     assert_eq!(names(&second), ["c", "d"]);
     let token = second["metadata"]["continue"].as_str().unwrap();
-    let third = api.check(get(format!("{CONFIG_MAPS}?limit=2&continue={token}")), 200, json!({"metadata": {"remainingItemCount": null, "continue": null}})).await.body;
+    let third = api
+        .check(
+            get(format!("{CONFIG_MAPS}?limit=2&continue={token}")),
+            200,
+            json!({"metadata": {"remainingItemCount": null, "continue": null}}),
+        )
+        .await
+        .body;
     assert_eq!(names(&third), ["e"]);
     // With a selector nobody counts what remains.
-    let odd = api.check(get(format!("{CONFIG_MAPS}?limit=2&labelSelector=odd%3D1")), 200, json!({"metadata": {"remainingItemCount": null}})).await.body;
+    let odd = api
+        .check(
+            get(format!("{CONFIG_MAPS}?limit=2&labelSelector=odd%3D1")),
+            200,
+            json!({"metadata": {"remainingItemCount": null}}),
+        )
+        .await
+        .body;
     assert_eq!(names(&odd), ["a", "c"]);
     let token = odd["metadata"]["continue"].as_str().unwrap();
-    let last = api.check(get(format!("{CONFIG_MAPS}?limit=2&labelSelector=odd%3D1&continue={token}")), 200, json!({"metadata": {"continue": null}})).await.body;
+    let last = api
+        .check(
+            get(format!("{CONFIG_MAPS}?limit=2&labelSelector=odd%3D1&continue={token}")),
+            200,
+            json!({"metadata": {"continue": null}}),
+        )
+        .await
+        .body;
     assert_eq!(names(&last), ["e"]);
-    api.check(get(format!("{CONFIG_MAPS}?limit=2&continue={token}&resourceVersion=5")), 400, json!({"message": "specifying resource version is not allowed when using continue"})).await;
-    for (query, message) in [("continue=junk", "continue key is not valid"), ("limit=x", "limit: Invalid value: \"x\": must be a non-negative integer")] {
+    api.check(
+        get(format!("{CONFIG_MAPS}?limit=2&continue={token}&resourceVersion=5")),
+        400,
+        json!({"message": "specifying resource version is not allowed when using continue"}),
+    )
+    .await;
+    for (query, message) in [
+        ("continue=junk", "continue key is not valid"),
+        ("limit=x", "limit: Invalid value: \"x\": must be a non-negative integer"),
+    ] {
         api.check(get(format!("{CONFIG_MAPS}?{query}")), 400, json!({"message": message})).await;
     }
 }
@@ -135,7 +172,10 @@ async fn selectors_choose() {
         }
     }
     for (query, message) in [
-        ("fieldSelector=data.k%3Dv", "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+        (
+            "fieldSelector=data.k%3Dv",
+            "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
         ("fieldSelector=metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
     ] {
         api.check(get(format!("{CONFIG_MAPS}?{query}")), 400, json!({"message": message})).await;
@@ -153,5 +193,10 @@ async fn selectors_choose() {
         let list = api.check(get(format!("/api/v1/pods?fieldSelector={query}")), 200, json!({})).await.body;
         assert_eq!(names(&list), expected, "{query}");
     }
-    api.check(get(format!("{PODS}?fieldSelector=spec.color%3Dred")), 400, json!({"message": "field label not supported: spec.color"})).await;
+    api.check(
+        get(format!("{PODS}?fieldSelector=spec.color%3Dred")),
+        400,
+        json!({"message": "field label not supported: spec.color"}),
+    )
+    .await;
 }

@@ -29,7 +29,12 @@ async fn a_namespace_that_ends_takes_nothing_new_and_goes_when_it_is_finalized()
     // What is there can still be changed and deleted.
     api.check(merge(format!("{path}/configmaps/c"), &json!({"data": {"k": "v"}})), 200, json!({})).await;
     api.check(delete(format!("{path}/configmaps/c")), 200, json!({})).await;
-    api.check(merge(&path, &json!({"spec": {"finalizers": null}})), 200, json!({"spec": {"finalizers": ["kubernetes"]}})).await;
+    api.check(
+        merge(&path, &json!({"spec": {"finalizers": null}})),
+        200,
+        json!({"spec": {"finalizers": ["kubernetes"]}}),
+    )
+    .await;
     let mut last = api.ask(&get(&path)).await.body;
     last["spec"]["finalizers"] = json!([]);
     api.check(put(format!("{path}/finalize"), &last), 200, json!({})).await;
@@ -47,7 +52,8 @@ async fn namespaces_of_the_system_stay() {
     let api = Api::new().await;
     for name in ["default", "kube-system", "kube-public"] {
         let message = format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
-        api.check(delete(format!("{NAMESPACES}/{name}")), 403, json!({"reason": "Forbidden", "message": message})).await;
+        api.check(delete(format!("{NAMESPACES}/{name}")), 403, json!({"reason": "Forbidden", "message": message}))
+            .await;
     }
     api.check(delete(format!("{NAMESPACES}/kube-node-lease")), 200, json!({})).await;
 }
