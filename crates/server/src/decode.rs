@@ -31,7 +31,7 @@ pub(crate) fn parse(call: &Call, info: &KindInfo) -> Result<Parsed, ApiError> {
         other => {
             return Err(ApiError::unsupported_media_type(
                 &format!("the body of the request was in an unknown format ({other:?})"),
-                "application/json, application/yaml",
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ));
         }
     };

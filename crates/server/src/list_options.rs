@@ -35,46 +35,7 @@ impl ListOptions {
     pub(crate) fn parse(query: &Query, watch: bool) -> Result<Self, ApiError> {
         let initial = query.get("sendInitialEvents").is_some();
         let (text, resume) = (query.get("resourceVersionMatch"), query.get("continue"));
-        let mut errors = FieldErrors::default();
-        let path = FieldPath::new("resourceVersionMatch");
-        let forbid = |errors: &mut FieldErrors, why: &str| errors.forbidden(&path, why);
-        if watch {
-            if initial && text != Some("NotOlderThan") {
-                forbid(&mut errors, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-            }
-            if let Some(text) = text {
-                if !initial {
-                    forbid(
-                        &mut errors,
-                        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                    );
-                }
-                if text != "NotOlderThan" {
-                    errors.not_supported(&path, &json!(text), &["NotOlderThan"]);
-                }
-                if resume.is_some() {
-                    forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
-                }
-            }
-        } else {
-            if let Some(text) = text {
-                if query.get("resourceVersion").is_none() {
-                    forbid(&mut errors, "resourceVersionMatch is forbidden unless resourceVersion is provided");
-                }
-                if resume.is_some() {
-                    forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
-                }
-                if !matches!(text, "Exact" | "NotOlderThan") {
-                    errors.not_supported(&path, &json!(text), &["Exact", "NotOlderThan", ""]);
-                }
-                if text == "Exact" && query.get("resourceVersion") == Some("0") {
-                    forbid(&mut errors, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-                }
-            }
-            if initial {
-                errors.forbidden(&FieldPath::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
-            }
-        }
+        let errors = contradictions(query, watch);
         if !errors.is_empty() {
             return Err(ApiError::invalid_options("ListOptions", &errors));
         }
@@ -97,6 +58,50 @@ impl ListOptions {
             timeout: query.number("timeoutSeconds")?.filter(|t| *t > 0),
         })
     }
+}
+
+/// What may not be asked for together.
+fn contradictions(query: &Query, watch: bool) -> FieldErrors {
+    let initial = query.get("sendInitialEvents").is_some();
+    let (text, resume) = (query.get("resourceVersionMatch"), query.get("continue"));
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::new("resourceVersionMatch");
+    let forbid = |errors: &mut FieldErrors, why: &str| errors.forbidden(&path, why);
+    if watch {
+        if initial && text != Some("NotOlderThan") {
+            forbid(&mut errors, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        if let Some(text) = text {
+            if !initial {
+                forbid(&mut errors, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+            if text != "NotOlderThan" {
+                errors.not_supported(&path, &json!(text), &["NotOlderThan"]);
+            }
+            if resume.is_some() {
+                forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
+            }
+        }
+    } else {
+        if let Some(text) = text {
+            if query.get("resourceVersion").is_none() {
+                forbid(&mut errors, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+            }
+            if resume.is_some() {
+                forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
+            }
+            if !matches!(text, "Exact" | "NotOlderThan") {
+                errors.not_supported(&path, &json!(text), &["Exact", "NotOlderThan", ""]);
+            }
+            if text == "Exact" && query.get("resourceVersion") == Some("0") {
+                forbid(&mut errors, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            }
+        }
+        if initial {
+            errors.forbidden(&FieldPath::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+        }
+    }
+    errors
 }
 
 /// `resourceVersion`.

@@ -1,7 +1,8 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, compress, create, deadline, delete, discovery, health, node_proxy, node_stream, openapi, pods, protobuf, read,
+    NodeDialer, compress, create, deadline, delete, discovery, health, node_proxy, node_stream, openapi, pods,
+    protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,

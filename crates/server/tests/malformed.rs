@@ -9,6 +9,9 @@ mod common;
 #[cfg(test)]
 #[path = "malformed/generate.rs"]
 mod generate;
+#[cfg(test)]
+#[path = "malformed/samples.rs"]
+mod samples;
 
 use bytes::Bytes;
 use common::Api;

@@ -112,6 +112,14 @@ async fn parts_of_a_pod_get_what_upstream_gives_them() {
             json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}}),
             json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
         ),
+    ] {
+        check(path, given, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn volumes_and_the_rest_get_what_upstream_gives_them() {
+    for (path, given, expected) in [
         ("volumes/0", json!({"name": "v"}), json!({"emptyDir": {}})),
         ("volumes/0", json!({"name": "v", "configMap": {"name": "c"}}), json!({"configMap": {"defaultMode": 420}})),
         ("volumes/0", json!({"name": "v", "secret": {"secretName": "c"}}), json!({"secret": {"defaultMode": 420}})),

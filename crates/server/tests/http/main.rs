@@ -28,4 +28,6 @@ mod tables;
 #[cfg(test)]
 mod validation;
 #[cfg(test)]
+mod validation_spec;
+#[cfg(test)]
 mod watches;
