@@ -5,6 +5,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 use std::{cell::RefCell, fmt, fmt::Write};
 
+/// What all aliases of a YAML document may stand for together, in nodes.
+const MAX_ALIASED: usize = 50_000;
+
 /// A body as it was sent.
 #[derive(Debug)]
 pub(crate) struct Parsed {
@@ -22,20 +25,33 @@ pub(crate) fn parse(call: &Call, info: &KindInfo) -> Result<Parsed, ApiError> {
             info.kind
         ))
     };
-    let parsed = match call.content_type.as_str() {
-        "" | "application/json" => json(&call.body).map_err(|e| error(&e))?,
+    let parsed = read(call, &error)?;
+    if parsed.value.is_object() { Ok(parsed) } else { Err(error(&"couldn't get version/kind; it is no JSON object")) }
+}
+
+/// A body that is no object of a kind: a Binding, `DeleteOptions`.
+pub(crate) fn options(call: &Call, kind: &str) -> Result<Value, ApiError> {
+    let error = |e: &dyn fmt::Display| ApiError::bad_request(format!("couldn't decode {kind}: {e}"));
+    let value = read(call, &error)?.value;
+    match value["kind"].as_str() {
+        _ if !value.is_object() => Err(error(&"it is no JSON object")),
+        Some(other) if !other.is_empty() && other != kind => Err(error(&format!("it is of kind {other:?}"))),
+        _ => Ok(value),
+    }
+}
+
+fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Parsed, ApiError> {
+    match call.content_type.as_str() {
+        "" | "application/json" => json(&call.body).map_err(|e| error(&e)),
         "application/yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
-            yaml(text).map_err(|e| error(&e))?
+            yaml(text).map_err(|e| error(&e))
         }
-        other => {
-            return Err(ApiError::unsupported_media_type(
-                &format!("the body of the request was in an unknown format ({other:?})"),
-                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-            ));
-        }
-    };
-    if parsed.value.is_object() { Ok(parsed) } else { Err(error(&"couldn't get version/kind; it is no JSON object")) }
+        other => Err(ApiError::unsupported_media_type(
+            &format!("the body of the request was in an unknown format ({other:?})"),
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
+    }
 }
 
 /// JSON. The depth is bounded by `serde_json` (128).
@@ -47,18 +63,21 @@ pub(crate) fn json(body: &[u8]) -> Result<Parsed, serde_json::Error> {
     Ok(Parsed { value, duplicates: found.duplicates.into_inner() })
 }
 
+/// YAML. Depth, size and what aliases make of it are bounded.
 fn yaml(text: &str) -> Result<Parsed, String> {
     let read = |duplicate_keys| {
-        let options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
+        let mut options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
+        options.alias_limits.max_total_replayed_events = MAX_ALIASED;
         serde_saphyr::from_str_with_options::<Value>(text, options)
             .map_err(|e| e.to_string().lines().next().unwrap_or("").to_owned())
     };
     match read(serde_saphyr::options::DuplicateKeyPolicy::Error) {
         Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
-        Err(strict) => {
+        Err(strict) if strict.contains("duplicate") => {
             let value = read(serde_saphyr::options::DuplicateKeyPolicy::LastWins)?;
             Ok(Parsed { value, duplicates: vec![strict] })
         }
+        Err(other) => Err(other),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Deletion: at once, after a grace period, or when the last finalizer is gone.
 
 use crate::{
+    decode,
     kinds::{FieldErrors, FieldPath},
     object, read,
     reply::{self, Reply},
@@ -33,14 +34,7 @@ impl Options {
         if call.body.is_empty() {
             return Self::from_query(call);
         }
-        let bad = |e: &dyn std::fmt::Display| ApiError::bad_request(format!("couldn't decode DeleteOptions: {e}"));
-        let body: Value = match call.content_type.as_str() {
-            "application/yaml" => {
-                let text = std::str::from_utf8(&call.body).map_err(|e| bad(&e))?;
-                serde_saphyr::from_str(text).map_err(|e| bad(&e))?
-            }
-            _ => serde_json::from_slice(&call.body).map_err(|e| bad(&e))?,
-        };
+        let body = decode::options(call, "DeleteOptions")?;
         Self::from_json(&body, call)
     }
 

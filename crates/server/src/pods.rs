@@ -1,6 +1,7 @@
 //! What is particular about Pods: binding and eviction.
 
 use crate::{
+    decode,
     delete::{self, Options},
     kinds::{FieldErrors, FieldPath},
     object,
@@ -22,25 +23,7 @@ fn success() -> Value {
 
 /// The body, which must be of this kind and about the Pod that the path names.
 fn body(call: &Call, kind: &str, name: &str) -> Result<Value, ApiError> {
-    let error = |why: &dyn std::fmt::Display| {
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
-    };
-    let value: Value = match call.content_type.as_str() {
-        "" | "application/json" => serde_json::from_slice(&call.body).map_err(|e| error(&e))?,
-        "application/yaml" => {
-            let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
-            serde_saphyr::from_str(text).map_err(|e| error(&e))?
-        }
-        other => {
-            return Err(ApiError::unsupported_media_type(
-                &format!("the body of the request was in an unknown format ({other:?})"),
-                "application/json, application/yaml",
-            ));
-        }
-    };
-    if !value.is_object() || value["kind"].as_str().is_some_and(|k| !k.is_empty() && k != kind) {
-        return Err(error(&format!("it is {}", value.get("kind").unwrap_or(&Value::Null))));
-    }
+    let value = decode::options(call, kind)?;
     if value["metadata"]["name"].as_str().is_some_and(|n| !n.is_empty() && n != name) {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
     }
