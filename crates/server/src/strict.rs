@@ -61,15 +61,17 @@ pub(crate) fn check(
     }
 }
 
-/// What a patch made of an object; upstream finds fault with these as an invalid `patch`.
+/// What a patch made of an object; upstream finds fault with these as an invalid `patch`, of which `shown` is shown.
 pub(crate) fn check_patched(
     info: &KindInfo,
     parsed: &Parsed,
+    shown: Option<&str>,
     validation: Validation,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let invalid = |why: &str| {
         let mut errors = FieldErrors::default();
-        errors.invalid(&FieldPath::new("patch"), &json!(parsed.value.to_string()), why);
+        let shown = shown.map_or_else(|| parsed.value.to_string(), str::to_owned);
+        errors.invalid(&FieldPath::new("patch"), &json!(shown), why);
         ApiError::invalid_named("", "", "", &errors)
     };
     if !parsed.value.is_object() {

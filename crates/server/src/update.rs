@@ -32,9 +32,12 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
 pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
+    // Of a strategic merge upstream shows the patch, and of the others what they made.
+    let strategic = call.content_type == "application/strategic-merge-patch+json";
+    let shown = std::str::from_utf8(&call.body).ok().filter(|_| strategic);
     change(server, resource, call, dry, |old| {
         let patched = patches::apply(&call.content_type, old, &call.body)?;
-        strict::check_patched(kind.info(), &patched, validation)
+        strict::check_patched(kind.info(), &patched, shown, validation)
     })
     .await
 }

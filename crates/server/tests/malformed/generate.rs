@@ -87,13 +87,14 @@ impl Fuzz {
     }
 
     pub(crate) fn any(&mut self) -> Malformed {
-        match self.below(12) {
+        match self.below(13) {
             0 | 1 => self.mangled_body(),
             2 | 3 => self.mangled_tree(),
             4 | 5 => self.path(),
             6 | 7 => self.query(),
             8 | 9 => self.patch(),
             10 => self.yaml(),
+            11 => self.protobuf(),
             _ => self.headers_and_sizes(),
         }
     }
@@ -266,6 +267,24 @@ impl Fuzz {
         ];
         let body = self.pick(&all).to_owned().into_bytes();
         request("POST", &format!("{NS}/configmaps"), "application/yaml", body)
+    }
+
+    /// Bytes that look like Kubernetes' binary form, for a while.
+    fn protobuf(&mut self) -> Malformed {
+        let (path, _) = self.sample();
+        let mut body = b"k8s\0".to_vec();
+        // An envelope: a type (1) with a version and a kind, then the object (2), of any length and content.
+        body.extend([10, 9, 10, 2, b'v', b'1', 18, 3, b'P', b'o', b'd', 18]);
+        for _ in 0..self.below(200) {
+            let random = self.next().to_le_bytes()[0];
+            let likely = self.pick(&[10, 18, 26, 34, 8, 16, 255, 128, 0, 1]);
+            body.push(if self.below(2) == 0 { random } else { likely });
+        }
+        if self.below(4) == 0 {
+            body.drain(..self.below(8));
+        }
+        let method = self.pick(&["POST", "PUT", "DELETE", "PATCH"]);
+        request(method, &path, "application/vnd.kubernetes.protobuf", body)
     }
 
     fn headers_and_sizes(&mut self) -> Malformed {
