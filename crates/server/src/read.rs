@@ -8,6 +8,7 @@ use crate::{
     select::Selection,
     service::{ApiServer, Call},
     status::ApiError,
+    write,
 };
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
@@ -18,21 +19,12 @@ const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to di
 pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
-    let view = object::view(&call.accept)?;
     not_older_than(server, list_options::revision(&call.query)?)?;
     let object = server
         .store
         .get(&object::key(kind, &resource.namespace, name))
         .ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    Ok(match view {
-        View::Whole => reply::bytes(200, object::bytes(kind, &object)),
-        View::Metadata => reply::json(200, &object::metadata_only(&object::decode(kind, &object))),
-        View::Table => {
-            let value = object::decode(kind, &object);
-            let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-            reply::json(200, &object::table(kind, &[value], &metadata, true, Include::parse(&call.query)?))
-        }
-    })
+    write::show(kind, 200, &object, call)
 }
 
 /// The objects that a request may be about: what the path says, narrowed by what the selector says of names.

@@ -45,7 +45,7 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
     response
 }
 
-/// The object that was written, as the client wants to see it.
+/// A stored object, as the client wants to see it.
 pub(crate) fn show(kind: &dyn Kind, code: u16, object: &Object, call: &Call) -> Reply {
     match object::view(&call.accept)? {
         object::View::Whole => Ok(reply::bytes(code, object::bytes(kind, object))),

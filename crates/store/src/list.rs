@@ -84,16 +84,13 @@ fn in_scope<'a, T>(
     };
     let start = match after.map(Key::place) {
         Some(after) if after >= first => Bound::Excluded(after),
-        _ => Bound::Included(first),
+        _ => Bound::Included(first.clone()),
     };
-    // One object is looked up, not searched for.
-    let end = match (&scope.namespace, &scope.name) {
-        (Some(namespace), Some(name)) => Bound::Included(Place { namespace: namespace.clone(), name: name.clone() }),
-        _ => Bound::Unbounded,
-    };
-    // A range that starts behind its end would panic; there is nothing in it.
-    let nothing = matches!((&start, &end), (Bound::Excluded(s) | Bound::Included(s), Bound::Included(e)) if s >= e && !(matches!(start, Bound::Included(_)) && s == e));
-    map.range((start, if nothing { Bound::Unbounded } else { end }))
+    // One object is looked up, not searched for; behind it there is nothing.
+    let only = scope.namespace.is_some() && scope.name.is_some();
+    let nothing = only && matches!(start, Bound::Excluded(_));
+    let end = if only && !nothing { Bound::Included(first) } else { Bound::Unbounded };
+    map.range((start, end))
         .take_while(move |_| !nothing)
         .take_while(move |(place, _)| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace))
         .filter(move |(place, _)| scope.covers(&place.namespace, &place.name))

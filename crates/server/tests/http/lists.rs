@@ -111,6 +111,12 @@ async fn pages_show_one_revision() {
         .await
         .body;
     assert_eq!(names(&third), ["e"]);
+    // A name is looked up, before and behind where a list goes on.
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    for (name, expected) in [("a", vec![]), ("b", vec![]), ("d", vec!["d"]), ("bb", vec![])] {
+        let path = format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3D{name}&continue={token}");
+        assert_eq!(names(&api.check(get(path), 200, json!({})).await.body), expected, "{name}");
+    }
     // With a selector nobody counts what remains.
     let odd = api
         .check(

@@ -59,6 +59,16 @@ async fn namespaces_of_the_system_stay() {
 }
 
 #[tokio::test]
+async fn namespaces_are_not_deleted_as_a_collection() {
+    let api = Api::new().await;
+    let resources = api.check(get("/api/v1"), 200, json!({"kind": "APIResourceList"})).await.body["resources"].clone();
+    for resource in resources.as_array().unwrap().iter().filter(|r| !r["name"].as_str().unwrap().contains('/')) {
+        let named = resource["verbs"].as_array().unwrap().contains(&json!("deletecollection"));
+        assert_eq!(named, resource["name"] != "namespaces", "{resource}");
+    }
+}
+
+#[tokio::test]
 async fn the_phase_follows_the_deletion() {
     let api = Api::new().await;
     api.check(

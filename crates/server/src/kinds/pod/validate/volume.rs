@@ -108,18 +108,12 @@ fn file_path(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 fn downward(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, item) in items(source, "items").enumerate() {
-        // Upstream leaves the items out of the path.
-        let path = path.clone();
-        let _ = i;
-        if text(item, "path").is_empty() {
-            errors.required(&path.child("path"), "");
-        } else {
-            file_path(item, &path, errors);
-        }
+    // Upstream leaves the items out of the path.
+    for item in items(source, "items") {
+        file_path(item, path, errors);
         match (item.get("fieldRef"), item.get("resourceFieldRef")) {
             (Some(_), Some(_)) => {
-                errors.invalid(&path, item, "fieldRef and resourceFieldRef can not be specified simultaneously");
+                errors.invalid(path, item, "fieldRef and resourceFieldRef can not be specified simultaneously");
             }
             (Some(field), None) => container::field_ref(field, &FIELDS, &path.child("fieldRef"), errors),
             (None, Some(resource)) => {
@@ -129,9 +123,9 @@ fn downward(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                     container::resource_ref(resource, &path.child("resourceFieldRef"), errors);
                 }
             }
-            (None, None) => errors.required(&path, "one of fieldRef and resourceFieldRef is required"),
+            (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
         }
-        mode(item, "mode", &path, errors);
+        mode(item, "mode", path, errors);
     }
 }
 
