@@ -1,6 +1,8 @@
 //! Deletion: at once, after a grace period, or when the last finalizer is gone.
 
 use crate::{
+    decode,
+    kinds::{FieldErrors, FieldPath},
     object, read,
     reply::{self, Reply},
     request::Resource,
@@ -9,41 +11,87 @@ use crate::{
     status::ApiError,
     write::{dry_run, now, removable},
 };
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde_json::{Value, json};
 use store::{Expect, Key, Object, Write, WriteError};
 
 /// How often a deletion is tried again when another write came first.
 const TRIES: usize = 20;
+/// Namespaces that upstream's `NamespaceLifecycle` admission never lets go.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// `DeleteOptions`, from the body and the query.
+/// `DeleteOptions`, from the body or the query.
 pub(crate) struct Options {
-    pub(crate) grace: Option<i64>,
+    grace: Option<i64>,
     uid: Option<String>,
-    revision: Option<String>,
-    dry_run: bool,
+    pub(crate) revision: Option<String>,
+    pub(crate) dry_run: bool,
 }
 
 impl Options {
     pub(crate) fn parse(call: &Call) -> Result<Self, ApiError> {
-        let body: Value = if call.body.is_empty() {
-            json!({})
-        } else {
-            serde_json::from_slice(&call.body)
-                .map_err(|e| ApiError::bad_request(format!("couldn't decode DeleteOptions: {e}")))?
-        };
+        if call.body.is_empty() {
+            return Self::from_query(call);
+        }
+        let body = decode::options(call, "DeleteOptions")?;
         Self::from_json(&body, call)
     }
 
-    pub(crate) fn from_json(body: &Value, call: &Call) -> Result<Self, ApiError> {
-        let text = |v: &Value| v.as_str().filter(|s| !s.is_empty()).map(str::to_owned);
-        let grace = body["gracePeriodSeconds"].as_i64().or(call.query.number("gracePeriodSeconds")?);
+    fn from_query(call: &Call) -> Result<Self, ApiError> {
+        let propagation = call.query.get("propagationPolicy").map(str::to_owned);
+        let orphan = call.query.get("orphanDependents").is_some();
+        check_propagation(propagation.as_deref(), orphan)?;
         Ok(Self {
-            grace,
-            uid: text(&body["preconditions"]["uid"]),
-            revision: text(&body["preconditions"]["resourceVersion"]),
-            dry_run: dry_run(&call.query)? || body["dryRun"] == json!(["All"]),
+            grace: call.query.number("gracePeriodSeconds")?,
+            uid: None,
+            revision: None,
+            dry_run: dry_run(&call.query, "DeleteOptions")?,
         })
     }
+
+    pub(crate) fn from_json(body: &Value, call: &Call) -> Result<Self, ApiError> {
+        let mut body = body.clone();
+        if body.is_null() {
+            body = json!({});
+        }
+        let bad = |e: &dyn std::fmt::Display| ApiError::bad_request(format!("couldn't decode DeleteOptions: {e}"));
+        let fields = body.as_object_mut().ok_or_else(|| bad(&"it is no JSON object"))?;
+        if fields.get("kind").is_some_and(|k| k != "DeleteOptions" && k != "") {
+            return Err(bad(&format!("it is of kind {}", fields["kind"])));
+        }
+        // Clients send it as a kind of whatever group they talk to.
+        fields.retain(|key, _| key != "kind" && key != "apiVersion");
+        let options: DeleteOptions = serde_json::from_value(body).map_err(|e| bad(&e))?;
+        check_propagation(options.propagation_policy.as_deref(), options.orphan_dependents.is_some())?;
+        let wanted = options.dry_run.unwrap_or_default();
+        if wanted.iter().any(|d| d != "All") {
+            let mut errors = FieldErrors::default();
+            errors.not_supported(&FieldPath::new("dryRun"), &json!(wanted), &["All"]);
+            return Err(ApiError::invalid_options("DeleteOptions", &errors));
+        }
+        let preconditions = options.preconditions.unwrap_or_default();
+        Ok(Self {
+            grace: options.grace_period_seconds,
+            uid: preconditions.uid,
+            revision: preconditions.resource_version,
+            dry_run: !wanted.is_empty() || dry_run(&call.query, "DeleteOptions")?,
+        })
+    }
+}
+
+/// Nothing depends on what Podium serves, so that every policy comes to the same; only its form is checked.
+fn check_propagation(policy: Option<&str>, orphan_dependents: bool) -> Result<(), ApiError> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::new("propagationPolicy"));
+    if let Some(policy) = policy {
+        if orphan_dependents {
+            errors.invalid(&path, &json!(policy), "orphanDependents and deletionPropagation cannot be both set");
+        }
+        if !matches!(policy, "Foreground" | "Background" | "Orphan") {
+            errors.not_supported(&path, &json!(policy), &["Foreground", "Background", "Orphan", "nil"]);
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_options("DeleteOptions", &errors)) }
 }
 
 pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -53,11 +101,14 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     let (object, gone) = delete(server, resource, &key, &options).await?;
     let value = object::decode(resource.kind, &object);
     let info = resource.kind.info();
-    // Upstream gives the object for Pods and for what stays for a while, and a Status for the rest.
-    if !gone || info.kind == "Pod" || info.kind == "Namespace" {
+    // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
+    if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
         return Ok(reply::json(200, &value));
     }
-    let details = json!({"name": name, "group": info.group, "kind": info.plural, "uid": value["metadata"]["uid"]});
+    let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});
+    if !info.group.is_empty() {
+        details["group"] = json!(info.group);
+    }
     Ok(reply::json(
         200,
         &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
@@ -65,10 +116,15 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
 }
 
 pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let info = resource.kind.info();
+    // As upstream: never over all namespaces at once, and never the namespaces themselves.
+    if info.namespaced == resource.namespace.is_empty() || info.plural == "namespaces" {
+        return Err(ApiError::method_not_allowed());
+    }
     let options = Options::parse(call)?;
     let selection = Selection::parse(resource.kind, &call.query)?;
     let mut items = Vec::new();
-    for object in server.store.list(&read::scope(resource), None, None).objects {
+    for object in server.store.list(&read::scope(resource, &selection), None, None).objects {
         if !selection.matches(&object::decode(resource.kind, &object)) {
             continue;
         }
@@ -78,7 +134,6 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
             Err(e) => return Err(e),
         }
     }
-    let info = resource.kind.info();
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     Ok(reply::json(
         200,
@@ -94,12 +149,15 @@ pub(crate) async fn delete(
     options: &Options,
 ) -> Result<(Object, bool), ApiError> {
     let (kind, name) = (resource.kind, &*key.name);
+    if kind.info().plural == "namespaces" && IMMORTAL.contains(&name) {
+        return Err(ApiError::forbidden(kind.info(), name, "this namespace may not be deleted"));
+    }
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut value = object::decode(kind, &current);
         check_preconditions(resource, &value, name, options)?;
         let before = value.clone();
-        mark(resource, &mut value, options);
+        mark(resource, &mut value, options.grace, now());
         let gone = removable(&value);
         if options.dry_run || (value == before && !gone) {
             return Ok((current, gone));
@@ -116,31 +174,60 @@ pub(crate) async fn delete(
     Err(ApiError::modified(kind.info(), name))
 }
 
-fn check_preconditions(resource: &Resource, value: &Value, name: &str, options: &Options) -> Result<(), ApiError> {
-    let pairs = [("UID", &options.uid, "uid"), ("ResourceVersion", &options.revision, "resourceVersion")];
-    for (what, wanted, field) in pairs {
+/// Upstream's words (`rest.BeforeDelete`), in which the resource is called by its kind.
+pub(crate) fn check_preconditions(
+    resource: &Resource,
+    value: &Value,
+    name: &str,
+    options: &Options,
+) -> Result<(), ApiError> {
+    let pairs = [
+        ("UID", &options.uid, "uid", "The object might have been deleted and then recreated"),
+        ("ResourceVersion", &options.revision, "resourceVersion", "The object might have been modified"),
+    ];
+    for (what, wanted, field, hint) in pairs {
         let have = value["metadata"][field].as_str().unwrap_or("");
         if let Some(wanted) = wanted.as_deref().filter(|w| *w != have) {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}");
-            return Err(ApiError::conflict(resource.kind.info(), name, &why));
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({have}). {hint}"
+            );
+            let info = resource.kind.info();
+            let group = if info.group.is_empty() { String::new() } else { format!(".{}", info.group) };
+            return Err(ApiError::conflict_on(&format!("{}{group}", info.kind), name, &why));
         }
     }
     Ok(())
 }
 
-/// Marks an object as being deleted. A grace period only ever falls (LIFECYCLE.md 3.3, 3.7).
-fn mark(resource: &Resource, value: &mut Value, options: &Options) {
-    let grace = resource.kind.graceful_deletion(value, options.grace).unwrap_or(0);
-    let marked = !value["metadata"]["deletionTimestamp"].is_null();
+/// Marks an object as being deleted. A grace period only ever falls (LIFECYCLE.md 3.3, 3.7; `rest.BeforeDelete`).
+fn mark(resource: &Resource, value: &mut Value, asked: Option<i64>, now: Timestamp) {
+    let asked = asked.map(|a| if a < 0 { 1 } else { a });
+    let after = |from: Timestamp, seconds: i64| {
+        from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(if seconds < 0 { now } else { Timestamp::MAX })
+    };
     let known = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-    if marked && (grace >= known || options.grace.is_none() && known > 0 && grace > 0) {
-        return;
-    }
-    let end = now().checked_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(jiff::Timestamp::MAX);
-    value["metadata"]["deletionTimestamp"] = json!(end);
-    value["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-    if !marked && resource.kind.info().generation && grace > 0 {
-        value["metadata"]["generation"] = json!(value["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+    let time: Option<Timestamp> = value["metadata"]["deletionTimestamp"].as_str().and_then(|t| t.parse().ok());
+    match time {
+        Some(time) if known > 0 => {
+            let Some(mut grace) = asked.filter(|a| *a < known) else { return };
+            let mut end = after(time, grace - known);
+            if end < now {
+                // The kubelet still has the last word unless it is forced.
+                (end, grace) = (now, grace.min(1));
+            }
+            value["metadata"]["deletionTimestamp"] = json!(end);
+            value["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        }
+        // Only finalizers hold it.
+        Some(_) => {}
+        None => {
+            let grace = resource.kind.graceful_deletion(value, asked).unwrap_or(0);
+            value["metadata"]["deletionTimestamp"] = json!(after(now, grace));
+            value["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+            if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|g| *g > 0) {
+                value["metadata"]["generation"] = json!(generation + 1);
+            }
+        }
     }
     if resource.kind.info().kind == "Namespace" {
         value["status"]["phase"] = json!("Terminating");

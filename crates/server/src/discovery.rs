@@ -1,7 +1,7 @@
 //! What is served: discovery and version.
 
 use crate::{
-    kinds::{ALL, Kind},
+    kinds::{ALL, Kind, KindInfo},
     reply::{self, Body},
 };
 use http::Response;
@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What can be done with the objects of a kind. Namespaces go one by one.
+fn verbs(info: &KindInfo) -> Vec<&'static str> {
+    VERBS.into_iter().filter(|v| info.plural != "namespaces" || *v != "deletecollection").collect()
+}
 
 pub(crate) fn version() -> Value {
     json!({
@@ -63,7 +68,7 @@ fn resource_list(group: &str, version: &str) -> Value {
     for info in kinds(group).map(Kind::info) {
         resources.push(json!({
             "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced, "kind": info.kind,
-            "verbs": VERBS, "shortNames": info.short_names, "categories": info.categories,
+            "verbs": verbs(info), "shortNames": info.short_names, "categories": info.categories,
         }));
         if info.status {
             let name = format!("{}/status", info.plural);
@@ -107,7 +112,7 @@ fn discovered(kind: &dyn Kind) -> Value {
     }
     json!({
         "resource": info.plural, "responseKind": response(info.group, info.version, info.kind),
-        "scope": if info.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": info.singular, "verbs": VERBS,
+        "scope": if info.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": info.singular, "verbs": verbs(info),
         "shortNames": info.short_names, "categories": info.categories, "subresources": subresources,
     })
 }

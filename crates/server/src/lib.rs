@@ -7,12 +7,18 @@
 
 mod bootstrap;
 mod compress;
+mod create;
+mod deadline;
+mod decode;
 mod delete;
 mod discovery;
+mod events;
 mod health;
 pub mod kinds;
+mod list_options;
 mod listen;
 mod local;
+mod metadata;
 mod node_proxy;
 mod node_stream;
 mod object;
@@ -21,6 +27,7 @@ mod patch;
 mod pki;
 mod pods;
 mod protobuf;
+mod quantities;
 mod read;
 mod reply;
 mod request;
@@ -30,6 +37,7 @@ mod status;
 mod strict;
 #[cfg(test)]
 mod test_server;
+mod update;
 mod watch;
 mod write;
 

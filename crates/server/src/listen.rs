@@ -16,8 +16,15 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// Who does not finish the handshake by then has gone.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Serves until told to stop; connections that are open then end with the process.
+/// Serves until told to stop, and forgets events as they expire; connections that are open then end with the process.
 pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
+    tokio::select! {
+        () = accept(server.clone(), listener, tls, stop) => {}
+        () = server.sweep_events() => {}
+    }
+}
+
+async fn accept(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
     let acceptor = TlsAcceptor::from(tls);
     loop {
         let stream = tokio::select! {

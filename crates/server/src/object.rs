@@ -1,6 +1,6 @@
 //! From stored bytes to objects and back, and how a client wants to see them.
 
-use crate::{kinds::Kind, status::ApiError};
+use crate::{kinds::Kind, request::Query, status::ApiError};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use store::{Key, Object, Revision};
@@ -78,14 +78,42 @@ pub(crate) fn metadata_only(value: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }
 
+/// What a Table says of each object beside its cells (`includeObject`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+impl Include {
+    pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
+        match query.get("includeObject") {
+            None | Some("Metadata") => Ok(Self::Metadata),
+            Some("None") => Ok(Self::Nothing),
+            Some("Object") => Ok(Self::Object),
+            Some(other) => Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+        }
+    }
+}
+
 /// A Table of these objects.
-pub(crate) fn table(kind: &dyn Kind, objects: &[Value], metadata: &Value, header: bool) -> Value {
+pub(crate) fn table(kind: &dyn Kind, objects: &[Value], metadata: &Value, header: bool, include: Include) -> Value {
     let now = jiff::Timestamp::now();
     let rows: Vec<Value> = objects
         .iter()
         .map(|o| {
             let row = kind.row(o, now);
-            json!({"cells": row.cells, "conditions": row.conditions, "object": metadata_only(o)})
+            let object = match include {
+                Include::Nothing => Value::Null,
+                Include::Metadata => metadata_only(o),
+                Include::Object => o.clone(),
+            };
+            let mut row_value = json!({"cells": row.cells, "object": object});
+            if !row.conditions.is_empty() {
+                row_value["conditions"] = json!(row.conditions);
+            }
+            row_value
         })
         .collect();
     let columns: Vec<Value> = kind

@@ -1,56 +1,107 @@
 //! What is particular about Pods: binding and eviction.
 
 use crate::{
+    decode,
     delete::{self, Options},
+    kinds::{FieldErrors, FieldPath},
     object,
     reply::{self, Reply},
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
-    write::now,
+    write::{dry_run, now},
 };
 use serde_json::{Value, json};
-use store::{Expect, Write, WriteError};
+use store::{Expect, Key, Write, WriteError};
+
+/// How often a write is tried again when another came first.
+const TRIES: usize = 20;
 
 fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-fn body(call: &Call) -> Result<Value, ApiError> {
-    serde_json::from_slice(&call.body).map_err(|e| ApiError::bad_request(format!("the body cannot be decoded: {e}")))
+/// The body, which must be of this kind and about the Pod that the path names.
+fn body(call: &Call, kind: &str, name: &str) -> Result<Value, ApiError> {
+    let value = decode::options(call, kind)?;
+    if value["metadata"]["name"].as_str().is_some_and(|n| !n.is_empty() && n != name) {
+        return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
+    }
+    Ok(value)
+}
+
+/// The node that a Binding names.
+fn target(binding: &Value, name: &str) -> Result<String, ApiError> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::new("target"));
+    let kind = &binding["target"]["kind"];
+    if !matches!(kind.as_str(), None | Some("" | "Node")) {
+        errors.not_supported(&path.child("kind"), kind, &["Node", "<empty>"]);
+    }
+    let target = binding["target"]["name"].as_str().unwrap_or("");
+    if target.is_empty() {
+        errors.required(&path.child("name"), "");
+    }
+    if errors.is_empty() { Ok(target.to_owned()) } else { Err(ApiError::invalid_named("", "Binding", name, &errors)) }
+}
+
+/// What stands in the way of binding this Pod.
+fn obstacle(pod: &Value, name: &str, binding: &Value) -> Option<String> {
+    for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (wanted, have) = (&binding["metadata"][field], &pod["metadata"][field]);
+        if wanted.as_str().is_some_and(|w| !w.is_empty()) && wanted != have {
+            let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+            return Some(format!(
+                "Precondition failed: {what} in precondition: {}, {what} in object meta: {}",
+                text(wanted),
+                text(have)
+            ));
+        }
+    }
+    if !pod["metadata"]["deletionTimestamp"].is_null() {
+        return Some(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) {
+        return Some(format!("pod {name} is already assigned to node {node:?}"));
+    }
+    let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|g| !g.is_empty());
+    gated.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
+}
+
+/// Upstream's `ServiceAccount` admission: the account is there, and lends its pull secrets to a Pod that has none.
+/// `default` may come later than the first Pod of a namespace: its controller makes it.
+pub(crate) fn admit_service_account(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or("").to_owned();
+    let Some(stored) = server.store.get(&Key::new("serviceaccounts", namespace, name.as_str())) else {
+        return if name == "default" {
+            Ok(())
+        } else {
+            Err(format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"))
+        };
+    };
+    let account: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+    if account["imagePullSecrets"].is_array() && pod["spec"]["imagePullSecrets"].is_null() {
+        pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
+    }
+    Ok(())
 }
 
 /// Binds a Pod to a node: once, and only when nothing holds it back.
 pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
-    let target = body(call)?["target"]["name"].as_str().unwrap_or("").to_owned();
-    if target.is_empty() {
-        return Err(ApiError::new(422, "Invalid", format!("Binding {name:?} is invalid: target.name: Required value")));
-    }
+    let dry = dry_run(&call.query, "CreateOptions")?;
+    let binding = body(call, "Binding", name)?;
+    let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
-    loop {
+    for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut pod = object::decode(kind, &current);
-        let why = if !pod["metadata"]["deletionTimestamp"].is_null() {
-            Some(format!("pod {name} is being deleted, cannot be assigned to a host"))
-        } else if let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) {
-            Some(format!("pod {name} is already assigned to node {node:?}"))
-        } else if pod["spec"]["schedulingGates"].as_array().is_some_and(|g| !g.is_empty()) {
-            Some(format!("pod {name} has non-empty .spec.schedulingGates"))
-        } else {
-            None
-        };
-        if let Some(why) = why {
-            return Err(ApiError::conflict(kind.info(), name, &why));
+        if let Some(why) = obstacle(&pod, name, &binding) {
+            return Err(ApiError::conflict_on("pods/binding", name, &why));
         }
-        pod["spec"]["nodeName"] = json!(target);
-        pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
-        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
-                               "observedGeneration": pod["metadata"]["generation"]});
-        let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.retain(|c| c["type"] != "PodScheduled");
-        conditions.push(scheduled);
-        pod["status"]["conditions"] = json!(conditions);
+        if dry {
+            return Ok(reply::json(201, &success()));
+        }
+        assign(&mut pod, &target, &binding);
         let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encoder(kind, pod));
         match server.store.write(write).await {
             Ok(_) => return Ok(reply::json(201, &success())),
@@ -58,12 +109,68 @@ pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }
     }
+    Err(ApiError::modified(kind.info(), name))
+}
+
+fn assign(pod: &mut Value, target: &str, binding: &Value) {
+    pod["spec"]["nodeName"] = json!(target);
+    // What the scheduler learned about the Pod travels with the binding.
+    for field in ["annotations", "labels"] {
+        for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
+            if value.is_string() {
+                pod["metadata"][field][key] = value.clone();
+            }
+        }
+    }
+    let generation = pod["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+    pod["metadata"]["generation"] = json!(generation);
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now(), "observedGeneration": generation});
+    set_condition(pod, scheduled);
+}
+
+fn set_condition(pod: &mut Value, condition: Value) {
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|c| c["type"] != condition["type"]);
+    conditions.push(condition);
+    pod["status"]["conditions"] = json!(conditions);
 }
 
 /// Evicts a Pod: a deletion that disruption budgets may forbid, once there are any.
 pub(crate) async fn evict(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let options = Options::from_json(&body(call)?["deleteOptions"], call)?;
-    let key = object::key(resource.kind, &resource.namespace, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let mut options = Options::from_json(&body(call, "Eviction", name)?["deleteOptions"], call)?;
+    options.dry_run |= dry_run(&call.query, "CreateOptions")?;
+    let key = object::key(kind, &resource.namespace, name);
+    if !options.dry_run {
+        disrupt(server, resource, &key, &options).await?;
+    }
     delete::delete(server, resource, &key, &options).await?;
     Ok(reply::json(201, &success()))
+}
+
+/// Says in the Pod's status why it goes, before it goes (`addConditionAndDeletePod`).
+async fn disrupt(server: &ApiServer, resource: &Resource, key: &Key, options: &Options) -> Result<(), ApiError> {
+    let kind = resource.kind;
+    for _ in 0..TRIES {
+        let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), &key.name))?;
+        let mut pod = object::decode(kind, &current);
+        // A precondition on the version would fail on our own write.
+        delete::check_preconditions(resource, &pod, &key.name, options)?;
+        if options.revision.is_some() {
+            return Ok(());
+        }
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastTransitionTime": now(),
+            "observedGeneration": pod["metadata"]["generation"],
+        });
+        set_condition(&mut pod, condition);
+        let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encoder(kind, pod));
+        match server.store.write(write).await {
+            Ok(_) => return Ok(()),
+            Err(WriteError::Conflict { .. }) => {}
+            Err(e) => return Err(ApiError::from_write(&e, kind.info(), &key.name)),
+        }
+    }
+    Err(ApiError::modified(kind.info(), &key.name))
 }

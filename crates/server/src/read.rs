@@ -1,73 +1,66 @@
 //! GET and LIST: from memory, from bytes that were encoded when they were written.
 
 use crate::{
-    object::{self, View},
+    list_options::{self, ListOptions, Match, Token},
+    object::{self, Include, View},
     reply::{self, Reply},
     request::Resource,
     select::Selection,
     service::{ApiServer, Call},
     status::ApiError,
+    write,
 };
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use store::{Listing, Object, Revision, Scope};
+use store::{Listing, Object, Scope};
+
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
+    not_older_than(server, list_options::revision(&call.query)?)?;
     let object = server
         .store
         .get(&object::key(kind, &resource.namespace, name))
         .ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    Ok(match object::view(&call.accept)? {
-        View::Whole => reply::bytes(200, object::bytes(kind, &object)),
-        View::Metadata => reply::json(200, &object::metadata_only(&object::decode(kind, &object))),
-        View::Table => {
-            let value = object::decode(kind, &object);
-            let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-            reply::json(200, &object::table(kind, &[value], &metadata, true))
-        }
-    })
+    write::show(kind, 200, &object, call)
 }
 
-pub(crate) fn scope(resource: &Resource) -> Scope {
-    let scope = Scope::resource(resource.kind.info().storage);
-    if resource.namespace.is_empty() { scope } else { scope.in_namespace(resource.namespace.as_str()) }
-}
-
-/// Where a list goes on: the revision that it shows, and the last key that it gave.
-struct Token {
-    revision: Revision,
-    namespace: String,
-    name: String,
-}
-
-impl Token {
-    fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(json!({"rv": self.revision, "ns": self.namespace, "name": self.name}).to_string())
+/// The objects that a request may be about: what the path says, narrowed by what the selector says of names.
+pub(crate) fn scope(resource: &Resource, selection: &Selection) -> Scope {
+    let mut scope = Scope::resource(resource.kind.info().storage);
+    if !resource.kind.info().namespaced {
+        scope = scope.in_namespace("");
+    } else if let Some(namespace) =
+        Some(resource.namespace.as_str()).filter(|n| !n.is_empty()).or(selection.namespace())
+    {
+        scope = scope.in_namespace(namespace);
     }
+    match resource.name.as_deref().or(selection.name()) {
+        Some(name) => scope.named(name),
+        None => scope,
+    }
+}
 
-    fn decode(text: &str) -> Result<Self, ApiError> {
-        let error = || ApiError::bad_request("continue key is not valid");
-        let value: Value =
-            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).map_err(|_| error())?).map_err(|_| error())?;
-        let text = |k: &str| value[k].as_str().map(str::to_owned).ok_or_else(error);
-        Ok(Self { revision: value["rv"].as_u64().ok_or_else(error)?, namespace: text("ns")?, name: text("name")? })
+/// A revision that this server has not reached yet cannot be served.
+pub(crate) fn not_older_than(server: &ApiServer, revision: Option<u64>) -> Result<(), ApiError> {
+    let current = server.store.revision();
+    match revision {
+        Some(revision) if revision > current => Err(ApiError::too_large_revision(revision, current)),
+        _ => Ok(()),
     }
 }
 
 pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
     let view = object::view(&call.accept)?;
+    let include = Include::parse(&call.query)?;
     let selection = Selection::parse(kind, &call.query)?;
-    let limit: Option<usize> = call.query.number("limit")?.filter(|l| *l > 0);
-    let (scope, listing) =
-        (scope(resource), take(server, resource, call, if selection.is_all() { limit } else { None })?);
-    drop(scope);
-    let revision = listing.revision;
-    let mut objects = listing.objects;
-    let mut remaining = listing.remaining;
+    let options = ListOptions::parse(&call.query, false)?;
+    let limit = options.limit;
+    let Listing { mut objects, revision, mut remaining } =
+        take(server, resource, &selection, &options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
         objects.retain(|o| selection.matches(&object::decode(kind, o)));
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
@@ -77,8 +70,8 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
     }
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     if let Some(last) = objects.last().filter(|_| remaining > 0) {
-        let token = Token { revision, namespace: last.key.namespace.to_string(), name: last.key.name.to_string() };
-        metadata["continue"] = json!(token.encode());
+        // What goes on from an inconsistent token stays inconsistent no longer than this page.
+        metadata["continue"] = json!(Token::after(Some(revision), &last.key).encode());
         if selection.is_all() {
             metadata["remainingItemCount"] = json!(remaining);
         }
@@ -90,7 +83,7 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
             reply::json(
                 200,
                 &if view == View::Table {
-                    object::table(kind, &values, &metadata, true)
+                    object::table(kind, &values, &metadata, true, include)
                 } else {
                     let items: Vec<Value> = values.iter().map(object::metadata_only).collect();
                     json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
@@ -100,43 +93,37 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
     })
 }
 
-fn take(server: &ApiServer, resource: &Resource, call: &Call, limit: Option<usize>) -> Result<Listing, ApiError> {
-    let mut scope = scope(resource);
-    if let Some(name) = &resource.name {
-        scope = scope.named(name.as_str());
+fn take(
+    server: &ApiServer,
+    resource: &Resource,
+    selection: &Selection,
+    options: &ListOptions,
+    limit: Option<usize>,
+) -> Result<Listing, ApiError> {
+    let (scope, store) = (scope(resource, selection), &server.store);
+    if let Some(token) = &options.resume {
+        let after = token.key(resource.kind);
+        let Some(revision) = token.revision else { return Ok(store.list(&scope, Some(&after), limit)) };
+        return store.list_at(&scope, revision, Some(&after), limit).map_err(|e| {
+            if e.requested > e.current {
+                return ApiError::bad_request("continue key is not valid");
+            }
+            let inconsistent = Token { revision: None, ..token.clone() };
+            ApiError::expired(CONTINUE_EXPIRED).with_continue(inconsistent.encode())
+        });
     }
-    let expired = |_| {
-        ApiError::expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
-        )
+    not_older_than(server, options.revision)?;
+    // Without a match, a page of a given revision is exact, as it always was upstream.
+    let exact = match options.revision_match {
+        Some(Match::Exact) => options.revision,
+        Some(Match::NotOlderThan) => None,
+        None => options.revision.filter(|r| *r > 0 && options.limit.is_some()),
     };
-    if let Some(token) = call.query.get("continue") {
-        let token = Token::decode(token)?;
-        let after = object::key(resource.kind, &token.namespace, &token.name);
-        return server.store.list_at(&scope, token.revision, Some(&after), limit).map_err(expired);
-    }
-    let revision: Option<Revision> = call.query.number("resourceVersion")?;
-    match (call.query.get("resourceVersionMatch"), revision) {
-        (Some("Exact"), Some(revision)) => server.store.list_at(&scope, revision, None, limit).map_err(|e| {
-            ApiError::expired(format!(
-                "The resourceVersion for the provided list is too old: {} ({})",
-                e.requested, e.oldest
-            ))
-        }),
-        (Some("NotOlderThan" | "Exact"), None) => {
-            let text =
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
-            Err(ApiError::bad_request(text))
-        }
-        (Some(other), _) if other != "NotOlderThan" => Err(ApiError::bad_request(format!(
-            "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
-        ))),
-        (_, Some(revision)) if revision > server.store.revision() => Err(ApiError::new(
-            504,
-            "Timeout",
-            format!("Too large resource version: {revision}, current: {}", server.store.revision()),
-        )),
-        _ => Ok(server.store.list(&scope, None, limit)),
+    match exact {
+        Some(revision) => store
+            .list_at(&scope, revision, None, limit)
+            .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old.")),
+        None => Ok(store.list(&scope, None, limit)),
     }
 }
 

@@ -26,22 +26,21 @@ impl Query {
     pub(crate) fn parse(query: &str) -> Self {
         let decode = |s: &str| percent_decode(&s.replace('+', " "));
         let pairs = query.split('&').filter(|p| !p.is_empty()).map(|p| p.split_once('=').unwrap_or((p, "")));
-        Self(pairs.map(|(k, v)| (decode(k), decode(v))).collect())
+        let mut all = BTreeMap::new();
+        for (k, v) in pairs {
+            // Of what stands twice, the first counts.
+            all.entry(decode(k)).or_insert_with(|| decode(v));
+        }
+        Self(all)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str).filter(|v| !v.is_empty())
     }
 
-    /// A flag: absent is false, and present without a value is true.
-    pub(crate) fn flag(&self, key: &str) -> Result<bool, ApiError> {
-        match self.0.get(key).map(String::as_str) {
-            None | Some("false" | "0") => Ok(false),
-            Some("" | "true" | "1") => Ok(true),
-            Some(other) => {
-                Err(ApiError::bad_request(format!("{key}: strconv.ParseBool: parsing {other:?}: invalid syntax")))
-            }
-        }
+    /// A flag: absent, `false` and `0` are false, and everything else is true (`Convert_Slice_string_To_bool`).
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.0.get(key).is_some_and(|v| !matches!(v.to_lowercase().as_str(), "false" | "0"))
     }
 
     /// A number.
@@ -96,6 +95,12 @@ pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
         return Err(ApiError::no_such_path());
     }
     let part = |i: usize| rest.get(i).map(|s| (*s).to_owned());
+    // Objects are addressed within their namespace, and nothing but a proxy has a path of its own.
+    if (kind.info().namespaced && namespace.is_empty() && rest.len() > 1) || (rest.len() > 3 && rest[2] != "proxy") {
+        return Err(ApiError::no_such_path());
+    }
+    check_segment("Name", rest.get(1).copied().unwrap_or(""))?;
+    check_segment("Namespace", &namespace)?;
     Ok(Resource {
         kind,
         namespace,
@@ -103,6 +108,17 @@ pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
         subresource: part(2),
         rest: rest.get(3..).unwrap_or_default().join("/"),
     })
+}
+
+/// What a name may not be, for it is part of a path (`content.IsPathSegmentName`).
+fn check_segment(what: &str, name: &str) -> Result<(), ApiError> {
+    let why = match name {
+        "." | ".." => format!("may not be '{name}'"),
+        _ if name.contains('/') => "may not contain '/'".to_owned(),
+        _ if name.contains('%') => "may not contain '%'".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(ApiError::bad_request(format!("{what} parameter invalid: {name:?}: {why}")))
 }
 
 #[cfg(test)]
@@ -139,13 +155,18 @@ mod tests {
         check("/api/v1/nothing", "404");
         check("/apis", "404");
         check("/api/v1/namespaces/a/nodes", "404");
+        check("/api/v1/pods/b", "404");
+        check("/api/v1/namespaces/a/pods/b/log/c", "404");
+        check("/api/v1/namespaces/a/pods/b%2Fc", "400");
+        check("/api/v1/namespaces/a/pods/..", "400");
+        check("/api/v1/namespaces/a%25/pods", "400");
     }
 
     #[test]
     fn queries_are_decoded() {
         let q = Query::parse("labelSelector=a%3Db%2Cc&watch&x=%zz&y=1+2");
         assert_eq!(
-            (q.get("labelSelector"), q.flag("watch").unwrap(), q.get("x"), q.get("y")),
+            (q.get("labelSelector"), q.flag("watch"), q.get("x"), q.get("y")),
             (Some("a=b,c"), true, Some("%zz"), Some("1 2"))
         );
     }

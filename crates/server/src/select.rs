@@ -21,7 +21,11 @@ impl Selection {
             if !matches!(field.as_str(), "metadata.name" | "metadata.namespace")
                 && !kind.selectable_fields().contains(&field.as_str())
             {
-                return Err(ApiError::bad_request(format!("field label not supported: {field}")));
+                return Err(ApiError::bad_request(if kind.selectable_fields().is_empty() {
+                    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+                } else {
+                    format!("field label not supported: {field}")
+                }));
             }
         }
         Ok(Self { kind, labels, fields })
@@ -29,6 +33,16 @@ impl Selection {
 
     pub(crate) fn is_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// The name that objects must have, if they must have one: it is looked up, not searched for.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.fields.required("metadata.name")
+    }
+
+    /// The namespace that objects must be in, if they must be in one.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.fields.required("metadata.namespace")
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {

@@ -1,11 +1,12 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, compress, delete, discovery, health, node_proxy, node_stream, openapi, pods, protobuf, read,
+    NodeDialer, compress, create, deadline, delete, discovery, health, node_proxy, node_stream, openapi, pods,
+    protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,
-    watch, write,
+    update, watch,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -117,22 +118,27 @@ impl ApiServer {
         let resource = request::resource(path)?;
         let content_type = text(header::CONTENT_TYPE);
         let mut content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
-        let mut body = read_body(body).await?;
-        if content_type == protobuf::MEDIA_TYPE {
-            body = protobuf::body(&body, &resource)?;
-            "application/json".clone_into(&mut content_type);
-        }
-        let call = Call {
-            method: head.method.clone(),
-            query: Query::parse(&raw_query),
-            raw_query,
-            accept,
-            content_type,
-            body,
-            headers: head.headers,
-            upgrade,
-        };
-        self.dispatch(resource, call).await
+        let query = Query::parse(&raw_query);
+        let limit = deadline::of(&resource, &query)?;
+        deadline::within(limit, async move {
+            let mut body = read_body(body).await?;
+            if content_type == protobuf::MEDIA_TYPE {
+                body = protobuf::body(&body, &resource)?;
+                "application/json".clone_into(&mut content_type);
+            }
+            let call = Call {
+                method: head.method,
+                query,
+                raw_query,
+                accept,
+                content_type,
+                body,
+                headers: head.headers,
+                upgrade,
+            };
+            self.dispatch(resource, call).await
+        })
+        .await
     }
 
     async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
@@ -140,7 +146,7 @@ impl ApiServer {
         match (info.plural, resource.subresource.as_deref()) {
             (_, None | Some("status")) => {}
             ("namespaces", Some("finalize")) if call.method == Method::PUT => {
-                return write::update(self, &resource, &call).await;
+                return update::update(self, &resource, &call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
                 return pods::bind(self, &resource, &call).await;
@@ -163,12 +169,12 @@ impl ApiServer {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            ("GET", true) if !call.query.flag("watch")? => read::get(self, &resource, &call),
-            ("GET", _) if call.query.flag("watch")? => watch::watch(self, &resource, &call),
+            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, &call),
+            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, &call),
             ("GET", false) => read::list(self, &resource, &call),
-            ("POST", false) => write::create(self, &resource, &call).await,
-            ("PUT", true) => write::update(self, &resource, &call).await,
-            ("PATCH", true) => write::patch(self, &resource, &call).await,
+            ("POST", false) => create::create(self, &resource, &call).await,
+            ("PUT", true) => update::update(self, &resource, &call).await,
+            ("PATCH", true) => update::patch(self, &resource, &call).await,
             ("DELETE", true) => delete::one(self, &resource, &call).await,
             ("DELETE", false) => delete::collection(self, &resource, &call).await,
             _ => Err(ApiError::method_not_allowed()),

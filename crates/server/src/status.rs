@@ -13,6 +13,8 @@ pub struct ApiError {
     /// `Status.message`.
     pub message: String,
     details: Option<Value>,
+    /// `Status.metadata.continue`: how a list that expired can go on.
+    resume: Option<String>,
 }
 
 impl std::fmt::Display for ApiError {
@@ -24,7 +26,7 @@ impl std::fmt::Display for ApiError {
 impl ApiError {
     /// An error without details.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, resume: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -48,13 +50,60 @@ impl ApiError {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
     }
 
+    pub(crate) fn unsupported_media_type(why: &str, accepted: &str) -> Self {
+        let message = format!("{why} - accepted media types include: {accepted}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
     fn about(mut self, kind: &KindInfo, name: &str) -> Self {
-        self.details = Some(json!({"name": name, "group": kind.group, "kind": kind.plural}));
+        self.details = Some(details(name, kind.group, kind.plural));
+        self
+    }
+
+    /// Adds a cause to the details.
+    #[must_use]
+    pub(crate) fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
+        let details = self.details.get_or_insert_with(|| json!({}));
+        let mut cause = json!({"reason": reason, "message": message});
+        if !field.is_empty() {
+            cause["field"] = json!(field);
+        }
+        details["causes"] = json!([cause]);
+        self
+    }
+
+    /// Says after how many seconds it is worth trying again.
+    #[must_use]
+    pub(crate) fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_with(|| json!({}))["retryAfterSeconds"] = json!(seconds);
+        self
+    }
+
+    /// Gives a token with which a list that expired goes on, no longer at one revision.
+    #[must_use]
+    pub(crate) fn with_continue(mut self, token: String) -> Self {
+        self.resume = Some(token);
         self
     }
 
     pub(crate) fn not_found(kind: &KindInfo, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} {name:?} not found", kind.group_resource())).about(kind, name)
+    }
+
+    pub(crate) fn namespace_not_found(name: &str) -> Self {
+        Self {
+            details: Some(details(name, "", "namespaces")),
+            ..Self::new(404, "NotFound", format!("namespaces {name:?} not found"))
+        }
+    }
+
+    /// A generated name that is taken, each time it was tried.
+    pub(crate) fn name_not_generated(kind: &KindInfo, name: &str) -> Self {
+        let message = format!(
+            "{} {name:?} already exists, the server was not able to generate a unique name for the object",
+            kind.group_resource()
+        );
+        Self::new(409, "AlreadyExists", message).about(kind, name).with_retry_after(1)
     }
 
     pub(crate) fn already_exists(kind: &KindInfo, name: &str) -> Self {
@@ -64,6 +113,12 @@ impl ApiError {
     pub(crate) fn conflict(kind: &KindInfo, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.group_resource());
         Self::new(409, "Conflict", message).about(kind, name)
+    }
+
+    /// A conflict on a subresource, which upstream names as `pods/binding`.
+    pub(crate) fn conflict_on(resource: &str, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+        Self { details: Some(details(name, "", resource)), ..Self::new(409, "Conflict", message) }
     }
 
     pub(crate) fn modified(kind: &KindInfo, name: &str) -> Self {
@@ -76,16 +131,36 @@ impl ApiError {
     }
 
     pub(crate) fn invalid(kind: &KindInfo, name: &str, errors: &FieldErrors) -> Self {
-        let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        Self::invalid_named(kind.group, kind.kind, name, errors)
+    }
+
+    /// A query of a request is wrong; `options` is for example `ListOptions`.
+    pub(crate) fn invalid_options(options: &str, errors: &FieldErrors) -> Self {
+        Self::invalid_named("meta.k8s.io", options, "", errors)
+    }
+
+    pub(crate) fn invalid_named(group: &str, kind: &str, name: &str, errors: &FieldErrors) -> Self {
+        let mut all: Vec<String> = Vec::new();
+        for error in errors.0.iter().map(ToString::to_string) {
+            if !all.contains(&error) {
+                all.push(error);
+            }
+        }
         let list = if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) };
         let causes: Vec<Value> =
             errors.0.iter().map(|e| json!({"reason": e.reason, "message": e.message, "field": e.field})).collect();
-        Self {
-            code: 422,
-            reason: "Invalid",
-            message: format!("{} {name:?} is invalid: {list}", kind.kind),
-            details: Some(json!({"name": name, "group": kind.group, "kind": kind.kind, "causes": causes})),
-        }
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let mut details = details(name, group, kind);
+        details["causes"] = json!(causes);
+        Self { details: Some(details), ..Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")) }
+    }
+
+    /// A revision that is not there yet.
+    pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        Self::new(504, "Timeout", message)
+            .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
+            .with_retry_after(1)
     }
 
     pub(crate) fn expired(message: impl Into<String>) -> Self {
@@ -100,6 +175,7 @@ impl ApiError {
             E::NotFound => Self::not_found(kind, name),
             E::TooLarge { .. } => Self::new(413, "RequestEntityTooLarge", error.to_string()),
             E::Full => Self::new(507, "InsufficientStorage", format!("the store cannot take the write: {error}")),
+            E::Closed => Self::new(503, "ServiceUnavailable", "the server is shutting down"),
             other => Self::internal(other),
         }
     }
@@ -114,6 +190,15 @@ impl ApiError {
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }
+        if let Some(token) = &self.resume {
+            status["metadata"]["continue"] = json!(token);
+        }
         status
     }
+}
+
+/// `Status.details`; what is empty is left out, as upstream does.
+fn details(name: &str, group: &str, kind: &str) -> Value {
+    let parts = [("name", name), ("group", group), ("kind", kind)];
+    parts.into_iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (k.to_owned(), json!(v))).collect()
 }

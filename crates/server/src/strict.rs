@@ -1,112 +1,166 @@
-//! Decoding a body as its kind: unknown fields are found, and types are checked, by the kind's own type.
+//! Decoding an object as its kind: unknown fields are found, and types are checked, by the kind's own type.
 
-use crate::{kinds::KindInfo, request::Query, service::Call, status::ApiError};
+use crate::{
+    decode::Parsed,
+    kinds::{FieldErrors, FieldPath, KindInfo},
+    quantities,
+    request::Query,
+    status::ApiError,
+};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1, events::v1::Event as EventsEvent};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// What to do with fields that do not exist.
+/// What to do with fields that do not exist, or stand twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Validation {
+pub(crate) enum Validation {
     Ignore,
     Warn,
     Strict,
 }
 
-fn validation(query: &Query) -> Result<Validation, ApiError> {
-    match query.get("fieldValidation") {
-        None | Some("Warn") => Ok(Validation::Warn),
-        Some("Ignore") => Ok(Validation::Ignore),
-        Some("Strict") => Ok(Validation::Strict),
-        Some(other) => Err(ApiError::new(
-            422,
-            "Invalid",
-            format!(
-                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ),
-        )),
+impl Validation {
+    /// What the query asks for; `options` is for example `CreateOptions`.
+    pub(crate) fn parse(query: &Query, options: &str) -> Result<Self, ApiError> {
+        match query.get("fieldValidation") {
+            None | Some("Warn") => Ok(Self::Warn),
+            Some("Ignore") => Ok(Self::Ignore),
+            Some("Strict") => Ok(Self::Strict),
+            Some(other) => {
+                let mut errors = FieldErrors::default();
+                let supported = ["", "Ignore", "Strict", "Warn"];
+                errors.not_supported(&FieldPath::new("fieldValidation"), &json!(other), &supported);
+                Err(ApiError::invalid_options(options, &errors))
+            }
+        }
     }
 }
 
-/// The body of a request as an object, YAML or JSON.
-pub(crate) fn parse(call: &Call) -> Result<Value, ApiError> {
-    let error = |e: &dyn std::fmt::Display| {
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type Object): {e}"))
+/// The object of a create or an update, with nothing in it that its kind does not have; and warnings for what was left out.
+pub(crate) fn check(
+    info: &KindInfo,
+    parsed: &Parsed,
+    validation: Validation,
+) -> Result<(Value, Vec<String>), ApiError> {
+    let handled = |why: &str| {
+        let kind = parsed.value["kind"].as_str().filter(|k| !k.is_empty()).unwrap_or(info.kind);
+        ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: {why}",
+            info.version, info.kind
+        ))
     };
-    match call.content_type.as_str() {
-        "" | "application/json" => serde_json::from_slice(&call.body).map_err(|e| error(&e)),
-        "application/yaml" => {
-            let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
-            serde_saphyr::from_str(text).map_err(|e| error(&e))
-        }
-        other => Err(ApiError::new(
-            415,
-            "UnsupportedMediaType",
-            format!(
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf (not {other})"
-            ),
-        )),
-    }
-}
-
-/// The object with nothing in it that its kind does not have, and warnings for what was left out.
-pub(crate) fn check(info: &KindInfo, object: &Value, query: &Query) -> Result<(Value, Vec<String>), ApiError> {
-    for (field, expected) in [("apiVersion", info.api_version()), ("kind", info.kind.to_owned())] {
-        if object.get(field).and_then(Value::as_str).is_some_and(|v| v != expected) {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({}) does not match the expected API version ({})",
-                object["apiVersion"].as_str().unwrap_or(""),
-                info.api_version()
-            )));
-        }
-    }
-    let validation = validation(query)?;
-    let (mut clean, unknown) = typed(info, object)?;
-    clean["apiVersion"] = info.api_version().into();
-    clean["kind"] = info.kind.into();
+    named_as_expected(info, &parsed.value)?;
+    let (clean, unknown) = typed(info, &parsed.value).map_err(|e| handled(&e))?;
+    let wrong: Vec<String> = unknown.into_iter().chain(parsed.duplicates.iter().cloned()).collect();
     match validation {
-        Validation::Strict if !unknown.is_empty() => {
-            Err(ApiError::bad_request(format!("strict decoding error: {}", unknown.join(", "))))
+        Validation::Strict if !wrong.is_empty() => {
+            Err(handled(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((clean, unknown)),
+        Validation::Warn => Ok((clean, wrong)),
         _ => Ok((clean, Vec::new())),
     }
 }
 
-fn typed(info: &KindInfo, object: &Value) -> Result<(Value, Vec<String>), ApiError> {
-    match (info.group, info.kind) {
-        ("", "ConfigMap") => round_trip::<v1::ConfigMap>(info, object),
-        ("", "Event") => round_trip::<v1::Event>(info, object),
-        ("events.k8s.io", "Event") => round_trip::<EventsEvent>(info, object),
-        ("", "Namespace") => round_trip::<v1::Namespace>(info, object),
-        ("", "Node") => round_trip::<v1::Node>(info, object),
-        ("", "Pod") => round_trip::<v1::Pod>(info, object),
-        ("", "Secret") => round_trip::<v1::Secret>(info, object),
-        ("", "ServiceAccount") => round_trip::<v1::ServiceAccount>(info, object),
-        ("coordination.k8s.io", "Lease") => round_trip::<Lease>(info, object),
-        _ => Ok((object.clone(), Vec::new())),
+/// What a patch made of an object; upstream finds fault with these as an invalid `patch`, of which `shown` is shown.
+pub(crate) fn check_patched(
+    info: &KindInfo,
+    parsed: &Parsed,
+    shown: Option<&str>,
+    validation: Validation,
+) -> Result<(Value, Vec<String>), ApiError> {
+    let invalid = |why: &str| {
+        let mut errors = FieldErrors::default();
+        let shown = shown.map_or_else(|| parsed.value.to_string(), str::to_owned);
+        errors.invalid(&FieldPath::new("patch"), &json!(shown), why);
+        ApiError::invalid_named("", "", "", &errors)
+    };
+    if !parsed.value.is_object() {
+        return Err(invalid("the result of the patch is no object"));
+    }
+    named_as_expected(info, &parsed.value)?;
+    let (clean, unknown) = typed(info, &parsed.value).map_err(|e| invalid(&e))?;
+    let wrong: Vec<String> = parsed.duplicates.iter().cloned().chain(unknown).collect();
+    match validation {
+        Validation::Strict if !wrong.is_empty() => {
+            Err(invalid(&format!("strict decoding error: {}", wrong.join(", "))))
+        }
+        Validation::Warn => Ok((clean, wrong)),
+        _ => Ok((clean, Vec::new())),
     }
 }
 
-fn round_trip<T: DeserializeOwned + Serialize>(
-    info: &KindInfo,
-    object: &Value,
-) -> Result<(Value, Vec<String>), ApiError> {
+fn named_as_expected(info: &KindInfo, object: &Value) -> Result<(), ApiError> {
+    let text = |field: &str| object[field].as_str().filter(|v| !v.is_empty());
+    let (version, expected) = (text("apiVersion").unwrap_or(""), info.api_version());
+    if !version.is_empty() && version != expected {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected})"
+        )));
+    }
+    match text("kind") {
+        Some(kind) if kind != info.kind => Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: it is of another kind",
+            info.version, info.kind
+        ))),
+        _ => Ok(()),
+    }
+}
+
+type Typed = Result<(Value, Vec<String>), String>;
+
+fn typed(info: &KindInfo, object: &Value) -> Typed {
+    let round_trip = match (info.group, info.kind) {
+        ("", "ConfigMap") => round_trip::<v1::ConfigMap>,
+        ("", "Event") => round_trip::<v1::Event>,
+        ("events.k8s.io", "Event") => round_trip::<EventsEvent>,
+        ("", "Namespace") => round_trip::<v1::Namespace>,
+        ("", "Node") => round_trip::<v1::Node>,
+        ("", "Pod") => round_trip::<v1::Pod>,
+        ("", "Secret") => round_trip::<v1::Secret>,
+        ("", "ServiceAccount") => round_trip::<v1::ServiceAccount>,
+        ("coordination.k8s.io", "Lease") => round_trip::<Lease>,
+        _ => |object: &Value| Ok((object.clone(), Vec::new())),
+    };
     let mut object = object.clone();
     // The type checks these; what is left out is what the path of the request says.
     object["apiVersion"] = info.api_version().into();
     object["kind"] = info.kind.into();
-    let error = |e: serde_json::Error| {
-        ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {e}",
-            info.kind, info.version, info.kind
-        ))
-    };
-    let typed: T = T::deserialize(&object).map_err(error)?;
-    let clean = serde_json::to_value(&typed).map_err(error)?;
-    let mut unknown = Vec::new();
-    compare(&object, &clean, &mut String::new(), &mut unknown);
+    if object["metadata"].is_null() {
+        object["metadata"] = json!({});
+    }
+    quantities::canonicalize(info.kind, &mut object)?;
+    let (mut clean, unknown) = round_trip(&object)?;
+    clean["apiVersion"] = info.api_version().into();
+    clean["kind"] = info.kind.into();
+    tidy(&mut clean);
     Ok((clean, unknown))
+}
+
+fn round_trip<T: DeserializeOwned + Serialize>(object: &Value) -> Typed {
+    // Only what is wrong pays for the path to it.
+    let typed = T::deserialize(object).or_else(|_| {
+        serde_path_to_error::deserialize::<_, T>(object).map_err(|e| format!("{}: {}", e.path(), e.inner()))
+    })?;
+    let clean = serde_json::to_value(&typed).map_err(|e| e.to_string())?;
+    let mut unknown = Vec::new();
+    compare(object, &clean, &mut String::new(), &mut unknown);
+    Ok((clean, unknown))
+}
+
+/// Removes what upstream's types leave out when they are encoded: empty lists, empty labels and annotations.
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, inner| match inner {
+                Value::Array(items) => !items.is_empty() || key == "containers",
+                Value::Object(fields) => !fields.is_empty() || !matches!(key.as_str(), "labels" | "annotations"),
+                _ => true,
+            });
+            map.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
 }
 
 /// Fields of `given` that `clean` has not.

@@ -2,7 +2,8 @@
 
 use crate::{
     kinds::Kind,
-    object::{self, View},
+    list_options::ListOptions,
+    object::{self, Include, View},
     read,
     reply::{self, Reply},
     request::Resource,
@@ -10,26 +11,37 @@ use crate::{
     service::{ApiServer, Call},
     status::ApiError,
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use store::{Event, EventKind, Revision, Watch};
+use store::{Event, EventKind, Object, Revision, Watch};
 use tokio::time::Instant;
 
 /// How often a watcher that wants bookmarks gets one.
 const BOOKMARK: Duration = Duration::from_secs(60);
+/// How long before its end a watch gets a last bookmark, as upstream.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Upstream ends a watch without `timeoutSeconds` after 30 to 60 min.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
+/// A watch that is asked to last longer than this ends here.
+const MAX_TIMEOUT: u64 = 7 * 24 * 3600;
 /// Events that leave in one frame at most.
 const BATCH: usize = 256;
+/// Bytes of what there is already that leave in one frame, about.
+const FIRST_BYTES: usize = 256 << 10;
 
 struct Watcher {
     kind: &'static dyn Kind,
     selection: Selection,
     view: View,
+    include: Include,
     watch: Watch,
-    first: VecDeque<Bytes>,
+    /// What there was when the watch began, not sent yet; encoded as it is sent.
+    first: VecDeque<Object>,
+    /// What ends it: a bookmark that says so.
+    first_ends: Option<Bytes>,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
@@ -40,34 +52,24 @@ struct Watcher {
 pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
     let selection = Selection::parse(kind, &call.query)?;
-    let view = object::view(&call.accept)?;
-    let bookmarks = call.query.flag("allowWatchBookmarks")?;
-    let initial = call.query.flag("sendInitialEvents")?;
-    let revision: Option<Revision> = call.query.number("resourceVersion")?;
-    if initial && call.query.get("resourceVersionMatch") != Some("NotOlderThan") {
-        let text =
-            "sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return Err(ApiError::bad_request(text));
-    }
-    let mut scope = read::scope(resource);
-    if let Some(name) = &resource.name {
-        scope = scope.named(name.as_str());
-    }
+    let (view, include) = (object::view(&call.accept)?, Include::parse(&call.query)?);
+    let options = ListOptions::parse(&call.query, true)?;
+    let scope = read::scope(resource, &selection);
     // Without a revision, and with 0, a watch starts with what there is now.
-    let from_now = initial || revision.is_none_or(|r| r == 0);
-    let mut first = VecDeque::new();
-    let from = if from_now {
+    let state_first = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);
+    if state_first {
+        read::not_older_than(server, options.revision)?;
+    }
+    let (mut first, mut first_ends) = (VecDeque::new(), None);
+    let from = if state_first {
         let listing = server.store.list(&scope, None, None);
-        for value in listing.objects.iter().map(|o| object::decode(kind, o)).filter(|v| selection.matches(v)) {
-            first.push_back(frame("ADDED", &shown(kind, view, value, first.is_empty())));
-        }
-        if initial && bookmarks {
-            let annotations = json!({"k8s.io/initial-events-end": "true"});
-            first.push_back(bookmark(kind, view, listing.revision, &annotations));
+        first.extend(listing.objects);
+        if options.send_initial_events == Some(true) && options.bookmarks {
+            first_ends = Some(bookmark(kind, view, listing.revision, &initial_events_end(kind)));
         }
         listing.revision
     } else {
-        revision.unwrap_or(0)
+        options.revision.filter(|r| *r > 0).unwrap_or_else(|| server.store.revision())
     };
     let gone =
         |e: store::Expired| ApiError::expired(format!("too old resource version: {} ({})", e.requested, e.oldest));
@@ -76,27 +78,44 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
         // Clients expect the error as an event of a watch that began.
         Err(e) => return Ok(reply::stream(stream::iter([frame("ERROR", &gone(e).to_json())]))),
     };
-    let limit = call.query.number("timeoutSeconds")?.map_or(LONGEST, Duration::from_secs);
+    let limit = options.timeout.map_or(LONGEST, |t| Duration::from_secs(t.min(MAX_TIMEOUT)));
     let now = Instant::now();
-    let header_sent = !first.is_empty();
     let watcher = Watcher {
         kind,
         selection,
         view,
+        include,
         watch: events,
         first,
-        bookmarks,
-        next_bookmark: now + BOOKMARK,
+        first_ends,
+        bookmarks: options.bookmarks,
+        next_bookmark: next_bookmark(now, now + limit),
         end: now + limit,
         over: false,
-        header_sent,
+        header_sent: false,
     };
     Ok(reply::stream(stream::unfold(watcher, |mut w| async move { w.next().await.map(|bytes| (bytes, w)) })))
 }
 
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let (next, last) = (now + BOOKMARK, end.checked_sub(LAST_BOOKMARK).unwrap_or(end));
+    if last > now { next.min(last) } else { next }
+}
+
+/// The annotations of the bookmark behind the initial events, with an empty list as clients decode it.
+fn initial_events_end(kind: &dyn Kind) -> Value {
+    let info = kind.info();
+    let list =
+        json!({"kind": format!("{}List", info.kind), "apiVersion": info.api_version(), "metadata": {}, "items": []});
+    json!({
+        "k8s.io/initial-events-end": "true",
+        "kubernetes.io/initial-events-list-blueprint": STANDARD.encode(list.to_string()),
+    })
+}
+
 impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(bytes) = self.first.pop_front() {
+        if let Some(bytes) = self.next_first() {
             return Some(bytes);
         }
         while !self.over {
@@ -111,10 +130,11 @@ impl Watcher {
                     }
                 }
                 () = tokio::time::sleep_until(wake) => {
-                    if Instant::now() >= self.end {
+                    let now = Instant::now();
+                    if now >= self.end {
                         return None;
                     }
-                    self.next_bookmark = Instant::now() + BOOKMARK;
+                    self.next_bookmark = next_bookmark(now, self.end);
                     let revision = self.watch.progress();
                     return Some(bookmark(self.kind, self.view, revision, &Value::Null));
                 }
@@ -133,8 +153,30 @@ impl Watcher {
         None
     }
 
+    /// The next of what there was already, as much as fits into a frame.
+    fn next_first(&mut self) -> Option<Bytes> {
+        let mut all = BytesMut::new();
+        while all.len() < FIRST_BYTES {
+            let Some(object) = self.first.pop_front() else { break };
+            if self.as_stored() {
+                all.put_slice(&raw_frame("ADDED", &object.data));
+                continue;
+            }
+            let value = object::decode(self.kind, &object);
+            if self.selection.matches(&value) {
+                all.put_slice(&self.frame_of("ADDED", value));
+            }
+        }
+        if !all.is_empty() { Some(all.freeze()) } else { self.first_ends.take() }
+    }
+
+    /// Whether what is stored is what this watcher gets.
+    fn as_stored(&self) -> bool {
+        self.selection.is_all() && self.view == View::Whole && object::stored_as_served(self.kind)
+    }
+
     fn encode(&mut self, event: &Arc<Event>) -> Option<Bytes> {
-        if self.selection.is_all() && self.view == View::Whole && object::stored_as_served(self.kind) {
+        if self.as_stored() {
             let kind = match (event.kind, &event.previous) {
                 (EventKind::Delete, _) => "DELETED",
                 (EventKind::Put, None) => "ADDED",
@@ -144,26 +186,33 @@ impl Watcher {
         }
         let value = object::decode(self.kind, &event.object);
         let selected = event.kind == EventKind::Put && self.selection.matches(&value);
-        let before = event.previous.as_ref().is_some_and(|p| self.selection.matches(&object::decode(self.kind, p)));
-        let kind = match (before, selected) {
-            (false, false) => return None,
-            (false, true) => "ADDED",
-            (true, true) => "MODIFIED",
-            (true, false) => "DELETED",
+        let before =
+            event.previous.as_ref().map(|p| object::decode(self.kind, p)).filter(|p| self.selection.matches(p));
+        let (kind, value) = match (before, selected) {
+            (None, false) => return None,
+            (None, true) => ("ADDED", value),
+            (Some(_), true) => ("MODIFIED", value),
+            (Some(_), false) if event.kind == EventKind::Delete => ("DELETED", value),
+            // What leaves the selection is shown as it last was in it, at the revision at which it left.
+            (Some(mut last), false) => {
+                last["metadata"]["resourceVersion"] = value["metadata"]["resourceVersion"].clone();
+                ("DELETED", last)
+            }
         };
-        let header = !std::mem::replace(&mut self.header_sent, true);
-        Some(frame(kind, &shown(self.kind, self.view, value, header)))
+        Some(self.frame_of(kind, value))
     }
-}
 
-fn shown(kind: &dyn Kind, view: View, value: Value, header: bool) -> Value {
-    match view {
-        View::Whole => value,
-        View::Metadata => object::metadata_only(&value),
-        View::Table => {
-            let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-            object::table(kind, &[value], &metadata, header)
-        }
+    fn frame_of(&mut self, kind: &str, value: Value) -> Bytes {
+        let header = !std::mem::replace(&mut self.header_sent, true);
+        let shown = match self.view {
+            View::Whole => value,
+            View::Metadata => object::metadata_only(&value),
+            View::Table => {
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                object::table(self.kind, &[value], &metadata, header, self.include)
+            }
+        };
+        frame(kind, &shown)
     }
 }
 

@@ -84,9 +84,14 @@ fn in_scope<'a, T>(
     };
     let start = match after.map(Key::place) {
         Some(after) if after >= first => Bound::Excluded(after),
-        _ => Bound::Included(first),
+        _ => Bound::Included(first.clone()),
     };
-    map.range((start, Bound::Unbounded))
+    // One object is looked up, not searched for; behind it there is nothing.
+    let only = scope.namespace.is_some() && scope.name.is_some();
+    let nothing = only && matches!(start, Bound::Excluded(_));
+    let end = if only && !nothing { Bound::Included(first) } else { Bound::Unbounded };
+    map.range((start, end))
+        .take_while(move |_| !nothing)
         .take_while(move |(place, _)| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace))
         .filter(move |(place, _)| scope.covers(&place.namespace, &place.name))
 }

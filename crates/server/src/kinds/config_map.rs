@@ -1,6 +1,8 @@
 //! ConfigMap.
 
-use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell};
+use super::{
+    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell, secret_rules,
+};
 use serde_json::{Value, json};
 
 pub(super) struct ConfigMap;
@@ -21,6 +23,19 @@ impl Kind for ConfigMap {
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         for list in ["data", "binaryData"] {
             check_keys(object, list, errors);
+        }
+        let mut size = 0;
+        for (list, other) in [("data", "binaryData"), ("binaryData", "data")] {
+            for (key, value) in object[list].as_object().into_iter().flatten() {
+                size += value.as_str().map_or(0, |v| if list == "data" { v.len() } else { v.len() / 4 * 3 });
+                if object[other].get(key).is_some() {
+                    let text = format!("duplicate of key present in {other}");
+                    errors.invalid(&FieldPath::new(list).key(key), &json!(key), &text);
+                }
+            }
+        }
+        if size > secret_rules::MAX_SIZE {
+            errors.too_long(&FieldPath::new(""), secret_rules::MAX_SIZE);
         }
     }
 

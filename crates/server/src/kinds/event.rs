@@ -1,15 +1,15 @@
 //! Event, in the core group and in `events.k8s.io`: two forms of one stored object.
 
-use super::{Column, Kind, KindInfo, Row, age, column};
+use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age, column};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-pub(super) struct Event {
+pub(crate) struct Event {
     info: &'static KindInfo,
     core: bool,
 }
 
-pub(super) static CORE: Event = Event { info: &CORE_INFO, core: true };
+pub(crate) static CORE: Event = Event { info: &CORE_INFO, core: true };
 pub(super) static EVENTS: Event = Event { info: &EVENTS_INFO, core: false };
 static CORE_INFO: KindInfo = KindInfo { short_names: &["ev"], ..KindInfo::core("Event", "events", "event") };
 static EVENTS_INFO: KindInfo =
@@ -61,6 +61,17 @@ const FIELDS: &[&str] = &[
 impl Kind for Event {
     fn info(&self) -> &'static KindInfo {
         self.info
+    }
+
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        let (own, field) = (&object["metadata"]["namespace"], if self.core { "involvedObject" } else { "regarding" });
+        let about = object[field]["namespace"].as_str().unwrap_or("");
+        // What has no namespace has its events in `default`.
+        let matches = if about.is_empty() { own == "default" } else { own == about };
+        if !matches {
+            let path = FieldPath::new("involvedObject").child("namespace");
+            errors.invalid(&path, &json!(about), "does not match event.namespace");
+        }
     }
 
     fn columns(&self) -> &'static [Column] {

@@ -102,6 +102,11 @@ impl FieldErrors {
         self.push("FieldValueTooLong", field, format!("Too long: may not be more than {max} bytes"));
     }
 
+    /// A list has too many elements.
+    pub fn too_many(&mut self, field: &FieldPath, count: usize, max: usize) {
+        self.push("FieldValueTooMany", field, format!("Too many: {count}: must have at most {max} items"));
+    }
+
     /// Something that the value names does not exist.
     pub fn not_found(&mut self, field: &FieldPath, value: &Value) {
         self.push("FieldValueNotFound", field, format!("Not found: {}", shown(value)));

@@ -1,6 +1,6 @@
 //! Lease (`coordination.k8s.io/v1`).
 
-use super::{Column, Kind, KindInfo, Row, age_cell, column, name_cell};
+use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell};
 use serde_json::Value;
 
 pub(super) struct Lease;
@@ -20,6 +20,22 @@ const COLUMNS: &[Column] = &[
 impl Kind for Lease {
     fn info(&self) -> &'static KindInfo {
         &INFO
+    }
+
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+        if spec["leaseDurationSeconds"].as_i64().is_some_and(|s| s <= 0) {
+            let at = path.child("leaseDurationSeconds");
+            errors.invalid(&at, &spec["leaseDurationSeconds"], "must be greater than 0");
+        }
+        if spec["leaseTransitions"].as_i64().is_some_and(|s| s < 0) {
+            let at = path.child("leaseTransitions");
+            errors.invalid(&at, &spec["leaseTransitions"], "must be greater than or equal to 0");
+        }
+    }
+
+    fn validate_update(&self, object: &Value, _old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        self.validate_create(object, ctx, errors);
     }
 
     fn columns(&self) -> &'static [Column] {

@@ -11,9 +11,11 @@ mod namespace;
 mod node;
 mod pod;
 mod secret;
+mod secret_rules;
 mod service_account;
 mod table;
 
+pub(crate) use event::CORE as CORE_EVENT;
 pub use field::{FieldError, FieldErrors, FieldPath};
 
 pub(crate) use table::{NAME_AND_AGE, age, age_cell, column, name_cell};
@@ -141,6 +143,19 @@ pub trait Kind: Send + Sync {
 
     /// Fills in defaults, on every write, exactly as upstream's `SetDefaults_*` do.
     fn default(&self, _object: &mut Value) {}
+
+    /// Upstream's built-in admission of a new object: may change it, or forbid it with a reason (403).
+    ///
+    /// # Errors
+    /// When the object may not be created.
+    fn admit(&self, _object: &mut Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What upstream warns of, though it takes it; `old` is there for an update.
+    fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Before a create: drops what clients may not set (status), sets what the server sets (a Pod's `qosClass`, `phase: Pending`).
     fn prepare_create(&self, _object: &mut Value, _ctx: &WriteContext) {}

@@ -1,6 +1,9 @@
 //! Namespace.
 
-use super::{Column, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column, name_cell};
+use super::{
+    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
+    name_cell,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -27,12 +30,19 @@ impl Kind for Namespace {
 
     fn default(&self, object: &mut Value) {
         let name = name_cell(object);
+        if object["status"].is_object() && object["status"]["phase"].as_str().unwrap_or("").is_empty() {
+            object["status"]["phase"] = json!("Active");
+        }
         object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
     }
 
     fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
         // The content goes first; the controller that removed it takes this finalizer away.
-        object["spec"] = json!({"finalizers": ["kubernetes"]});
+        let mut finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+        if !finalizers.iter().any(|f| f == "kubernetes") {
+            finalizers.push(json!("kubernetes"));
+        }
+        object["spec"] = json!({"finalizers": finalizers});
         object["status"] = json!({"phase": "Active"});
     }
 
@@ -44,6 +54,36 @@ impl Kind for Namespace {
             }
             WriteTarget::Status => object["spec"] = old["spec"].clone(),
             WriteTarget::Sub(_) => object["status"] = old["status"].clone(),
+        }
+    }
+
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        let path = FieldPath::new("spec").child("finalizers");
+        for f in object["spec"]["finalizers"].as_array().into_iter().flatten() {
+            let name = f.as_str().unwrap_or("");
+            api::names::qualified_name(name).iter().for_each(|e| errors.invalid(&path, f, e));
+            if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+                let text = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.invalid(&path, f, text);
+            }
+        }
+    }
+
+    fn validate_update(&self, object: &Value, _old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        match ctx.target {
+            WriteTarget::Main => {}
+            WriteTarget::Sub(_) => self.validate_create(object, ctx, errors),
+            WriteTarget::Status => {
+                let ending = !object["metadata"]["deletionTimestamp"].is_null();
+                let phase = &object["status"]["phase"];
+                let (path, wanted) =
+                    (FieldPath::new("status").child("Phase"), if ending { "Terminating" } else { "Active" });
+                if phase != wanted {
+                    let is = if ending { "is not empty" } else { "is empty" };
+                    let text = format!("may only be '{wanted}' if `deletionTimestamp` {is}");
+                    errors.invalid(&path, &json!(phase.as_str().unwrap_or("")), &text);
+                }
+            }
         }
     }
 

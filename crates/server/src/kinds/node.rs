@@ -1,8 +1,11 @@
 //! Node.
 
-use super::{Column, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column, name_cell};
+use super::{
+    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
+    name_cell,
+};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) struct Node;
 
@@ -32,6 +35,48 @@ const ROLE: &str = "node-role.kubernetes.io/";
 impl Kind for Node {
     fn info(&self) -> &'static KindInfo {
         &INFO
+    }
+
+    fn default(&self, object: &mut Value) {
+        if object["spec"]["unschedulable"] == json!(false)
+            && let Some(spec) = object["spec"].as_object_mut()
+        {
+            spec.remove("unschedulable");
+        }
+        // What a node has can be given out, unless it says otherwise.
+        if object["status"]["allocatable"].is_null() && object["status"]["capacity"].is_object() {
+            object["status"]["allocatable"] = object["status"]["capacity"].clone();
+        }
+    }
+
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        let mut seen = BTreeSet::new();
+        for (i, taint) in object["spec"]["taints"].as_array().into_iter().flatten().enumerate() {
+            let path = FieldPath::new("spec").child("taints").index(i);
+            let text = |field: &str| taint[field].as_str().unwrap_or("");
+            api::names::qualified_name(text("key"))
+                .iter()
+                .for_each(|e| errors.invalid(&path.child("key"), &taint["key"], e));
+            api::names::label_value(text("value"))
+                .iter()
+                .for_each(|e| errors.invalid(&path.child("value"), &taint["value"], e));
+            match text("effect") {
+                "" => errors.required(&path.child("effect"), ""),
+                "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
+                _ => errors.not_supported(
+                    &path.child("effect"),
+                    &taint["effect"],
+                    &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                ),
+            }
+            if !seen.insert((text("effect").to_owned(), text("key").to_owned())) {
+                errors.duplicate(&path, taint);
+            }
+        }
+    }
+
+    fn validate_update(&self, object: &Value, _old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        self.validate_create(object, ctx, errors);
     }
 
     fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext) {

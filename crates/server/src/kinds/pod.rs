@@ -3,6 +3,7 @@
 mod defaults;
 mod table;
 mod validate;
+mod warnings;
 
 use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
 use k8s_openapi::api::core::v1::PodSpec;
@@ -63,33 +64,60 @@ impl Kind for Pod {
         defaults::pod(object);
     }
 
-    fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
+    fn admit(&self, object: &mut Value) -> Result<(), String> {
+        defaults::admit(object)
+    }
+
+    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some_and(|o| o["spec"] == object["spec"]) { Vec::new() } else { warnings::pod(object) }
+    }
+
+    fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
         let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
         object["status"] = json!({"phase": "Pending", "qosClass": api::resources::qos_class(&spec).as_str()});
         if spec.scheduling_gates.is_some_and(|g| !g.is_empty()) {
             object["status"]["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastProbeTime": null, "lastTransitionTime": ctx.now,
             }]);
         }
     }
 
     fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext) {
         match ctx.target {
-            WriteTarget::Status => object["spec"] = old["spec"].clone(),
-            _ => object["status"] = old["status"].clone(),
+            WriteTarget::Status => {
+                object["spec"] = old["spec"].clone();
+                if object["status"]["qosClass"].as_str().unwrap_or("").is_empty() && object["status"].is_object() {
+                    object["status"]["qosClass"] = old["status"]["qosClass"].clone();
+                }
+                // As upstream: kubelets once garbled the owners.
+                match old["metadata"].get("ownerReferences") {
+                    Some(owners) => object["metadata"]["ownerReferences"] = owners.clone(),
+                    None => drop(object["metadata"].as_object_mut().map(|m| m.remove("ownerReferences"))),
+                }
+            }
+            _ => {
+                object["status"] = old["status"].clone();
+                // What admission once computed stays.
+                for field in ["priority", "preemptionPolicy"] {
+                    if object["spec"][field].is_null() && !old["spec"][field].is_null() {
+                        object["spec"][field] = old["spec"][field].clone();
+                    }
+                }
+            }
         }
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        validate::spec(object, errors);
+        validate::create(object, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         if ctx.target == WriteTarget::Main {
             validate::spec(object, errors);
             validate::update(object, old, errors);
+        } else {
+            validate::status(object, old, errors);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column,
     config_map::{check_immutable, check_keys},
-    name_cell,
+    name_cell, secret_rules,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -27,7 +27,9 @@ impl Kind for Secret {
 
     fn default(&self, object: &mut Value) {
         let Some(map) = object.as_object_mut() else { return };
-        map.entry("type").or_insert_with(|| json!("Opaque"));
+        if map.get("type").is_none_or(|t| t == "") {
+            map.insert("type".to_owned(), json!("Opaque"));
+        }
         // `stringData` is for writing only: it is merged into `data`.
         if let Some(Value::Object(plain)) = map.remove("stringData") {
             let data = map.entry("data").or_insert_with(|| json!({}));
@@ -39,6 +41,7 @@ impl Kind for Secret {
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         check_keys(object, "data", errors);
+        secret_rules::check(object, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {

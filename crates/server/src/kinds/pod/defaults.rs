@@ -1,9 +1,35 @@
-//! What upstream's `SetDefaults_Pod` and its kin fill in, and the tolerations of its `DefaultTolerationSeconds` admission.
+//! What upstream's `SetDefaults_Pod` and its kin fill in, and what its admission does: tolerations, priority.
 
 use serde_json::{Map, Value, json};
 
+/// Priorities that every cluster has.
+const PRIORITY_CLASSES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+/// Text fields of the spec that upstream leaves out when they are empty.
+const TEXT: [&str; 8] = [
+    "nodeName",
+    "hostname",
+    "subdomain",
+    "priorityClassName",
+    "serviceAccountName",
+    "serviceAccount",
+    "schedulerName",
+    "restartPolicy",
+];
+/// Switches that upstream leaves out when they are off.
+const SWITCHES: [&str; 3] = ["hostNetwork", "hostPID", "hostIPC"];
+
 pub(super) fn pod(object: &mut Value) {
+    if object["spec"].is_null() {
+        object["spec"] = json!({});
+    }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    spec.retain(|key, value| {
+        !(TEXT.contains(&key.as_str()) && value == "" || SWITCHES.contains(&key.as_str()) && value == &json!(false))
+    });
+    // The older name of the field counts when the newer is not set; both show the same.
+    let account = ["serviceAccountName", "serviceAccount"].iter().find_map(|f| spec.get(*f).cloned());
+    let account = account.unwrap_or_else(|| json!("default"));
     let values = [
         ("restartPolicy", json!("Always")),
         ("terminationGracePeriodSeconds", json!(30)),
@@ -11,24 +37,63 @@ pub(super) fn pod(object: &mut Value) {
         ("securityContext", json!({})),
         ("schedulerName", json!("default-scheduler")),
         ("enableServiceLinks", json!(true)),
-        ("priority", json!(0)),
-        ("preemptionPolicy", json!("PreemptLowerPriority")),
-        ("serviceAccountName", json!("default")),
+        ("serviceAccountName", account),
     ];
     values.into_iter().for_each(|(key, value)| set(spec, key, value));
-    let account = spec["serviceAccountName"].clone();
-    set(spec, "serviceAccount", account);
+    spec.insert("serviceAccount".to_owned(), spec["serviceAccountName"].clone());
     tolerations(spec);
+    let host_network = spec.get("hostNetwork") == Some(&json!(true));
     for list in ["initContainers", "containers"] {
-        each(spec, list, container);
+        each(spec, list, |c| container(c, host_network));
+        each(spec, list, requests_from_limits);
     }
+    each(spec, "ephemeralContainers", |c| container(c, false));
     each(spec, "volumes", volume);
+    if let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) {
+        pod_requests(resources);
+    }
 }
 
+/// Upstream's `Priority` admission.
+pub(super) fn admit(object: &mut Value) -> Result<(), String> {
+    let spec = &mut object["spec"];
+    let class = spec["priorityClassName"].as_str().unwrap_or("").to_owned();
+    let priority = match class.as_str() {
+        "" => 0,
+        name => {
+            let found = PRIORITY_CLASSES.iter().find(|(n, _)| *n == name);
+            found.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?.1
+        }
+    };
+    let given = &spec["priority"];
+    if given.as_i64().is_some_and(|g| g != priority) {
+        return Err(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
+        ));
+    }
+    if let Some(policy) = spec["preemptionPolicy"].as_str().filter(|p| *p != "PreemptLowerPriority") {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name"
+        ));
+    }
+    spec["priority"] = json!(priority);
+    spec["preemptionPolicy"] = json!("PreemptLowerPriority");
+    Ok(())
+}
+
+/// Sets what is not set, or is empty text.
 fn set(map: &mut Map<String, Value>, key: &str, value: Value) {
     let entry = map.entry(key).or_insert(Value::Null);
-    if entry.is_null() {
+    if entry.is_null() || entry == "" {
         *entry = value;
+    }
+}
+
+/// Sets a number that is not set, or is 0.
+fn set_number(map: &mut Map<String, Value>, key: &str, value: i64) {
+    let entry = map.entry(key).or_insert(Value::Null);
+    if entry.as_i64().unwrap_or(0) == 0 {
+        *entry = json!(value);
     }
 }
 
@@ -37,59 +102,151 @@ fn each(map: &mut Map<String, Value>, list: &str, mut fill: impl FnMut(&mut Map<
     items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(&mut fill);
 }
 
-fn container(c: &mut Map<String, Value>) {
-    let image = c.get("image").and_then(Value::as_str).unwrap_or("");
-    set_policy(c, image.to_owned().as_str());
+fn inner<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    map.get_mut(key).and_then(Value::as_object_mut)
+}
+
+fn container(c: &mut Map<String, Value>, host_network: bool) {
+    let image = c.get("image").and_then(Value::as_str).unwrap_or("").to_owned();
+    set(c, "imagePullPolicy", json!(pull_policy(&image)));
     set(c, "terminationMessagePath", json!("/dev/termination-log"));
     set(c, "terminationMessagePolicy", json!("File"));
     set(c, "resources", json!({}));
-    each(c, "ports", |p| set(p, "protocol", json!("TCP")));
+    for switch in ["stdin", "stdinOnce", "tty"] {
+        if c.get(switch) == Some(&json!(false)) {
+            c.remove(switch);
+        }
+    }
+    each(c, "ports", |p| {
+        set(p, "protocol", json!("TCP"));
+        let port = p.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
+        if host_network {
+            set_number(p, "hostPort", port);
+        } else if p.get("hostPort") == Some(&json!(0)) {
+            p.remove("hostPort");
+        }
+    });
     each(c, "env", |e| {
-        if let Some(field) = e.get_mut("valueFrom").and_then(|v| v.get_mut("fieldRef")).and_then(Value::as_object_mut) {
-            set(field, "apiVersion", json!("v1"));
+        if let Some(from) = inner(e, "valueFrom") {
+            field_ref(from);
+            divisor(from);
         }
     });
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(probe) = c.get_mut(probe).and_then(Value::as_object_mut) {
+        if let Some(probe) = inner(c, probe) {
+            if probe.get("initialDelaySeconds") == Some(&json!(0)) {
+                probe.remove("initialDelaySeconds");
+            }
             for (key, value) in
                 [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
             {
-                set(probe, key, json!(value));
+                set_number(probe, key, value);
+            }
+            handler(probe);
+        }
+    }
+    if let Some(lifecycle) = inner(c, "lifecycle") {
+        for hook in ["postStart", "preStop"] {
+            if let Some(hook) = inner(lifecycle, hook) {
+                handler(hook);
             }
         }
     }
-    // What is limited and not asked for is asked for in full.
-    if let Some(resources) = c.get_mut("resources").and_then(Value::as_object_mut)
-        && let Some(Value::Object(limits)) = resources.get("limits").cloned()
-    {
-        set(resources, "requests", json!({}));
-        if let Some(requests) = resources.get_mut("requests").and_then(Value::as_object_mut) {
-            limits.into_iter().for_each(|(key, value)| set(requests, &key, value));
+}
+
+fn handler(handler: &mut Map<String, Value>) {
+    if let Some(get) = inner(handler, "httpGet") {
+        set(get, "path", json!("/"));
+        set(get, "scheme", json!("HTTP"));
+    }
+    if let Some(grpc) = inner(handler, "grpc") {
+        let service = grpc.entry("service").or_insert(Value::Null);
+        if service.is_null() {
+            *service = json!("");
         }
+    }
+}
+
+fn field_ref(from: &mut Map<String, Value>) {
+    if let Some(field) = inner(from, "fieldRef") {
+        set(field, "apiVersion", json!("v1"));
+    }
+}
+
+/// An unset divisor is shown as `0`, as upstream's quantity of nothing.
+fn divisor(from: &mut Map<String, Value>) {
+    if let Some(resource) = inner(from, "resourceFieldRef") {
+        set(resource, "divisor", json!("0"));
+    }
+}
+
+/// What is limited and not asked for is asked for in full.
+fn requests_from_limits(c: &mut Map<String, Value>) {
+    let Some(resources) = inner(c, "resources") else { return };
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    set(resources, "requests", json!({}));
+    if let Some(requests) = inner(resources, "requests") {
+        limits.into_iter().for_each(|(key, value)| set(requests, &key, value));
+    }
+}
+
+/// Limits of the Pod stand for requests that nobody made.
+fn pod_requests(resources: &mut Map<String, Value>) {
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    set(resources, "requests", json!({}));
+    if let Some(requests) = inner(resources, "requests") {
+        limits.into_iter().for_each(|(key, value)| set(requests, &key, value));
     }
 }
 
 /// No tag, or `latest`, is pulled each time.
-fn set_policy(c: &mut Map<String, Value>, image: &str) {
+fn pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or("");
-    let digest = name.contains('@');
     let tag = name.split_once(':').map_or("latest", |(_, tag)| tag);
-    let always = !digest && tag == "latest";
-    set(c, "imagePullPolicy", json!(if always { "Always" } else { "IfNotPresent" }));
+    if !name.contains('@') && tag == "latest" { "Always" } else { "IfNotPresent" }
 }
 
 fn volume(v: &mut Map<String, Value>) {
     for source in ["configMap", "secret", "downwardAPI", "projected"] {
-        if let Some(source) = v.get_mut(source).and_then(Value::as_object_mut) {
+        if let Some(source) = inner(v, source) {
             set(source, "defaultMode", json!(420));
         }
     }
-    if let Some(path) = v.get_mut("hostPath").and_then(Value::as_object_mut) {
+    if let Some(downward) = inner(v, "downwardAPI") {
+        downward_items(downward);
+    }
+    if let Some(projected) = inner(v, "projected") {
+        each(projected, "sources", |s| {
+            if let Some(downward) = inner(s, "downwardAPI") {
+                downward_items(downward);
+            }
+            if let Some(token) = inner(s, "serviceAccountToken") {
+                set(token, "expirationSeconds", json!(3600));
+            }
+        });
+    }
+    if let Some(path) = inner(v, "hostPath") {
         set(path, "type", json!(""));
+    }
+    if let Some(image) = inner(v, "image") {
+        let reference = image.get("reference").and_then(Value::as_str).unwrap_or("").to_owned();
+        set(image, "pullPolicy", json!(pull_policy(&reference)));
+    }
+    if let Some(claim) =
+        inner(v, "ephemeral").and_then(|e| inner(e, "volumeClaimTemplate")).and_then(|t| inner(t, "spec"))
+    {
+        set(claim, "volumeMode", json!("Filesystem"));
     }
     if v.keys().all(|k| k == "name") {
         v.insert("emptyDir".to_owned(), json!({}));
     }
+}
+
+fn downward_items(source: &mut Map<String, Value>) {
+    each(source, "items", |item| {
+        field_ref(item);
+        divisor(item);
+    });
 }
 
 fn tolerations(spec: &mut Map<String, Value>) {

@@ -1,35 +1,113 @@
-//! What a Pod's spec may say, and what an update may change, in upstream's words (`pkg/apis/core/validation`).
+//! What a Pod's spec may say, in upstream's words (`pkg/apis/core/validation`).
 
-use crate::kinds::{FieldErrors, FieldPath};
-use api::quantity::Amount;
-use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+mod container;
+mod probe;
+mod resources;
+mod scheduling;
+mod update;
+mod volume;
 
+pub(super) use update::{status, update};
+
+use crate::{
+    kinds::{FieldErrors, FieldPath},
+    metadata,
+};
+use serde_json::{Value, json};
+
+/// A new Pod.
+pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
+    spec(object, errors);
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    if items(spec, "ephemeralContainers").next().is_some() {
+        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if !text(spec, "nodeName").is_empty() && items(spec, "schedulingGates").next().is_some() {
+        errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    }
+}
+
+/// The spec of a Pod, new or changed (`ValidatePodSpec`).
 pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec");
-    let spec = &object["spec"];
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let volumes = volume::all(spec, &path.child("volumes"), errors);
+    container::all(spec, &path, &volumes, errors);
+    if let Some(pod) = spec.get("resources") {
+        resources::requirements(pod, &path.child("resources"), errors);
+    }
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], &path, errors);
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], &path, errors);
-    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|s| s < 0) {
-        let value = &spec["terminationGracePeriodSeconds"];
-        errors.invalid(&path.child("terminationGracePeriodSeconds"), value, "must be greater than or equal to 0");
+    metadata::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
+    security_context(&spec["securityContext"], &path.child("securityContext"), errors);
+    dns_config(spec, &path.child("dnsConfig"), errors);
+    scheduling::all(spec, &path, errors);
+    for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
+        if !text(spec, name).is_empty() {
+            subdomain(&spec[name], &path.child(name), errors);
+        }
     }
-    if spec["activeDeadlineSeconds"].as_i64().is_some_and(|s| !(1..=2_147_483_647).contains(&s)) {
-        let value = &spec["activeDeadlineSeconds"];
-        errors.invalid(&path.child("activeDeadlineSeconds"), value, "must be between 1 and 2147483647, inclusive");
+    if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|s| !(1..=2_147_483_647).contains(s)) {
+        let path = path.child("activeDeadlineSeconds");
+        errors.invalid(&path, &json!(seconds), "must be between 1 and 2147483647, inclusive");
     }
-    let volumes = volumes(spec, &path.child("volumes"), errors);
-    let mut names = BTreeSet::new();
-    if items(spec, "containers").next().is_none() {
-        errors.required(&path.child("containers"), "");
+    for name in ["hostname", "subdomain"] {
+        if !text(spec, name).is_empty() {
+            dns_label(&spec[name], &path.child(name), errors);
+        }
     }
-    for list in ["initContainers", "containers"] {
-        for (i, c) in items(spec, list).enumerate() {
-            let path = path.child(list).index(i);
-            container(c, &path, &volumes, errors);
-            if !names.insert(text(c, "name").to_owned()) {
-                errors.duplicate(&path.child("name"), &c["name"]);
-            }
+    for (i, alias) in items(spec, "hostAliases").enumerate() {
+        let path = path.child("hostAliases").index(i);
+        ip(&alias["ip"], &path.child("ip"), errors);
+        for (j, name) in items(alias, "hostnames").enumerate() {
+            subdomain(name, &path.child("hostnames").index(j), errors);
+        }
+    }
+    if spec.get("preemptionPolicy").is_some() {
+        one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], &path, errors);
+    }
+    if let Some(os) = spec.get("os") {
+        one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
+    }
+}
+
+/// Ranges of users and groups, of a Pod or a container.
+fn security_context(context: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut id = |value: &Value, path: FieldPath| {
+        if value.as_i64().is_some_and(|id| !(0..=2_147_483_647).contains(&id)) {
+            errors.invalid(&path, value, "must be between 0 and 2147483647, inclusive");
+        }
+    };
+    for field in ["runAsUser", "runAsGroup", "fsGroup"] {
+        id(&context[field], path.child(field));
+    }
+    for (i, group) in items(context, "supplementalGroups").enumerate() {
+        id(group, path.child("supplementalGroups").index(i));
+    }
+}
+
+fn dns_config(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let config = &spec["dnsConfig"];
+    if spec["dnsPolicy"] == "None" {
+        if config.is_null() {
+            return errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        if items(config, "nameservers").next().is_none() {
+            let text = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return errors.required(&path.child("nameservers"), text);
+        }
+    }
+    if items(config, "nameservers").count() > 3 {
+        errors.invalid(&path.child("nameservers"), &config["nameservers"], "must not have more than 3 nameservers");
+    }
+    for (i, server) in items(config, "nameservers").enumerate() {
+        ip(server, &path.child("nameservers").index(i), errors);
+    }
+    if items(config, "searches").count() > 32 {
+        errors.invalid(&path.child("searches"), &config["searches"], "must not have more than 32 search paths");
+    }
+    for (i, option) in items(config, "options").enumerate() {
+        if text(option, "name").is_empty() {
+            errors.required(&path.child("options").index(i), "must not be empty");
         }
     }
 }
@@ -42,162 +120,57 @@ fn text<'a>(v: &'a Value, key: &str) -> &'a str {
     v[key].as_str().unwrap_or("")
 }
 
+/// A field that must be set, to one of these.
 fn one_of(v: &Value, key: &str, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    if !allowed.contains(&text(v, key)) {
-        errors.not_supported(&path.child(key), &v[key], allowed);
+    match text(v, key) {
+        "" => errors.required(&path.child(key), ""),
+        value if allowed.contains(&value) => {}
+        _ => errors.not_supported(&path.child(key), &v[key], allowed),
     }
 }
 
-fn label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let name = v.as_str().unwrap_or("");
-    if name.is_empty() {
-        return errors.required(path, "");
-    }
-    api::names::dns1123_label(name).iter().for_each(|e| errors.invalid(path, v, e));
+fn required_label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().unwrap_or("").is_empty() { errors.required(path, "") } else { dns_label(v, path, errors) }
 }
 
-fn volumes(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (i, v) in items(spec, "volumes").enumerate() {
-        let path = path.index(i);
-        label(&v["name"], &path.child("name"), errors);
-        if !names.insert(text(v, "name").to_owned()) {
-            errors.duplicate(&path.child("name"), &v["name"]);
-        }
-        if v.as_object().is_some_and(|m| m.keys().filter(|k| *k != "name").count() > 1) {
-            errors.forbidden(&path, "may not specify more than 1 volume type");
-        }
-    }
-    names
+fn dns_label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    api::names::dns1123_label(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
 }
 
-fn container(c: &Value, path: &FieldPath, volumes: &BTreeSet<String>, errors: &mut FieldErrors) {
-    label(&c["name"], &path.child("name"), errors);
-    let image = text(c, "image");
-    if image.is_empty() {
-        errors.required(&path.child("image"), "");
-    } else if image.trim() != image {
-        errors.invalid(&path.child("image"), &c["image"], "must not have leading or trailing whitespace");
-    }
-    one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
-    one_of(c, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
-    for (i, e) in items(c, "env").enumerate() {
-        let path = path.child("env").index(i).child("name");
-        if text(e, "name").is_empty() {
-            errors.required(&path, "");
-        } else {
-            api::names::env_var(text(e, "name")).iter().for_each(|m| errors.invalid(&path, &e["name"], m));
-        }
-    }
-    let mut mounts = BTreeSet::new();
-    for (i, m) in items(c, "volumeMounts").enumerate() {
-        let path = path.child("volumeMounts").index(i);
-        if !volumes.contains(text(m, "name")) {
-            errors.not_found(&path.child("name"), &m["name"]);
-        }
-        if text(m, "mountPath").is_empty() {
-            errors.required(&path.child("mountPath"), "");
-        } else if !mounts.insert(text(m, "mountPath")) {
-            errors.invalid(&path.child("mountPath"), &m["mountPath"], "must be unique");
-        }
-    }
-    for (i, p) in items(c, "ports").enumerate() {
-        let path = path.child("ports").index(i).child("containerPort");
-        if !p["containerPort"].as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
-            errors.invalid(&path, &p["containerPort"], "must be between 1 and 65535, inclusive");
-        }
-    }
-    resources(&c["resources"], &path.child("resources"), errors);
+fn subdomain(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    api::names::dns1123_subdomain(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
 }
 
-fn resources(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let empty = Map::new();
-    let limits = r["limits"].as_object().unwrap_or(&empty);
-    let parse = |v: &Value| Amount::parse(v.as_str().unwrap_or("")).or_else(|e| v.as_i64().map(Amount::units).ok_or(e));
-    for (side, list) in [("limits", limits), ("requests", r["requests"].as_object().unwrap_or(&empty))] {
-        for (name, value) in list {
-            let path = path.child(side).key(name);
-            match parse(value) {
-                Err(e) => errors.invalid(&path, value, &e.to_string()),
-                Ok(a) if a.is_negative() => errors.invalid(&path, value, "must be greater than or equal to 0"),
-                Ok(a) if side == "requests" => {
-                    if limits.get(name).and_then(|l| parse(l).ok()).is_some_and(|limit| a > limit) {
-                        let text =
-                            format!("must be less than or equal to {name} limit of {}", text(&json!(limits), name));
-                        errors.invalid(&path, value, &text);
-                    }
-                }
-                Ok(_) => {}
-            }
-        }
+fn qualified(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    api::names::qualified_name(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().unwrap_or("").parse::<std::net::IpAddr>().is_err() {
+        errors.invalid(path, v, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     }
 }
 
-/// A Pod's spec stays as it is, but for what these words name.
-pub(super) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let mut allowed = object["spec"].clone();
-    for list in ["initContainers", "containers"] {
-        let before = old["spec"][list].as_array();
-        for (c, o) in
-            allowed.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().zip(before.into_iter().flatten())
-        {
-            c["image"] = o["image"].clone();
-        }
-    }
-    let list = |v: &Value, key: &str| v["spec"][key].as_array().cloned().unwrap_or_default();
-    let tolerations = list(object, "tolerations");
-    if list(old, "tolerations").iter().all(|t| tolerations.contains(t)) {
-        copy(&mut allowed, &old["spec"], "tolerations");
-    }
-    let gates = list(old, "schedulingGates");
-    if list(object, "schedulingGates").iter().all(|g| gates.contains(g)) {
-        copy(&mut allowed, &old["spec"], "schedulingGates");
-    }
-    let lower = object["spec"]["activeDeadlineSeconds"].as_i64();
-    if lower.is_some_and(|new| old["spec"]["activeDeadlineSeconds"].as_i64().is_none_or(|old| new <= old)) {
-        copy(&mut allowed, &old["spec"], "activeDeadlineSeconds");
-    }
-    if allowed != old["spec"] {
-        errors.forbidden(
-            &FieldPath::new("spec"),
-            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
-        );
+/// A number that may not be below zero.
+fn not_negative(v: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    if v[key].as_i64().is_some_and(|n| n < 0) {
+        errors.invalid(&path.child(key), &v[key], "must be greater than or equal to 0");
     }
 }
 
-fn copy(to: &mut Value, from: &Value, key: &str) {
-    match (to.as_object_mut(), from.get(key)) {
-        (Some(map), Some(value)) => {
-            map.insert(key.to_owned(), value.clone());
-        }
-        (Some(map), None) => {
-            map.remove(key);
-        }
-        (None, _) => {}
+fn port(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !v.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
+        errors.invalid(path, v, "must be between 1 and 65535, inclusive");
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(change: impl Fn(&mut Value), expected: usize) {
-        let old = json!({"spec": {"containers": [{"name": "c", "image": "a"}], "tolerations": []}});
-        let mut new = old.clone();
-        change(&mut new);
-        let mut errors = FieldErrors::default();
-        update(&new, &old, &mut errors);
-        assert_eq!(errors.0.len(), expected, "{errors:?}");
+/// A relative path that leads nowhere above (`validateLocalDescendingPath`).
+fn descending_path(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let target = v.as_str().unwrap_or("");
+    if target.starts_with('/') {
+        errors.invalid(path, v, "must be a relative path");
     }
-
-    #[test]
-    fn an_update_may_change_what_upstream_lets_it_change() {
-        check(|_| {}, 0);
-        check(|p| p["spec"]["containers"][0]["image"] = json!("b"), 0);
-        check(|p| p["spec"]["tolerations"] = json!([{"key": "k"}]), 0);
-        check(|p| p["spec"]["activeDeadlineSeconds"] = json!(5), 0);
-        check(|p| p["spec"]["containers"][0]["command"] = json!(["x"]), 1);
-        check(|p| p["spec"]["nodeName"] = json!("n"), 1);
+    if target.split('/').any(|part| part == "..") {
+        errors.invalid(path, v, "must not contain '..'");
     }
 }

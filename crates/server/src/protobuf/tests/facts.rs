@@ -2,10 +2,10 @@
 
 use super::{decode, encode, sample::Sample};
 use crate::{
+    decode::Parsed,
     kinds::ALL,
     protobuf::table::{Field, Kind, Message, Shape, TABLE},
-    request::Query,
-    strict,
+    strict::{self, Validation},
 };
 use k8s_openapi::api::{
     admissionregistration::v1 as admission,
@@ -220,7 +220,8 @@ fn a_filled_object_of_every_kind_served_survives_wire_and_type() {
         let object = Value::Object(object);
         let decoded = decode(&encode(&object).unwrap()).unwrap();
         assert_eq!(decoded, object);
-        let (clean, warnings) = strict::check(info, &decoded, &Query::parse("fieldValidation=Strict")).unwrap();
+        let parsed = Parsed { value: decoded, duplicates: Vec::new() };
+        let (clean, warnings) = strict::check(info, &parsed, Validation::Strict).unwrap();
         assert_eq!((clean, warnings), (object, Vec::new()), "{}", info.kind);
     }
 }

@@ -1,0 +1,125 @@
+//! Create: decode, default, admit, prepare, validate, store.
+
+use crate::{
+    decode,
+    kinds::{FieldErrors, WriteContext, WriteTarget},
+    metadata, object, pods,
+    reply::Reply,
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+    strict::{self, Validation},
+    write::{dry_run, now, show, show_value, with_warnings},
+};
+use serde_json::{Value, json};
+use store::{Expect, Key, Object, Write, WriteError};
+
+/// Letters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
+const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How often another name is generated when one is taken, as upstream does.
+const NAMES: usize = 8;
+
+pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let kind = resource.kind;
+    let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
+    object::view(&call.accept)?;
+    let (mut value, mut warnings) = strict::check(kind.info(), &decode::parse(call, kind.info())?, validation)?;
+    let namespace = namespace_of(server, resource, &value)?;
+    if kind.info().namespaced {
+        value["metadata"]["namespace"] = json!(namespace);
+    }
+    let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty()
+        && !value["metadata"]["generateName"].as_str().unwrap_or("").is_empty();
+    for _ in 0..NAMES {
+        let mut value = value.clone();
+        if generated {
+            value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
+        }
+        let value = prepare(server, resource, value)?;
+        let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
+        let key = object::key(kind, &namespace, &name);
+        if dry {
+            if server.store.get(&key).is_some() {
+                return Err(ApiError::already_exists(kind.info(), &name));
+            }
+            return Ok(with_warnings(show_value(kind, 201, value, call)?, &warnings));
+        }
+        match store(server, resource, key, value).await {
+            Ok(object) => return Ok(with_warnings(show(kind, 201, &object, call)?, &warnings)),
+            Err(WriteError::AlreadyExists { .. }) if generated => {}
+            Err(e) => return Err(ApiError::from_write(&e, kind.info(), &name)),
+        }
+    }
+    let prefix = value["metadata"]["generateName"].as_str().unwrap_or("");
+    Err(ApiError::name_not_generated(kind.info(), prefix))
+}
+
+async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) -> Result<Object, WriteError> {
+    server.store.write(Write::put(key, Expect::Absent, object::encoder(resource.kind, value))).await
+}
+
+/// The object as it is stored, or what is wrong with it.
+fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<Value, ApiError> {
+    let kind = resource.kind;
+    let ctx = WriteContext { now: now(), target: WriteTarget::Main };
+    let metadata = &mut value["metadata"];
+    metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
+    metadata["creationTimestamp"] = json!(ctx.now);
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
+        metadata.as_object_mut().map(|m| m.remove(field));
+    }
+    if kind.info().generation {
+        metadata["generation"] = json!(1);
+    }
+    metadata::drop_duplicate_owners(metadata);
+    kind.default(&mut value);
+    let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
+    let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
+        "Pod" => pods::admit_service_account(server, &resource.namespace, &mut value),
+        _ => Ok(()),
+    });
+    admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
+    kind.prepare_create(&mut value, &ctx);
+    let mut errors = FieldErrors::default();
+    metadata::validate(kind, &value, &mut errors);
+    kind.validate_create(&value, &ctx, &mut errors);
+    if errors.is_empty() { Ok(value) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
+}
+
+fn generate(prefix: &str) -> String {
+    // Upstream cuts what would make the name longer than 63 bytes.
+    let end = prefix.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|end| *end <= 58).last().unwrap_or(0);
+    let suffix = uuid::Uuid::new_v4().into_bytes();
+    let letters: String = suffix.iter().take(5).map(|b| char::from(SAFE[usize::from(*b) % SAFE.len()])).collect();
+    format!("{}{letters}", &prefix[..end])
+}
+
+/// The namespace of a new object: that of the path, which must exist and not be ending.
+fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Result<String, ApiError> {
+    let info = resource.kind.info();
+    if !info.namespaced {
+        return Ok(String::new());
+    }
+    let given = value["metadata"]["namespace"].as_str().unwrap_or("");
+    let namespace = &resource.namespace;
+    if namespace.is_empty() {
+        return Err(ApiError::method_not_allowed());
+    }
+    if !given.is_empty() && given != namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let found = server.store.get(&Key::new("namespaces", "", namespace.as_str()));
+    let object = found.ok_or_else(|| ApiError::namespace_not_found(namespace))?;
+    let ending =
+        serde_json::from_slice::<Value>(&object.data).is_ok_and(|v| !v["metadata"]["deletionTimestamp"].is_null());
+    if ending {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let error = ApiError::forbidden(info, value["metadata"]["name"].as_str().unwrap_or(""), &why);
+        let message = format!("namespace {namespace} is being terminated");
+        return Err(error.with_cause("NamespaceTerminating", &message, "metadata.namespace"));
+    }
+    Ok(namespace.clone())
+}

@@ -1,0 +1,91 @@
+//! How long a request may take: a minute, but for those that are meant to last.
+
+use crate::{
+    reply::Reply,
+    request::{Query, Resource},
+    status::ApiError,
+};
+use std::{future::Future, time::Duration};
+
+/// Upstream's `--request-timeout`.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Subresources that last as long as their clients want.
+const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// The time for a request: what its query asks for, at most a minute; `None` for what lasts.
+pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>, ApiError> {
+    let asked = match query.get("timeout") {
+        None => None,
+        Some(text) => Some(parse(text).ok_or_else(|| {
+            let why = format!("time: invalid duration {text:?}");
+            ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+        })?),
+    };
+    let lasts = query.flag("watch") || resource.subresource.as_deref().is_some_and(|s| LASTING.contains(&s));
+    if lasts {
+        return Ok(None);
+    }
+    Ok(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST))))
+}
+
+/// The answer, or a 504 when there is none in time; a write may be done all the same.
+pub(crate) async fn within(limit: Option<Duration>, answer: impl Future<Output = Reply>) -> Reply {
+    let Some(limit) = limit else { return answer.await };
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+        Err(ApiError::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout"))
+    })
+}
+
+/// As Go writes durations: `1m30s`, `500ms`, `0`.
+fn parse(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let (mut rest, mut total) = (text, 0.0);
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(end);
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let seconds = match &tail[..unit] {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok()? * seconds;
+        rest = &tail[unit..];
+    }
+    if text.is_empty() { None } else { Duration::try_from_secs_f64(total).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, millis: Option<u128>) {
+        assert_eq!(parse(text).map(|d| d.as_millis()), millis, "{text}");
+    }
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        check("34s", Some(34_000));
+        check("1m30s", Some(90_000));
+        check("1.5s", Some(1_500));
+        check("500ms", Some(500));
+        check("0", Some(0));
+        for bad in ["", "5", "s", "-1s", "1x", "1s2", "١s", "999999999999999999999999h"] {
+            check(bad, None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_too_long_is_given_up() {
+        let never = std::future::pending::<Reply>();
+        let error = within(Some(LONGEST), never).await.map(drop).unwrap_err();
+        assert_eq!((error.code, error.reason), (504, "Timeout"));
+    }
+}

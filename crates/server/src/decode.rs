@@ -1,0 +1,215 @@
+//! Bodies: JSON or YAML, with every field that stands twice.
+
+use crate::{kinds::KindInfo, service::Call, status::ApiError};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::{cell::RefCell, fmt, fmt::Write};
+
+/// What all aliases of a YAML document may stand for together, in nodes.
+const MAX_ALIASED: usize = 50_000;
+
+/// A body as it was sent.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) value: Value,
+    /// For example `duplicate field "spec.containers[0].image"`: of each, the last one counts.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// The body of a request as an object, YAML or JSON.
+pub(crate) fn parse(call: &Call, info: &KindInfo) -> Result<Parsed, ApiError> {
+    let error = |e: &dyn fmt::Display| {
+        let summary = summary(&call.body);
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {e} ({summary})",
+            info.kind
+        ))
+    };
+    let parsed = read(call, &error)?;
+    if parsed.value.is_object() { Ok(parsed) } else { Err(error(&"couldn't get version/kind; it is no JSON object")) }
+}
+
+/// A body that is no object of a kind: a Binding, `DeleteOptions`.
+pub(crate) fn options(call: &Call, kind: &str) -> Result<Value, ApiError> {
+    let error = |e: &dyn fmt::Display| ApiError::bad_request(format!("couldn't decode {kind}: {e}"));
+    let value = read(call, &error)?.value;
+    match value["kind"].as_str() {
+        _ if !value.is_object() => Err(error(&"it is no JSON object")),
+        Some(other) if !other.is_empty() && other != kind => Err(error(&format!("it is of kind {other:?}"))),
+        _ => Ok(value),
+    }
+}
+
+fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Parsed, ApiError> {
+    match call.content_type.as_str() {
+        "" | "application/json" => json(&call.body).map_err(|e| error(&e)),
+        "application/yaml" => {
+            let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
+            yaml(text).map_err(|e| error(&e))
+        }
+        other => Err(ApiError::unsupported_media_type(
+            &format!("the body of the request was in an unknown format ({other:?})"),
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
+    }
+}
+
+/// JSON. The depth is bounded by `serde_json` (128).
+pub(crate) fn json(body: &[u8]) -> Result<Parsed, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let found = Found::default();
+    let value = Seed(&found).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(Parsed { value, duplicates: found.duplicates.into_inner() })
+}
+
+/// YAML. Depth, size and what aliases make of it are bounded.
+fn yaml(text: &str) -> Result<Parsed, String> {
+    let read = |duplicate_keys| {
+        let mut options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
+        options.alias_limits.max_total_replayed_events = MAX_ALIASED;
+        serde_saphyr::from_str_with_options::<Value>(text, options)
+            .map_err(|e| e.to_string().lines().next().unwrap_or("").to_owned())
+    };
+    match read(serde_saphyr::options::DuplicateKeyPolicy::Error) {
+        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
+        Err(strict) if strict.contains("duplicate") => {
+            let value = read(serde_saphyr::options::DuplicateKeyPolicy::LastWins)?;
+            Ok(Parsed { value, duplicates: vec![strict] })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// As upstream's `summarizeData`: what JSON could be as it is, anything else in hexadecimal.
+fn summary(data: &[u8]) -> String {
+    const MAX: usize = 30;
+    let head = &data[..data.len().min(MAX)];
+    let text = match head.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(head).into_owned(),
+        Some(_) => head.iter().fold(String::new(), |mut text, b| {
+            let _ = write!(text, "{b:02x}");
+            text
+        }),
+    };
+    if data.len() > MAX { text + " ..." } else { text }
+}
+
+#[derive(Default)]
+struct Found {
+    path: RefCell<String>,
+    duplicates: RefCell<Vec<String>>,
+}
+
+impl Found {
+    /// Runs `f` with the path extended by this.
+    fn within<T>(&self, part: impl FnOnce(&mut String), f: impl FnOnce() -> T) -> T {
+        let at = self.path.borrow().len();
+        part(&mut self.path.borrow_mut());
+        let result = f();
+        self.path.borrow_mut().truncate(at);
+        result
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a>(&'a Found);
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(Value::Bool(v))
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(Value::Number(v.into()))
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(Value::Number(v.into()))
+    }
+
+    fn visit_f64<E: Error>(self, v: f64) -> Result<Value, E> {
+        Number::from_f64(v).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(Value::String(v.to_owned()))
+    }
+
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(Value::String(v))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        loop {
+            let index = items.len();
+            let part = |path: &mut String| path.push_str(&format!("[{index}]"));
+            match self.0.within(part, || seq.next_element_seed(self))? {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let part = |path: &mut String| {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(&key);
+            };
+            let value = self.0.within(part, || {
+                if fields.contains_key(&key) {
+                    self.0.duplicates.borrow_mut().push(format!("duplicate field {:?}", self.0.path.borrow()));
+                }
+                map.next_value_seed(self)
+            })?;
+            fields.insert(key, value);
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_that_stand_twice_are_named() {
+        let parsed = json(br#"{"a": [{"b": 1, "b": 2}], "a.c": {}, "d": 1, "d": 3}"#).unwrap();
+        assert_eq!(parsed.value, json!({"a": [{"b": 2}], "a.c": {}, "d": 3}));
+        assert_eq!(parsed.duplicates, [r#"duplicate field "a[0].b""#, r#"duplicate field "d""#]);
+        let parsed = yaml("a: 1\nb: {c: 2}\na: 3\n").unwrap();
+        assert_eq!((parsed.value, parsed.duplicates.len()), (json!({"a": 3, "b": {"c": 2}}), 1));
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        for bad in ["", "{", "[1,]", "{} {}", "nul", "1e999", "\"\\ud800\"", &"[".repeat(1000)] {
+            assert!(json(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}

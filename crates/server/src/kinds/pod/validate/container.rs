@@ -1,0 +1,347 @@
+//! Containers of all three kinds (`validateContainers`, `validateInitContainers`, `validateEphemeralContainers`).
+
+use super::{descending_path, items, one_of, port, probe, required_label, resources, security_context, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The volumes of a Pod by name; whether an image is behind it.
+pub(super) type Volumes = BTreeMap<String, bool>;
+
+const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
+const NOT_FOR_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
+/// Fields of the Pod that an environment variable can show.
+const ENV_FIELDS: [&str; 9] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+const ENV_RESOURCES: [&str; 6] = [
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
+
+pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+    let grace = spec["terminationGracePeriodSeconds"].as_i64();
+    let mut names = BTreeSet::new();
+    if items(spec, "containers").next().is_none() {
+        errors.required(&path.child("containers"), "");
+    }
+    for (i, c) in items(spec, "containers").enumerate() {
+        let path = path.child("containers").index(i);
+        common(c, &path, volumes, spec, errors);
+        unique(&mut names, c, &path, errors);
+        probe::all(c, grace, &path, errors);
+        restart_policy(c, &path, errors);
+    }
+    host_ports(items(spec, "containers"), &path.child("containers"), errors);
+    for (i, c) in items(spec, "initContainers").enumerate() {
+        let at = path.child("initContainers").index(i);
+        common(c, &at, volumes, spec, errors);
+        restart_policy(c, &at, errors);
+        unique(&mut names, c, &at, errors);
+        host_ports(std::iter::once(c), &path.child("initContainers"), errors);
+        if c["restartPolicy"] == "Always" {
+            probe::all(c, grace, &at, errors);
+            continue;
+        }
+        for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+            if c.get(field).is_some() {
+                errors.forbidden(&at.child(field), NOT_FOR_INIT);
+            }
+        }
+    }
+    ephemeral(spec, path, volumes, &mut names, errors);
+}
+
+fn unique(names: &mut BTreeSet<String>, c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !names.insert(text(c, "name").to_owned()) && !text(c, "name").is_empty() {
+        errors.duplicate(&path.child("name"), &c["name"]);
+    }
+}
+
+fn ephemeral(
+    spec: &Value,
+    path: &FieldPath,
+    volumes: &Volumes,
+    names: &mut BTreeSet<String>,
+    errors: &mut FieldErrors,
+) {
+    let others = names.clone();
+    for (i, c) in items(spec, "ephemeralContainers").enumerate() {
+        let path = path.child("ephemeralContainers").index(i);
+        common(c, &path, volumes, spec, errors);
+        unique(names, c, &path, errors);
+        let target = text(c, "targetContainerName");
+        if !target.is_empty() && !others.contains(target) {
+            errors.not_found(&path.child("targetContainerName"), &c["targetContainerName"]);
+        }
+        for field in ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
+            if c.get(field).is_some() {
+                errors.forbidden(&path.child(field), NOT_FOR_EPHEMERAL);
+            }
+        }
+        if c["resources"].as_object().is_some_and(|r| !r.is_empty()) {
+            errors.forbidden(&path.child("resources"), NOT_FOR_EPHEMERAL);
+        }
+    }
+}
+
+/// What holds for every container (`validateContainerCommon`).
+fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Value, errors: &mut FieldErrors) {
+    required_label(&c["name"], &path.child("name"), errors);
+    let image = text(c, "image");
+    if image.is_empty() {
+        errors.required(&path.child("image"), "");
+    } else if image.trim() != image {
+        errors.invalid(&path.child("image"), &c["image"], "must not have leading or trailing whitespace");
+    }
+    one_of(c, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
+    ports(c, &path.child("ports"), spec["hostNetwork"] == json!(true), errors);
+    for (i, e) in items(c, "env").enumerate() {
+        env(e, &path.child("env").index(i), errors);
+    }
+    env_from(c, &path.child("envFrom"), errors);
+    mounts(c, path, volumes, errors);
+    one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
+    resources::requirements(&c["resources"], &path.child("resources"), errors);
+    resources::resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
+    let (context, path) = (&c["securityContext"], path.child("securityContext"));
+    security_context(context, &path, errors);
+    if context["allowPrivilegeEscalation"] == json!(false) {
+        let why = "cannot set `allowPrivilegeEscalation` to false and ";
+        if context["privileged"] == json!(true) {
+            errors.invalid(&path, context, &format!("{why}`privileged` to true"));
+        }
+        if items(&context["capabilities"], "add").any(|c| c == "CAP_SYS_ADMIN") {
+            errors.invalid(&path, context, &format!("{why}`capabilities.Add` CAP_SYS_ADMIN"));
+        }
+    }
+}
+
+/// A container's own policy, and the rules that need one (KEP-5532, LIFECYCLE.md 3.5).
+fn restart_policy(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if c.get("restartPolicy").is_some() {
+        one_of(c, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
+    }
+    if items(c, "restartPolicyRules").next().is_some() && c.get("restartPolicy").is_none() {
+        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+    }
+    let path = path.child("restartPolicyRules");
+    if items(c, "restartPolicyRules").count() > 20 {
+        errors.too_many(&path, items(c, "restartPolicyRules").count(), 20);
+    }
+    for (i, rule) in items(c, "restartPolicyRules").enumerate() {
+        let path = path.index(i);
+        one_of(rule, "action", &["Restart"], &path, errors);
+        let (codes, path) = (&rule["exitCodes"], path.child("exitCodes"));
+        if codes.is_null() {
+            errors.required(&path, "must be specified");
+            continue;
+        }
+        one_of(codes, "operator", &["In", "NotIn"], &path, errors);
+        if items(codes, "values").count() > 255 {
+            errors.too_many(&path.child("values"), items(codes, "values").count(), 255);
+        }
+    }
+}
+
+fn ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErrors) {
+    let mut names = BTreeSet::new();
+    for (i, p) in items(c, "ports").enumerate() {
+        let path = path.index(i);
+        let name = text(p, "name");
+        if !name.is_empty() {
+            let wrong = api::names::port_name(name);
+            wrong.iter().for_each(|e| errors.invalid(&path.child("name"), &p["name"], e));
+            if wrong.is_empty() && !names.insert(name) {
+                errors.duplicate(&path.child("name"), &p["name"]);
+            }
+        }
+        match p["containerPort"].as_i64().unwrap_or(0) {
+            0 => errors.required(&path.child("containerPort"), ""),
+            _ => port(&p["containerPort"], &path.child("containerPort"), errors),
+        }
+        if p["hostPort"].as_i64().unwrap_or(0) != 0 {
+            port(&p["hostPort"], &path.child("hostPort"), errors);
+        }
+        one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
+        if host_network && p["hostPort"] != p["containerPort"] {
+            let text = "must match `containerPort` when `hostNetwork` is true";
+            errors.invalid(&path.child("hostPort"), &json!(p["hostPort"].as_i64().unwrap_or(0)), text);
+        }
+    }
+}
+
+/// A port of the host can be had once.
+fn host_ports<'a>(containers: impl Iterator<Item = &'a Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut taken = BTreeSet::new();
+    for (i, c) in containers.enumerate() {
+        for (j, p) in items(c, "ports").enumerate().filter(|(_, p)| p["hostPort"].as_i64().unwrap_or(0) != 0) {
+            let port = format!("{}/{}/{}", text(p, "protocol"), text(p, "hostIP"), p["hostPort"]);
+            if !taken.insert(port.clone()) {
+                errors.duplicate(&path.index(i).child("ports").index(j).child("hostPort"), &json!(port));
+            }
+        }
+    }
+}
+
+fn env(e: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match text(e, "name") {
+        "" => errors.required(&path.child("name"), ""),
+        name => api::names::env_var(name).iter().for_each(|m| errors.invalid(&path.child("name"), &e["name"], m)),
+    }
+    let Some(from) = e.get("valueFrom") else { return };
+    let path = path.child("valueFrom");
+    if let Some(field) = from.get("fieldRef") {
+        field_ref(field, &ENV_FIELDS, &path.child("fieldRef"), errors);
+    }
+    if let Some(resource) = from.get("resourceFieldRef") {
+        resource_ref(resource, &path.child("resourceFieldRef"), errors);
+    }
+    for source in ["configMapKeyRef", "secretKeyRef"] {
+        let Some(key) = from.get(source) else { continue };
+        let path = path.child(source);
+        super::subdomain(&key["name"], &path.child("name"), errors);
+        match text(key, "key") {
+            "" => errors.required(&path.child("key"), ""),
+            k => api::names::config_map_key(k).iter().for_each(|m| errors.invalid(&path.child("key"), &key["key"], m)),
+        }
+    }
+    let sources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+    let count = sources.iter().filter(|s| from.get(s).is_some()).count();
+    let nothing = json!("");
+    if count == 0 {
+        let text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
+        errors.invalid(&path, &nothing, text);
+    } else if !text(e, "value").is_empty() {
+        errors.invalid(&path, &nothing, "may not be specified when `value` is not empty");
+    } else if count > 1 {
+        errors.invalid(&path, &nothing, "may not have more than one field specified at a time");
+    }
+}
+
+/// A reference to a field of the Pod; `metadata.labels['x']` names one label.
+pub(super) fn field_ref(field: &Value, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+    let (at, name) = (path.child("fieldPath"), text(field, "fieldPath"));
+    if name.is_empty() {
+        return errors.required(&at, "");
+    }
+    if let Some((base, key)) = name.strip_suffix("']").and_then(|n| n.split_once("['")) {
+        return match base {
+            "metadata.annotations" => super::qualified(&json!(key.to_lowercase()), path, errors),
+            "metadata.labels" => super::qualified(&json!(key), path, errors),
+            _ => errors.invalid(
+                &at,
+                &field["fieldPath"],
+                &format!("error converting fieldPath: field label does not support subscript: {name}"),
+            ),
+        };
+    }
+    let known = ENV_FIELDS.contains(&name) || matches!(name, "metadata.labels" | "metadata.annotations");
+    if !known {
+        let text = format!("error converting fieldPath: field label not supported: {name}");
+        errors.invalid(&at, &field["fieldPath"], &text);
+    } else if !allowed.contains(&name) {
+        errors.not_supported(&at, &field["fieldPath"], allowed);
+    }
+}
+
+pub(super) fn resource_ref(resource: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let name = text(resource, "resource");
+    if name.is_empty() {
+        return errors.required(&path.child("resource"), "");
+    }
+    let huge = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
+    if !ENV_RESOURCES.contains(&name) && !huge {
+        errors.not_supported(&path.child("resource"), &resource["resource"], &ENV_RESOURCES);
+    }
+}
+
+fn env_from(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, from) in items(c, "envFrom").enumerate() {
+        let at = path.index(i);
+        if !text(from, "prefix").is_empty() {
+            let prefix = &from["prefix"];
+            let wrong = api::names::env_var(text(from, "prefix"));
+            wrong.iter().for_each(|m| errors.invalid(&at.child("prefix"), prefix, m));
+        }
+        let mut count = 0;
+        for source in ["configMapRef", "secretRef"] {
+            let Some(reference) = from.get(source) else { continue };
+            count += 1;
+            if text(reference, "name").is_empty() {
+                errors.required(&at.child(source).child("name"), "");
+            } else {
+                super::subdomain(&reference["name"], &at.child(source).child("name"), errors);
+            }
+        }
+        match count {
+            0 => errors.invalid(path, &json!(""), "must specify one of: `configMapRef` or `secretRef`"),
+            1 => {}
+            _ => errors.invalid(path, &json!(""), "may not have more than one field specified at a time"),
+        }
+    }
+}
+
+fn mounts(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    let all = path.child("volumeMounts");
+    for (i, m) in items(c, "volumeMounts").enumerate() {
+        let path = all.index(i);
+        if text(m, "name").is_empty() {
+            errors.required(&path.child("name"), "");
+        }
+        let volume = volumes.get(text(m, "name"));
+        if volume.is_none() {
+            errors.not_found(&path.child("name"), &json!(text(m, "name")));
+        }
+        if text(m, "mountPath").is_empty() {
+            errors.required(&path.child("mountPath"), "");
+        }
+        if !seen.insert(text(m, "mountPath")) {
+            errors.invalid(&path.child("mountPath"), &m["mountPath"], "must be unique");
+        }
+        for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(m, f).is_empty()) {
+            if volume == Some(&true) {
+                errors.invalid(&path.child(field), &m[field], "not allowed in image volume sources");
+            }
+            // The path is upstream's, without the index.
+            descending_path(&m[field], &all.child(field), errors);
+        }
+        if !text(m, "subPath").is_empty() && !text(m, "subPathExpr").is_empty() {
+            errors.invalid(
+                &path.child("subPathExpr"),
+                &m["subPathExpr"],
+                "subPathExpr and subPath are mutually exclusive",
+            );
+        }
+        if m.get("mountPropagation").is_some() {
+            let values = ["Bidirectional", "HostToContainer", "None"];
+            one_of(m, "mountPropagation", &values, &all, errors);
+            if m["mountPropagation"] == "Bidirectional" && c["securityContext"]["privileged"] != json!(true) {
+                let text = "Bidirectional mount propagation is available only to privileged containers";
+                errors.forbidden(&all.child("mountPropagation"), text);
+            }
+        }
+    }
+    for (i, d) in items(c, "volumeDevices").enumerate() {
+        let path = path.child("volumeDevices").index(i);
+        if !volumes.contains_key(text(d, "name")) {
+            errors.not_found(&path.child("name"), &json!(text(d, "name")));
+        }
+        if text(d, "devicePath").is_empty() {
+            errors.required(&path.child("devicePath"), "");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests and limits (`ValidateContainerResourceRequirements`).
+
+use super::{items, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use api::quantity::Amount;
+use serde_json::{Map, Value};
+
+/// Checks a `resources`, of a container or a Pod. Quantities were read before.
+pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let empty = Map::new();
+    let list = |side: &str| r[side].as_object().unwrap_or(&empty);
+    let (limits, requests) = (list("limits"), list("requests"));
+    let amount = |v: &Value| Amount::parse(v.as_str().unwrap_or("")).unwrap_or_default();
+    for (side, list) in [("limits", limits), ("requests", requests)] {
+        for (name, value) in list {
+            let path = path.child(side).key(name);
+            resource_name(name, &path, errors);
+            if amount(value).is_negative() {
+                errors.invalid(&path, value, "must be greater than or equal to 0");
+            }
+            if !native(name) && amount(value).milli() % 1000 != 0 {
+                errors.invalid(&path, value, "must be an integer");
+            }
+        }
+    }
+    // The path is upstream's, without the resource.
+    let at = path.child("requests");
+    for (name, value) in requests {
+        let overcommit = native(name) && !name.starts_with("hugepages-");
+        match limits.get(name) {
+            None if !overcommit => {
+                errors.required(&path.child("limits"), "Limit must be set for non overcommitable resources");
+            }
+            Some(limit) if !overcommit && amount(value) != amount(limit) => {
+                let limit = limit.as_str().unwrap_or("");
+                errors.invalid(&at, value, &format!("must be equal to {name} limit of {limit}"));
+            }
+            Some(limit) if amount(value) > amount(limit) => {
+                let limit = limit.as_str().unwrap_or("");
+                errors.invalid(&at, value, &format!("must be less than or equal to {name} limit of {limit}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether Kubernetes itself knows the resource, and may give out more of it than there is.
+fn native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+fn resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let value = Value::String(name.to_owned());
+    let wrong = api::names::qualified_name(name);
+    if !wrong.is_empty() {
+        return wrong.iter().for_each(|e| errors.invalid(path, &value, e));
+    }
+    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if !name.contains('/') && !standard {
+        errors.invalid(path, &value, "must be a standard resource for containers");
+    }
+}
+
+pub(super) fn resize_policy(c: &Value, path: &FieldPath, restart_policy: &str, errors: &mut FieldErrors) {
+    let mut seen = std::collections::BTreeSet::new();
+    for (i, policy) in items(c, "resizePolicy").enumerate() {
+        let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
+        if !seen.insert(resource) {
+            errors.duplicate(&path.index(i), &policy["resourceName"]);
+        }
+        for (field, value, allowed) in [
+            ("resourceName", resource, ["cpu", "memory"]),
+            ("restartPolicy", restart, ["NotRequired", "RestartContainer"]),
+        ] {
+            if value.is_empty() {
+                errors.required(path, "");
+            } else if !allowed.contains(&value) {
+                errors.not_supported(path, &policy[field], &allowed);
+            }
+        }
+        if restart_policy == "Never" && restart != "NotRequired" {
+            let text = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            errors.invalid(path, &policy["restartPolicy"], text);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a Pod asks of its node: tolerations, affinity, spreading, gates.
+
+use super::{items, one_of, qualified, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    tolerations(spec, &path.child("tolerations"), errors);
+    let affinity = path.child("affinity");
+    node_affinity(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        pod_affinity(&spec["affinity"][kind], &affinity.child(kind), errors);
+    }
+    for (i, gate) in items(spec, "readinessGates").enumerate() {
+        let path = path.child("readinessGates").index(i).child("conditionType");
+        qualified(&gate["conditionType"], &path, errors);
+    }
+    let mut seen = BTreeSet::new();
+    for (i, gate) in items(spec, "schedulingGates").enumerate() {
+        let path = path.child("schedulingGates").index(i);
+        qualified(&gate["name"], &path, errors);
+        if !seen.insert(text(gate, "name")) {
+            errors.duplicate(&path, &gate["name"]);
+        }
+    }
+    for (i, c) in items(spec, "topologySpreadConstraints").enumerate() {
+        let path = path.child("topologySpreadConstraints").index(i);
+        if c["maxSkew"].as_i64().unwrap_or(0) <= 0 {
+            errors.invalid(&path.child("maxSkew"), &c["maxSkew"], "must be greater than zero");
+        }
+        if text(c, "topologyKey").is_empty() {
+            errors.required(&path.child("topologyKey"), "can not be empty");
+        } else {
+            qualified(&c["topologyKey"], &path.child("topologyKey"), errors);
+        }
+        one_of(c, "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"], &path, errors);
+    }
+}
+
+pub(super) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, t) in items(spec, "tolerations").enumerate() {
+        let path = path.index(i);
+        let (key, operator, value, effect) = (text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect"));
+        if !key.is_empty() {
+            qualified(&t["key"], &path.child("key"), errors);
+        } else if operator != "Exists" {
+            let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&path.child("operator"), &json!(operator), text);
+        }
+        if t.get("tolerationSeconds").is_some() && effect != "NoExecute" {
+            let text = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.invalid(&path.child("effect"), &json!(effect), text);
+        }
+        let at = path.child("operator");
+        match operator {
+            "" | "Equal" => {
+                let wrong = api::names::label_value(value);
+                if !wrong.is_empty() {
+                    errors.invalid(&at, &t["value"], &wrong.join(";"));
+                }
+            }
+            "Exists" if !value.is_empty() => {
+                errors.invalid(&at, &t["value"], "value must be empty when `operator` is 'Exists'");
+            }
+            "Exists" => {}
+            _ => errors.not_supported(&at, &t["operator"], &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            one_of(t, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &path, errors);
+        }
+    }
+}
+
+fn weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !(1..=100).contains(&v["weight"].as_i64().unwrap_or(0)) {
+        errors.invalid(&path.child("weight"), &json!(v["weight"].as_i64().unwrap_or(0)), "must be in the range 1-100");
+    }
+}
+
+fn node_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(required) = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") {
+        let path = path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
+        if items(required, "nodeSelectorTerms").next().is_none() {
+            errors.required(&path, "must have at least one node selector term");
+        }
+        for (i, term) in items(required, "nodeSelectorTerms").enumerate() {
+            self::term(term, &path.index(i), errors);
+        }
+    }
+    let list = "preferredDuringSchedulingIgnoredDuringExecution";
+    for (i, preferred) in items(affinity, list).enumerate() {
+        let path = path.child(list).index(i);
+        weight(preferred, &path, errors);
+        term(&preferred["preference"], &path.child("preference"), errors);
+    }
+}
+
+fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for list in ["matchExpressions", "matchFields"] {
+        for (i, r) in items(term, list).enumerate() {
+            let path = path.child(list).index(i);
+            let values = items(r, "values").count();
+            let at = path.child("values");
+            match text(r, "operator") {
+                "In" | "NotIn" if values == 0 => {
+                    errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
+                }
+                "Exists" | "DoesNotExist" if values > 0 => {
+                    errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+                }
+                "Gt" | "Lt" if values != 1 => {
+                    errors.required(&at, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+                }
+                "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+                other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+            }
+            if list == "matchExpressions" {
+                qualified(&r["key"], &path.child("key"), errors);
+            } else if r["key"] != "metadata.name" {
+                errors.invalid(&path.child("key"), &r["key"], "not a valid field selector key");
+            }
+        }
+    }
+}
+
+fn pod_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let topology = |term: &Value, path: &FieldPath, errors: &mut FieldErrors| {
+        if text(term, "topologyKey").is_empty() {
+            errors.required(&path.child("topologyKey"), "can not be empty");
+        } else {
+            qualified(&term["topologyKey"], &path.child("topologyKey"), errors);
+        }
+    };
+    let list = "requiredDuringSchedulingIgnoredDuringExecution";
+    for (i, term) in items(affinity, list).enumerate() {
+        topology(term, &path.child(list).index(i), errors);
+    }
+    let list = "preferredDuringSchedulingIgnoredDuringExecution";
+    for (i, preferred) in items(affinity, list).enumerate() {
+        let path = path.child(list).index(i);
+        weight(preferred, &path, errors);
+        topology(&preferred["podAffinityTerm"], &path.child("podAffinityTerm"), errors);
+    }
+}

@@ -1,0 +1,206 @@
+//! What an update of a Pod, or of its status, may change (`ValidatePodUpdate`, `ValidatePodStatusUpdate`).
+
+use super::{items, scheduling, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::{Map, Value, json};
+
+const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// A Pod's spec stays as it is, but for what these words name.
+pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
+    for list in ["containers", "initContainers"] {
+        if items(spec, list).count() != items(before, list).count() {
+            return errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
+        }
+    }
+    if !deadline(spec, before, &path, errors) {
+        return;
+    }
+    tolerations(spec, before, &path.child("tolerations"), errors);
+    gates(spec, before, &path.child("schedulingGates"), errors);
+    let gated = items(before, "schedulingGates").next().is_some();
+    let mut allowed = spec.clone();
+    for list in ["initContainers", "containers"] {
+        let images = items(before, list).map(|c| c["image"].clone());
+        for (c, image) in allowed.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().zip(images) {
+            c["image"] = image;
+        }
+    }
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        copy(&mut allowed, before, field);
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if before[grace].as_i64().is_some_and(|s| s < 0) && spec[grace] == 1 {
+        copy(&mut allowed, before, grace);
+    }
+    if gated {
+        node_selector(spec, before, &path.child("nodeSelector"), errors);
+        copy(&mut allowed, before, "nodeSelector");
+        // A gated Pod's node affinity may change; that it may only be narrowed is not checked.
+        let mut affinity = allowed["affinity"].as_object().cloned().unwrap_or_default();
+        match before["affinity"].get("nodeAffinity") {
+            Some(node) => drop(affinity.insert("nodeAffinity".to_owned(), node.clone())),
+            None => drop(affinity.remove("nodeAffinity")),
+        }
+        allowed["affinity"] = if affinity.is_empty() { Value::Null } else { Value::Object(affinity) };
+    }
+    let changed = differences(&allowed, before);
+    if !changed.is_empty() {
+        errors.forbidden(&path, &format!("{UPDATABLE}\nchanged: {}", changed.join(", ")));
+    }
+}
+
+/// The top-level fields of the spec that differ.
+fn differences(new: &Value, old: &Value) -> Vec<String> {
+    let empty = Map::new();
+    let (new, old) = (new.as_object().unwrap_or(&empty), old.as_object().unwrap_or(&empty));
+    let mut all: Vec<String> =
+        new.iter().filter(|(k, v)| !v.is_null() && old.get(*k) != Some(v)).map(|(k, _)| format!("spec.{k}")).collect();
+    let gone = old.iter().filter(|(k, v)| !v.is_null() && new.get(*k).is_none_or(Value::is_null));
+    all.extend(gone.map(|(k, _)| format!("spec.{k}")));
+    all
+}
+
+/// A deadline may be set, and brought forward. Gives whether the rest is worth looking at.
+fn deadline(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+    let (path, field) = (path.child("activeDeadlineSeconds"), "activeDeadlineSeconds");
+    match (spec[field].as_i64(), before[field].as_i64()) {
+        (Some(new), _) if !(0..=2_147_483_647).contains(&new) => {
+            errors.invalid(&path, &json!(new), "must be between 0 and 2147483647, inclusive");
+            false
+        }
+        (Some(new), Some(old)) if old < new => {
+            errors.invalid(&path, &json!(new), "must be less than or equal to previous value");
+            false
+        }
+        (None, Some(_)) => {
+            errors.invalid(&path, &Value::Null, "must not update from a positive integer to nil value");
+            true
+        }
+        _ => true,
+    }
+}
+
+fn tolerations(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let bare = |t: &Value| {
+        let mut t = t.clone();
+        t.as_object_mut().map(|m| m.remove("tolerationSeconds"));
+        t
+    };
+    let now: Vec<Value> = items(spec, "tolerations").map(bare).collect();
+    if items(before, "tolerations").all(|t| now.contains(&bare(t))) {
+        scheduling::tolerations(spec, path, errors);
+    } else {
+        errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
+    }
+}
+
+fn gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let old: Vec<&str> = items(before, "schedulingGates").map(|g| text(g, "name")).collect();
+    for (i, gate) in items(spec, "schedulingGates").enumerate().filter(|(_, g)| !old.contains(&text(g, "name"))) {
+        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
+        errors.forbidden(&path.index(i).child("name"), &why);
+    }
+}
+
+fn node_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let kept = |(key, value): (&String, &Value)| spec["nodeSelector"].get(key) == Some(value);
+    if !before["nodeSelector"].as_object().into_iter().flatten().all(kept) {
+        errors.invalid(path, &spec["nodeSelector"], "only additions are allowed (no mutations or deletions)");
+    }
+}
+
+fn copy(to: &mut Value, from: &Value, key: &str) {
+    match (to.as_object_mut(), from.get(key)) {
+        (Some(map), Some(value)) => {
+            map.insert(key.to_owned(), value.clone());
+        }
+        (Some(map), None) => {
+            map.remove(key);
+        }
+        (None, _) => {}
+    }
+}
+
+/// What a status may not take back.
+pub(crate) fn status(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (path, new, before) = (FieldPath::new("status"), &object["status"], &old["status"]);
+    if new["qosClass"] != before["qosClass"] {
+        errors.invalid(&path.child("qosClass"), &new["qosClass"], "field is immutable");
+    }
+    let policy = text(&old["spec"], "restartPolicy");
+    for (list, specs) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+        ("ephemeralContainerStatuses", "ephemeralContainers"),
+    ] {
+        for (i, last) in items(before, list).enumerate() {
+            let Some(exit) = last["state"].get("terminated") else { continue };
+            let own = items(&old["spec"], specs).find(|c| c["name"] == last["name"]);
+            // A policy or rules of its own say what it may do; the kubelet knows them.
+            let free = own.is_some_and(|c| c.get("restartPolicy").is_some());
+            let retried = policy == "OnFailure" && exit["exitCode"] != 0;
+            if specs != "ephemeralContainers" && (free || policy == "Always" || retried) {
+                continue;
+            }
+            if items(new, list).any(|s| s["name"] == last["name"] && s["state"].get("terminated").is_none()) {
+                let path = path.child(list).index(i).child("state");
+                errors.forbidden(&path, "may not be transitioned to non-terminated state");
+            }
+        }
+    }
+    for (i, address) in items(new, "podIPs").enumerate() {
+        super::ip(&address["ip"], &path.child("podIPs").index(i), errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(change: impl Fn(&mut Value), expected: &str) {
+        let old = json!({"spec": {"containers": [{"name": "c", "image": "a"}],
+            "tolerations": [{"key": "k", "operator": "Exists"}], "activeDeadlineSeconds": 10}});
+        let mut new = old.clone();
+        change(&mut new);
+        let mut errors = FieldErrors::default();
+        update(&new, &old, &mut errors);
+        let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(got.join("; "), expected);
+    }
+
+    #[test]
+    fn an_update_may_change_what_upstream_lets_it_change() {
+        check(|_| {}, "");
+        check(|p| p["spec"]["containers"][0]["image"] = json!("b"), "");
+        check(|p| p["spec"]["tolerations"].as_array_mut().unwrap().push(json!({"key": "l", "operator": "Exists"})), "");
+        check(
+            |p| p["spec"]["tolerations"][0]["tolerationSeconds"] = json!(1),
+            "spec.tolerations[0].effect: Invalid value: \"\": effect must be 'NoExecute' when `tolerationSeconds` is set",
+        );
+        check(
+            |p| p["spec"]["tolerations"] = json!([]),
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
+        );
+        check(|p| p["spec"]["activeDeadlineSeconds"] = json!(5), "");
+        check(
+            |p| p["spec"]["activeDeadlineSeconds"] = json!(11),
+            "spec.activeDeadlineSeconds: Invalid value: 11: must be less than or equal to previous value",
+        );
+        check(
+            |p| p["spec"]["schedulingGates"] = json!([{"name": "g"}]),
+            "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'g'",
+        );
+        check(
+            |p| p["spec"]["containers"] = json!([]),
+            "spec.containers: Forbidden: pod updates may not add or remove containers",
+        );
+        check(
+            |p| p["spec"]["containers"][0]["command"] = json!(["x"]),
+            &format!("spec: Forbidden: {UPDATABLE}\nchanged: spec.containers"),
+        );
+        check(|p| p["spec"]["nodeName"] = json!("n"), &format!("spec: Forbidden: {UPDATABLE}\nchanged: spec.nodeName"));
+    }
+}

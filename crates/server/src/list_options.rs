@@ -1,0 +1,237 @@
+//! The query of a list or watch: which revision, how much, and what may not be asked for together
+//! (`internalversion/validation.ValidateListOptions`).
+
+use crate::{
+    kinds::{FieldErrors, FieldPath},
+    object,
+    request::Query,
+    status::ApiError,
+};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use store::{Key, Revision};
+
+/// `resourceVersionMatch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Match {
+    Exact,
+    NotOlderThan,
+}
+
+/// What a list or watch asks for, beside its selectors.
+#[derive(Debug)]
+pub(crate) struct ListOptions {
+    pub(crate) limit: Option<usize>,
+    pub(crate) revision: Option<Revision>,
+    pub(crate) revision_match: Option<Match>,
+    pub(crate) resume: Option<Token>,
+    pub(crate) bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    /// Seconds; upstream takes 0 for unset.
+    pub(crate) timeout: Option<u64>,
+}
+
+impl ListOptions {
+    pub(crate) fn parse(query: &Query, watch: bool) -> Result<Self, ApiError> {
+        let initial = query.get("sendInitialEvents").is_some();
+        let (text, resume) = (query.get("resourceVersionMatch"), query.get("continue"));
+        let errors = contradictions(query, watch);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid_options("ListOptions", &errors));
+        }
+        let revision = revision(query)?;
+        let resume = if watch { None } else { resume.map(Token::decode).transpose()? };
+        if resume.is_some() && revision.is_some_and(|r| r > 0) {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        Ok(Self {
+            limit: query.number("limit")?.filter(|l| *l > 0),
+            revision,
+            revision_match: match text {
+                Some("Exact") => Some(Match::Exact),
+                Some(_) => Some(Match::NotOlderThan),
+                None => None,
+            },
+            resume,
+            bookmarks: query.flag("allowWatchBookmarks"),
+            send_initial_events: initial.then(|| query.flag("sendInitialEvents")),
+            timeout: query.number("timeoutSeconds")?.filter(|t| *t > 0),
+        })
+    }
+}
+
+/// What may not be asked for together.
+fn contradictions(query: &Query, watch: bool) -> FieldErrors {
+    let initial = query.get("sendInitialEvents").is_some();
+    let (text, resume) = (query.get("resourceVersionMatch"), query.get("continue"));
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::new("resourceVersionMatch");
+    let forbid = |errors: &mut FieldErrors, why: &str| errors.forbidden(&path, why);
+    if watch {
+        if initial && text != Some("NotOlderThan") {
+            forbid(&mut errors, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        if let Some(text) = text {
+            if !initial {
+                forbid(&mut errors, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+            if text != "NotOlderThan" {
+                errors.not_supported(&path, &json!(text), &["NotOlderThan"]);
+            }
+            if resume.is_some() {
+                forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
+            }
+        }
+    } else {
+        if let Some(text) = text {
+            if query.get("resourceVersion").is_none() {
+                forbid(&mut errors, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+            }
+            if resume.is_some() {
+                forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
+            }
+            if !matches!(text, "Exact" | "NotOlderThan") {
+                errors.not_supported(&path, &json!(text), &["Exact", "NotOlderThan", ""]);
+            }
+            if text == "Exact" && query.get("resourceVersion") == Some("0") {
+                forbid(&mut errors, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            }
+        }
+        if initial {
+            errors.forbidden(&FieldPath::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+        }
+    }
+    errors
+}
+
+/// `resourceVersion`.
+pub(crate) fn revision(query: &Query) -> Result<Option<Revision>, ApiError> {
+    let error = |v: &str, why: &str| {
+        ApiError::bad_request(format!("invalid resource version: strconv.ParseUint: parsing {v:?}: {why}"))
+    };
+    let Some(text) = query.get("resourceVersion") else { return Ok(None) };
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    let why = if digits { "value out of range" } else { "invalid syntax" };
+    text.parse().ok().filter(|_| digits).map_or_else(|| Err(error(text, why)), |r| Ok(Some(r)))
+}
+
+/// Where a list goes on: the revision that it shows, and the last key that it gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// `None` for what there is now, once the revision is gone: upstream's "inconsistent" token.
+    pub(crate) revision: Option<Revision>,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Token {
+    pub(crate) fn after(revision: Option<Revision>, key: &Key) -> Self {
+        Self { revision, namespace: key.namespace.to_string(), name: key.name.to_string() }
+    }
+
+    pub(crate) fn key(&self, kind: &dyn crate::kinds::Kind) -> Key {
+        object::key(kind, &self.namespace, &self.name)
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        let revision = self.revision.map_or(json!(-1), |r| json!(r));
+        let start = format!("{}/{}\0", self.namespace, self.name);
+        URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+    }
+
+    fn decode(text: &str) -> Result<Self, ApiError> {
+        let error = |why: &str| ApiError::bad_request(format!("continue key is not valid{why}"));
+        let value: Value =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).map_err(|_| error(""))?).map_err(|_| error(""))?;
+        match value["v"].as_str() {
+            Some("meta.k8s.io/v1") => {}
+            other => {
+                let why = format!(": server does not recognize this encoded version {}", other.unwrap_or(""));
+                return Err(error(&why));
+            }
+        }
+        let revision = match value["rv"].as_i64() {
+            None | Some(0) => {
+                return Err(error(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+            }
+            Some(r) => Revision::try_from(r).ok(),
+        };
+        let start = value["start"].as_str().unwrap_or("");
+        if start.is_empty() {
+            return Err(error(": encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        let (namespace, name) = start.trim_end_matches('\0').rsplit_once('/').unwrap_or(("", start));
+        Ok(Self { revision, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, watch: bool, expected: &str) {
+        let got = ListOptions::parse(&Query::parse(query), watch)
+            .map_or_else(|e| format!("{} {e}", e.code), |_| "ok".to_owned());
+        assert_eq!(got, expected, "{query}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let bad = |why: &str| format!("422 ListOptions.meta.k8s.io \"\" is invalid: {why}");
+        let field = "resourceVersionMatch: Forbidden: ";
+        check("resourceVersion=5&resourceVersionMatch=Exact&limit=3", false, "ok");
+        check("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", true, "ok");
+        check(
+            "resourceVersionMatch=Exact",
+            false,
+            &bad(&format!("{field}resourceVersionMatch is forbidden unless resourceVersion is provided")),
+        );
+        check(
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            false,
+            &bad(&format!("{field}resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")),
+        );
+        check(
+            "resourceVersion=1&resourceVersionMatch=x",
+            false,
+            &bad("resourceVersionMatch: Unsupported value: \"x\": supported values: \"Exact\", \"NotOlderThan\", \"\""),
+        );
+        check(
+            "sendInitialEvents=true",
+            false,
+            &bad("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+        );
+        check(
+            "sendInitialEvents=true",
+            true,
+            &bad(&format!("{field}sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")),
+        );
+        check(
+            "resourceVersion=1&resourceVersionMatch=NotOlderThan",
+            true,
+            &bad(&format!("{field}resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")),
+        );
+        check(
+            "resourceVersion=x",
+            false,
+            "400 invalid resource version: strconv.ParseUint: parsing \"x\": invalid syntax",
+        );
+        check(
+            "resourceVersion=99999999999999999999",
+            false,
+            "400 invalid resource version: strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
+        );
+        check("continue=x", false, "400 continue key is not valid");
+    }
+
+    #[test]
+    fn a_token_can_be_read_again() {
+        for token in [
+            Token { revision: Some(7), namespace: "a".to_owned(), name: "b.c".to_owned() },
+            Token { revision: None, namespace: String::new(), name: "n".to_owned() },
+        ] {
+            assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+        }
+    }
+}

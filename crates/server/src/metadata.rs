@@ -1,0 +1,165 @@
+//! What the metadata of every object may say, in upstream's words (`apimachinery/pkg/api/validation/objectmeta.go`).
+
+use crate::kinds::{FieldErrors, FieldPath, Kind};
+use serde_json::{Value, json};
+
+/// Upstream's bound on all annotations of an object, in bytes.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
+/// Checks the metadata of a new object, or of one as it would be after an update.
+pub(crate) fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors) {
+    let (path, metadata) = (FieldPath::new("metadata"), &value["metadata"]);
+    if let Some(prefix) = metadata["generateName"].as_str().filter(|p| !p.is_empty()) {
+        // Names are made by appending: a prefix may end as no name may.
+        let name = format!("{}a", prefix.trim_end_matches('-'));
+        kind.validate_name(&name)
+            .iter()
+            .for_each(|e| errors.invalid(&path.child("generateName"), &metadata["generateName"], e));
+    }
+    match metadata["name"].as_str().unwrap_or("") {
+        "" => errors.required(&path.child("name"), "name or generateName is required"),
+        name => kind.validate_name(name).iter().for_each(|e| errors.invalid(&path.child("name"), &json!(name), e)),
+    }
+    if !kind.info().namespaced && metadata["namespace"].as_str().is_some_and(|n| !n.is_empty()) {
+        errors.forbidden(&path.child("namespace"), "not allowed on this type");
+    }
+    labels(&metadata["labels"], &path.child("labels"), errors);
+    annotations(&metadata["annotations"], &path.child("annotations"), errors);
+    owners(&metadata["ownerReferences"], &path.child("ownerReferences"), errors);
+    finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
+}
+
+/// Checks labels, and what has their form (a Pod's `nodeSelector`).
+pub(crate) fn labels(labels: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (key, v) in labels.as_object().into_iter().flatten() {
+        api::names::qualified_name(key).iter().for_each(|e| errors.invalid(path, &json!(key), e));
+        api::names::label_value(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+    }
+}
+
+fn annotations(annotations: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut size = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        let lower = key.to_lowercase();
+        api::names::qualified_name(&lower).iter().for_each(|e| errors.invalid(path, &json!(key), e));
+    }
+    if size > MAX_ANNOTATIONS {
+        errors.too_long(path, MAX_ANNOTATIONS);
+    }
+}
+
+fn owners(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let text = |v: &Value, field: &str| v[field].as_str().unwrap_or("").to_owned();
+    let mut controller: Option<String> = None;
+    for (i, owner) in list.as_array().into_iter().flatten().enumerate() {
+        let at = path.index(i);
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if text(owner, field).is_empty() {
+                errors.required(&at.child(field), "must not be empty");
+            }
+        }
+        if text(owner, "apiVersion").matches('/').count() > 1 {
+            errors.invalid(&at.child("apiVersion"), &owner["apiVersion"], "must be <group>/<version> or <version>");
+        }
+        if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
+            errors.invalid(&at, owner, "/v1, Kind=Event is disallowed from being an owner");
+        }
+        if owner["controller"] == json!(true) {
+            let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+            match &controller {
+                None => controller = Some(name),
+                Some(first) => {
+                    let text = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                    );
+                    errors.invalid(path, list, &text);
+                }
+            }
+        }
+    }
+}
+
+fn finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for f in list.as_array().into_iter().flatten() {
+        api::names::qualified_name(f.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, f, e));
+    }
+    let has = |name: &str| list.as_array().is_some_and(|l| l.iter().any(|f| f == name));
+    if has("orphan") && has("foregroundDeletion") {
+        errors.invalid(path, list, "finalizer orphan and foregroundDeletion cannot be both set");
+    }
+}
+
+/// Takes from the old object what an update can never change, before it is validated.
+pub(crate) fn keep(new: &mut Value, old: &Value) {
+    let (new, old) = (&mut new["metadata"], &old["metadata"]);
+    let Some(new) = new.as_object_mut() else { return };
+    for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion"] {
+        match old.get(field) {
+            Some(value) => drop(new.insert(field.to_owned(), value.clone())),
+            None => drop(new.remove(field)),
+        }
+    }
+    // An update can never take a deletion back, and need not repeat it.
+    if let Some(time) = old.get("deletionTimestamp") {
+        new.insert("deletionTimestamp".to_owned(), time.clone());
+    }
+    if let Some(seconds) = old.get("deletionGracePeriodSeconds") {
+        new.entry("deletionGracePeriodSeconds").or_insert_with(|| seconds.clone());
+    }
+    new.remove("managedFields");
+    new.remove("selfLink");
+}
+
+/// Checks what an update changes of the metadata.
+pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (path, new, old) = (FieldPath::new("metadata"), &new["metadata"], &old["metadata"]);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if new[field] != old[field] {
+            errors.invalid(&path.child(field), &new[field], "field is immutable");
+        }
+    }
+    if !old["deletionTimestamp"].is_null() {
+        let before = old["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut fresh: Vec<String> = new["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|f| !before.contains(f))
+            .map(ToString::to_string)
+            .collect();
+        fresh.sort();
+        if !fresh.is_empty() {
+            let text = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                fresh.join(", ")
+            );
+            errors.forbidden(&path.child("finalizers"), &text);
+        }
+    }
+}
+
+/// Owners that stand twice are kept once, as upstream does.
+pub(crate) fn drop_duplicate_owners(metadata: &mut Value) {
+    if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+        let mut seen = std::collections::HashSet::new();
+        owners.retain(|o| seen.insert(o.to_string()));
+    }
+}
+
+/// What upstream warns of in the metadata of any kind.
+pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let before = old.and_then(|o| o["metadata"]["finalizers"].as_array()).map(Vec::as_slice).unwrap_or_default();
+    let standard = ["orphan", "foregroundDeletion", "kubernetes"];
+    new["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|f| !before.contains(f))
+        .filter_map(Value::as_str)
+        .filter(|f| !f.contains('/') && !standard.contains(f))
+        .map(|f| {
+            format!("metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers")
+        })
+        .collect()
+}

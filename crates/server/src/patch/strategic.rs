@@ -1,0 +1,297 @@
+//! Strategic merge patch, as `k8s.io/apimachinery/pkg/util/strategicpatch` does it.
+
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Lists that are merged by a key (`x-kubernetes-patch-merge-key`), by the name of their field.
+const MERGE_KEYS: &[(&str, &str)] = &[
+    ("containers", "name"),
+    ("initContainers", "name"),
+    ("ephemeralContainers", "name"),
+    ("volumes", "name"),
+    ("env", "name"),
+    ("ports", "containerPort"),
+    ("volumeMounts", "mountPath"),
+    ("volumeDevices", "devicePath"),
+    ("secrets", "name"),
+    ("hostAliases", "ip"),
+    ("schedulingGates", "name"),
+    ("resourceClaims", "name"),
+    ("resourceClaimStatuses", "name"),
+    ("allocatedResourcesStatus", "name"),
+    ("topologySpreadConstraints", "topologyKey"),
+    ("conditions", "type"),
+    ("addresses", "type"),
+    ("ownerReferences", "uid"),
+    ("podIPs", "ip"),
+    ("hostIPs", "ip"),
+];
+
+/// Upstream's words for patches that are not of the documented form.
+const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
+const BAD_ORDER: &str = "invalid patch format of setElementOrder list";
+const BAD_PRIMITIVES: &str = "invalid patch format of primitive list";
+
+/// How a list of a patch meets the list that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strategy {
+    Replace,
+    /// Plain values are joined.
+    Values,
+    /// Objects are merged by this key.
+    Key(&'static str),
+}
+
+/// The strategy of a list, by its field and the one it stands in: a ServiceAccount's `imagePullSecrets` and a
+/// Namespace's `spec.finalizers` are replaced.
+fn strategy(parent: &str, field: &str) -> Strategy {
+    match (parent, field) {
+        ("metadata", "finalizers") | ("spec", "podCIDRs") => Strategy::Values,
+        ("spec", "imagePullSecrets") => Strategy::Key("name"),
+        _ => MERGE_KEYS.iter().find(|(f, _)| *f == field).map_or(Strategy::Replace, |(_, key)| Strategy::Key(key)),
+    }
+}
+
+/// Merges the patch into a copy of the object.
+///
+/// # Errors
+/// When the patch is not of the documented form, in upstream's words.
+pub(super) fn apply(object: &Value, patch: &Map<String, Value>) -> Result<Value, String> {
+    let object = object.as_object().cloned().unwrap_or_default();
+    merge_map(object, patch, "").map(Value::Object)
+}
+
+fn is_directive(key: &str) -> bool {
+    matches!(key, "$patch" | "$retainKeys")
+        || key.starts_with("$setElementOrder/")
+        || key.starts_with("$deleteFromPrimitiveList/")
+}
+
+/// A new value of a patch: without directives and nulls; `None` when it is nothing but a directive.
+fn plain(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Object(map) if map.contains_key("$patch") => return None,
+        Value::Object(map) => Value::Object(plain_fields(map)),
+        Value::Array(items) => Value::Array(items.iter().filter_map(plain).collect()),
+        other => other.clone(),
+    })
+}
+
+fn plain_fields(map: &Map<String, Value>) -> Map<String, Value> {
+    map.iter()
+        .filter(|(k, v)| !is_directive(k) && !v.is_null())
+        .filter_map(|(k, v)| Some((k.clone(), plain(v)?)))
+        .collect()
+}
+
+fn merge_map(
+    mut target: Map<String, Value>,
+    patch: &Map<String, Value>,
+    name: &str,
+) -> Result<Map<String, Value>, String> {
+    match patch.get("$patch") {
+        None => {}
+        Some(Value::String(s)) if s == "replace" => return Ok(plain_fields(patch)),
+        Some(Value::String(s)) if s == "delete" => return Ok(Map::new()),
+        Some(other) => return Err(format!("unknown patch type: {other} in map: {}", Value::Object(patch.clone()))),
+    }
+    retain_keys(&mut target, patch)?;
+    for (key, order) in patch {
+        if let Some(field) = key.strip_prefix("$setElementOrder/") {
+            let order = order.as_array().ok_or(BAD_ORDER)?;
+            set_order(&mut target, patch.get(field), strategy(name, field), field, order)?;
+        }
+    }
+    let ordered = |key: &str| patch.contains_key(&format!("$setElementOrder/{key}"));
+    for (key, value) in patch.iter().filter(|(k, _)| !is_directive(k)) {
+        if !(value.is_array() && ordered(key)) {
+            merge_field(&mut target, key, value, strategy(name, key))?;
+        }
+    }
+    for (key, gone) in patch {
+        if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
+            let gone = gone.as_array().ok_or(BAD_PRIMITIVES)?;
+            if let Some(Value::Array(list)) = target.get_mut(field) {
+                list.retain(|v| !gone.contains(v));
+            }
+        }
+    }
+    Ok(target)
+}
+
+fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, strategy: Strategy) -> Result<(), String> {
+    let merged = match (target.remove(key), value) {
+        (_, Value::Null) => return Ok(()),
+        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_map(old, patch, key)?)),
+        (Some(Value::Array(old)), Value::Array(patch)) if strategy != Strategy::Replace => {
+            Some(Value::Array(merge_list(old, patch, strategy, key)?))
+        }
+        (_, other) => plain(other),
+    };
+    if let Some(merged) = merged {
+        target.insert(key.to_owned(), merged);
+    }
+    Ok(())
+}
+
+/// Fields that are not named go; a patch that sets one that it does not name contradicts itself.
+fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), String> {
+    let Some(kept) = patch.get("$retainKeys") else { return Ok(()) };
+    let kept = kept.as_array().ok_or(BAD_RETAIN_KEYS)?;
+    let named = |key: &str| kept.iter().any(|k| k == key);
+    if patch.iter().any(|(k, v)| !v.is_null() && !is_directive(k) && !named(k)) {
+        return Err(BAD_RETAIN_KEYS.to_owned());
+    }
+    target.retain(|key, _| named(key));
+    Ok(())
+}
+
+fn set_order(
+    target: &mut Map<String, Value>,
+    patch: Option<&Value>,
+    strategy: Strategy,
+    field: &str,
+    order: &[Value],
+) -> Result<(), String> {
+    let patch = match patch {
+        None | Some(Value::Null) => None,
+        Some(Value::Array(items)) => Some(items),
+        Some(_) => return Err(BAD_ORDER.to_owned()),
+    };
+    let original = match target.get(field) {
+        None | Some(Value::Null) => None,
+        Some(Value::Array(items)) => Some(items.clone()),
+        Some(_) => return Err(BAD_ORDER.to_owned()),
+    };
+    check_order(patch.map(Vec::as_slice).unwrap_or_default(), order, strategy)?;
+    let merged = match (&original, patch) {
+        (None, None) => return Ok(()),
+        (Some(old), None) => old.clone(),
+        (None, Some(new)) => new.iter().filter_map(plain).collect(),
+        (Some(_), Some(new)) if strategy == Strategy::Replace => new.clone(),
+        (Some(old), Some(new)) => merge_list(old.clone(), new, strategy, field)?,
+    };
+    let ordered = in_order(merged, order, &original.unwrap_or_default(), strategy);
+    target.insert(field.to_owned(), Value::Array(ordered));
+    Ok(())
+}
+
+/// The elements of the patch stand in the order in the same sequence.
+fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(), String> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut rest = order.iter().map(|o| id(o, strategy));
+    for item in patch.iter().filter(|i| i.get("$patch").is_none()) {
+        let wanted = id(item, strategy);
+        if !rest.any(|o| o == wanted) {
+            return Err(format!(
+                "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+                Value::Array(patch.to_vec()),
+                Value::Array(order.to_vec())
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What makes an element the same as another.
+fn id(item: &Value, strategy: Strategy) -> String {
+    match strategy {
+        Strategy::Key(key) => item[key].to_string(),
+        Strategy::Values | Strategy::Replace => item.to_string(),
+    }
+}
+
+fn merge_list(
+    mut original: Vec<Value>,
+    patch: &[Value],
+    strategy: Strategy,
+    field: &str,
+) -> Result<Vec<Value>, String> {
+    let Strategy::Key(key) = strategy else {
+        if patch.iter().any(|v| v.is_object() || v.is_array()) {
+            return Err(BAD_PRIMITIVES.to_owned());
+        }
+        let mut seen = std::collections::HashSet::new();
+        let all = original.iter().chain(patch);
+        let merged = all.filter(|v| seen.insert(v.to_string())).cloned().collect();
+        return Ok(in_order(merged, patch, &original, strategy));
+    };
+    let mut fresh = Vec::new();
+    let mut replace = false;
+    for item in patch {
+        let Value::Object(item) = item else {
+            return Err(format!("expected a map, but received {item} in the list {field}"));
+        };
+        match item.get("$patch").map(|d| d.as_str().unwrap_or("")) {
+            None => fresh.push(item),
+            Some("replace") => replace = true,
+            Some("delete") => {
+                let value = item.get(key).ok_or_else(|| no_key(item, key))?;
+                original.retain(|o| o[key] != *value);
+            }
+            Some(other) => {
+                return Err(format!("unknown patch type: {other} in map: {}", Value::Object(item.clone())));
+            }
+        }
+    }
+    if replace {
+        return Ok(fresh.into_iter().map(|f| Value::Object(plain_fields(f))).collect());
+    }
+    let mut merged = original.clone();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (i, item) in merged.iter().enumerate() {
+        places.entry(id(item, strategy)).or_insert(i);
+    }
+    for item in &fresh {
+        let value = item.get(key).ok_or_else(|| no_key(item, key))?.to_string();
+        match places.get(&value) {
+            Some(i) => {
+                let old = merged[*i].as_object().cloned().unwrap_or_default();
+                merged[*i] = Value::Object(merge_map(old, item, "")?);
+            }
+            None => {
+                places.insert(value, merged.len());
+                merged.push(Value::Object(plain_fields(item)));
+            }
+        }
+    }
+    let order: Vec<Value> = fresh.into_iter().map(|f| Value::Object(f.clone())).collect();
+    Ok(in_order(merged, &order, &original, strategy))
+}
+
+fn no_key(item: &Map<String, Value>, key: &str) -> String {
+    format!("map: {} does not contain declared merge key: {key}", Value::Object(item.clone()))
+}
+
+/// Elements that the order names stand in that order; the others keep their places before those that they stood
+/// before. What is new comes first (`normalizeElementOrder`, `mergeSortedSlice`).
+fn in_order(merged: Vec<Value>, order: &[Value], original: &[Value], strategy: Strategy) -> Vec<Value> {
+    let places = |list: &[Value]| {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (i, item) in list.iter().enumerate() {
+            places.entry(id(item, strategy)).or_insert(i);
+        }
+        places
+    };
+    let (wanted, server) = (places(order), places(original));
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|m| wanted.contains_key(&id(m, strategy)));
+    let rank = |places: &HashMap<String, usize>, v: &Value| places.get(&id(v, strategy)).copied();
+    named.sort_by_cached_key(|v| rank(&wanted, v).unwrap_or(usize::MAX));
+    others.sort_by_cached_key(|v| rank(&server, v).unwrap_or(usize::MAX));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    std::iter::from_fn(move || match (others.peek(), named.peek()) {
+        (Some(left), Some(right)) => match (rank(&server, left), rank(&server, right)) {
+            (Some(l), Some(r)) if l < r => others.next(),
+            _ => named.next(),
+        },
+        (Some(_), None) => others.next(),
+        (None, _) => named.next(),
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

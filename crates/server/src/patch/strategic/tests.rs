@@ -1,0 +1,163 @@
+//! Tables of strategic merges.
+
+use super::*;
+use serde_json::json;
+
+#[track_caller]
+fn check(original: &Value, patch: &Value, expected: &Value) {
+    let got = apply(original, patch.as_object().unwrap()).unwrap_or_else(Value::String);
+    assert_eq!(got, *expected, "{patch}");
+}
+
+fn list(names: &str) -> Value {
+    names.split(' ').map(|n| json!({"name": n, "image": n})).collect()
+}
+
+#[test]
+fn maps_are_merged_and_obey_directives() {
+    check(&json!({"a": {"b": 1, "c": 2}}), &json!({"a": {"b": null, "d": 3}}), &json!({"a": {"c": 2, "d": 3}}));
+    check(&json!({"a": {"b": 1}}), &json!({"a": {"$patch": "replace", "c": 2}}), &json!({"a": {"c": 2}}));
+    check(&json!({"a": {"b": 1}}), &json!({"a": {"$patch": "delete"}}), &json!({"a": {}}));
+    check(&json!({}), &json!({"a": {"$patch": "delete"}, "b": {"c": null, "d": 1}}), &json!({"b": {"d": 1}}));
+    check(
+        &json!({"a": {"b": 1, "c": 2}}),
+        &json!({"a": {"$retainKeys": ["c", "d"], "d": 3}}),
+        &json!({"a": {"c": 2, "d": 3}}),
+    );
+    check(&json!({"a": 1}), &json!({"a": {"$retainKeys": ["c"], "c": 3}}), &json!({"a": {"c": 3}}));
+    check(&json!({"a": {"b": 1}}), &json!({"a": {"$retainKeys": ["c"], "d": 3}}), &json!(BAD_RETAIN_KEYS));
+    check(
+        &json!({"a": {}}),
+        &json!({"a": {"$patch": "leap"}}),
+        &json!(r#"unknown patch type: "leap" in map: {"$patch":"leap"}"#),
+    );
+}
+
+#[test]
+fn lists_of_objects_are_merged_by_their_key() {
+    let both = json!({"containers": list("a b")});
+    check(
+        &both,
+        &json!({"containers": [{"name": "b", "image": "3"}]}),
+        &json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "3"}]}),
+    );
+    // What is new comes first.
+    check(&both, &json!({"containers": list("c")}), &json!({"containers": list("c a b")}));
+    check(&both, &json!({"containers": [{"name": "a", "$patch": "delete"}]}), &json!({"containers": list("b")}));
+    check(
+        &both,
+        &json!({"containers": [{"$patch": "replace"}, {"name": "c", "image": "c"}]}),
+        &json!({"containers": list("c")}),
+    );
+    check(&both, &json!({"containers": [{"$patch": "replace"}]}), &json!({"containers": []}));
+    check(&both, &json!({"containers": null}), &json!({}));
+    check(
+        &both,
+        &json!({"containers": [{"image": "x"}]}),
+        &json!(r#"map: {"image":"x"} does not contain declared merge key: name"#),
+    );
+}
+
+#[test]
+fn every_list_of_a_pod_has_its_merge_key() {
+    for (path, key, values) in [
+        ("spec/containers", "name", ["a", "b"]),
+        ("spec/initContainers", "name", ["a", "b"]),
+        ("spec/ephemeralContainers", "name", ["a", "b"]),
+        ("spec/volumes", "name", ["a", "b"]),
+        ("spec/imagePullSecrets", "name", ["a", "b"]),
+        ("spec/hostAliases", "ip", ["1.1.1.1", "2.2.2.2"]),
+        ("spec/schedulingGates", "name", ["a", "b"]),
+        ("spec/resourceClaims", "name", ["a", "b"]),
+        ("spec/topologySpreadConstraints", "topologyKey", ["a", "b"]),
+        ("spec/containers/0/env", "name", ["A", "B"]),
+        ("spec/containers/0/ports", "containerPort", ["1", "2"]),
+        ("spec/containers/0/volumeMounts", "mountPath", ["/a", "/b"]),
+        ("spec/containers/0/volumeDevices", "devicePath", ["/a", "/b"]),
+        ("status/conditions", "type", ["a", "b"]),
+        ("status/podIPs", "ip", ["a", "b"]),
+        ("status/hostIPs", "ip", ["a", "b"]),
+        ("metadata/ownerReferences", "uid", ["a", "b"]),
+    ] {
+        let wrap = |list: Value| {
+            path.rsplit('/').fold(list, |inner, part| match part {
+                "0" => json!([inner]),
+                "containers" if inner.is_array() && path.contains("/0/") => {
+                    let mut items = inner;
+                    items[0]["name"] = json!("c");
+                    json!({"containers": items})
+                }
+                part => json!({part: inner}),
+            })
+        };
+        let (old, new) = (json!({key: values[0], "x": 1}), json!({key: values[1], "x": 2}));
+        check(
+            &wrap(json!([old, new])),
+            &wrap(json!([{key: values[1], "x": 3}])),
+            &wrap(json!([old, {key: values[1], "x": 3}])),
+        );
+    }
+    for field in ["args", "command", "tolerations", "envFrom", "readinessGates", "claims"] {
+        check(
+            &json!({"spec": {field: [{"name": "a"}]}}),
+            &json!({"spec": {field: [{"name": "b"}]}}),
+            &json!({"spec": {field: [{"name": "b"}]}}),
+        );
+    }
+    // The same names elsewhere are replaced.
+    check(
+        &json!({"imagePullSecrets": list("a")}),
+        &json!({"imagePullSecrets": list("b")}),
+        &json!({"imagePullSecrets": list("b")}),
+    );
+    check(
+        &json!({"spec": {"finalizers": ["a"]}}),
+        &json!({"spec": {"finalizers": ["b"]}}),
+        &json!({"spec": {"finalizers": ["b"]}}),
+    );
+}
+
+#[test]
+fn lists_of_plain_values_are_joined() {
+    let two = json!({"metadata": {"finalizers": ["x", "y"]}});
+    let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
+    check(&two, &finalizers(json!(["y"])), &two);
+    check(&two, &finalizers(json!(["z"])), &finalizers(json!(["z", "x", "y"])));
+    check(&two, &json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x", "q"]}}), &finalizers(json!(["y"])));
+    check(&two, &json!({"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}}), &json!(BAD_PRIMITIVES));
+    check(&two, &json!({"metadata": {"$setElementOrder/finalizers": ["y", "x"]}}), &finalizers(json!(["y", "x"])));
+    check(
+        &two,
+        &json!({"metadata": {"$setElementOrder/finalizers": ["z", "x"], "finalizers": ["z"], "$deleteFromPrimitiveList/finalizers": ["y"]}}),
+        &finalizers(json!(["z", "x"])),
+    );
+    check(&two, &finalizers(json!([{}])), &json!(BAD_PRIMITIVES));
+}
+
+#[test]
+fn the_order_of_elements_can_be_set() {
+    let three = json!({"containers": list("a b c")});
+    let order = |names: &str| names.split(' ').map(|n| json!({"name": n})).collect::<Value>();
+    check(&three, &json!({"$setElementOrder/containers": order("c b a")}), &json!({"containers": list("c b a")}));
+    // Those that it does not name keep their places before those that they stood before.
+    check(&three, &json!({"$setElementOrder/containers": order("c b")}), &json!({"containers": list("a c b")}));
+    check(
+        &three,
+        &json!({"$setElementOrder/containers": order("d c a"), "containers": list("d")}),
+        &json!({"containers": list("d b c a")}),
+    );
+    check(
+        &three,
+        &json!({"$setElementOrder/containers": order("b c"), "containers": [{"name": "a", "$patch": "delete"}]}),
+        &json!({"containers": list("b c")}),
+    );
+    check(
+        &json!({}),
+        &json!({"$setElementOrder/containers": order("b a"), "containers": list("b a")}),
+        &json!({"containers": list("b a")}),
+    );
+    check(&three, &json!({"$setElementOrder/containers": "x"}), &json!(BAD_ORDER));
+    let got =
+        apply(&three, json!({"$setElementOrder/containers": order("a"), "containers": list("b")}).as_object().unwrap());
+    assert!(got.unwrap_err().starts_with("The order in patch list"));
+}

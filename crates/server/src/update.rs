@@ -1,0 +1,155 @@
+//! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
+
+use crate::{
+    decode,
+    kinds::{FieldErrors, Kind, WriteContext, WriteTarget},
+    metadata, object, patch as patches,
+    reply::Reply,
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+    strict::{self, Validation},
+    write::{dry_run, now, removable, show, show_value, with_warnings},
+};
+use serde_json::{Value, json};
+use store::{Expect, Write, WriteError};
+
+/// How often a write without a precondition is tried again when another came first.
+const TRIES: usize = 20;
+
+pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
+    let (value, warnings) = strict::check(kind.info(), &decode::parse(call, kind.info())?, validation)?;
+    if value["metadata"]["name"].as_str().unwrap_or("").is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    change(server, resource, call, dry, |_| Ok((value.clone(), warnings.clone()))).await
+}
+
+pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let kind = resource.kind;
+    let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
+    // Of a strategic merge upstream shows the patch, and of the others what they made.
+    let strategic = call.content_type == "application/strategic-merge-patch+json";
+    let shown = std::str::from_utf8(&call.body).ok().filter(|_| strategic);
+    change(server, resource, call, dry, |old| {
+        let patched = patches::apply(&call.content_type, old, &call.body)?;
+        strict::check_patched(kind.info(), &patched, shown, validation)
+    })
+    .await
+}
+
+async fn change(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    dry: bool,
+    make: impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError>,
+) -> Reply {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    object::view(&call.accept)?;
+    let key = object::key(kind, &resource.namespace, name);
+    for _ in 0..TRIES {
+        let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
+        let old = object::decode(kind, &current);
+        let (mut new, mut warnings) = make(&old)?;
+        check_identity(resource, &new, &old)?;
+        prepare(kind, resource, &mut new, &old)?;
+        warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
+        let gone = removable(&new);
+        if new == old && !gone {
+            return Ok(with_warnings(show(kind, 200, &current, call)?, &warnings));
+        }
+        if dry {
+            return Ok(with_warnings(show_value(kind, 200, new, call)?, &warnings));
+        }
+        let expect = Expect::Revision(current.revision);
+        let write = if gone {
+            Write::delete(key.clone(), expect, object::encoder(kind, new))
+        } else {
+            Write::put(key.clone(), expect, object::encoder(kind, new))
+        };
+        match server.store.write(write).await {
+            Ok(object) => return Ok(with_warnings(show(kind, 200, &object, call)?, &warnings)),
+            Err(WriteError::Conflict { .. }) => {}
+            // It was there a moment ago.
+            Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
+        }
+    }
+    Err(ApiError::modified(kind.info(), name))
+}
+
+/// The object that a client sends is the one that the path names, in the version that is there.
+fn check_identity(resource: &Resource, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
+    let text = |field: &str| new["metadata"][field].as_str().unwrap_or("");
+    if text("name") != name {
+        let given = text("name");
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    if info.namespaced && !text("namespace").is_empty() && text("namespace") != resource.namespace {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the object ({}) does not match the namespace on the request ({})",
+            text("namespace"),
+            resource.namespace
+        )));
+    }
+    let uid = old["metadata"]["uid"].as_str().unwrap_or("");
+    if !text("uid").is_empty() && text("uid") != uid {
+        let scope = if info.namespaced { format!("{}/", resource.namespace) } else { String::new() };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
+            info.plural,
+            text("uid"),
+        );
+        return Err(ApiError::conflict(info, name, &why));
+    }
+    let version = text("resourceVersion");
+    if version.is_empty() || old["metadata"]["resourceVersion"] == version {
+        return Ok(());
+    }
+    if version.parse::<u64>().is_err() {
+        let mut errors = FieldErrors::default();
+        let path = crate::kinds::FieldPath::new("metadata").child("resourceVersion");
+        let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        errors.invalid(&path, &json!(version), &why);
+        return Err(ApiError::invalid(info, name, &errors));
+    }
+    Err(ApiError::modified(info, name))
+}
+
+fn prepare(kind: &dyn Kind, resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    let target = match resource.subresource.as_deref() {
+        None => WriteTarget::Main,
+        Some("status") => WriteTarget::Status,
+        Some(_) => WriteTarget::Sub("finalize"),
+    };
+    let ctx = WriteContext { now: now(), target };
+    metadata::keep(new, old);
+    metadata::drop_duplicate_owners(&mut new["metadata"]);
+    kind.default(new);
+    kind.prepare_update(new, old, &ctx);
+    // What neither has stays absent.
+    for field in ["spec", "status"] {
+        if new[field].is_null() {
+            new.as_object_mut().map(|m| m.remove(field));
+        }
+    }
+    if kind.info().generation && new["spec"] != old["spec"] {
+        new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+    }
+    let mut errors = FieldErrors::default();
+    metadata::validate(kind, new, &mut errors);
+    metadata::validate_update(new, old, &mut errors);
+    kind.validate_update(new, old, &ctx, &mut errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid(kind.info(), new["metadata"]["name"].as_str().unwrap_or(""), &errors))
+    }
+}

@@ -1,0 +1,89 @@
+//! Optimistic locking and preconditions.
+
+use crate::common::*;
+use serde_json::json;
+
+const MODIFIED: &str = "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again";
+
+#[tokio::test]
+async fn an_update_of_an_old_version_is_refused() {
+    let api = Api::new().await;
+    let first = api.create_config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let second = api.check(merge(&path, &json!({"data": {"k": "1"}})), 200, json!({})).await.body;
+    let with = |rv: &str| json!({"metadata": {"name": "a", "resourceVersion": rv}, "data": {"k": "2"}});
+    let conflict =
+        json!({"reason": "Conflict", "code": 409, "message": MODIFIED, "details": {"name": "a", "kind": "configmaps"}});
+    api.check(put(&path, &with(version(&first))), 409, conflict.clone()).await;
+    api.check(merge(&path, &with(version(&first))), 409, conflict).await;
+    api.check(put(&path, &with(version(&second))), 200, json!({"data": {"k": "2"}})).await;
+    api.check(
+        put(&path, &with("soon")),
+        422,
+        json!({"message": "ConfigMap \"a\" is invalid: metadata.resourceVersion: Invalid value: \"soon\": strconv.ParseUint: parsing \"soon\": invalid syntax"}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_update_of_another_object_of_that_name_is_refused() {
+    let api = Api::new().await;
+    let made = api.create_config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    let why = format!(
+        "Operation cannot be fulfilled on configmaps \"a\": StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: other, UID in object meta: {uid}"
+    );
+    let other = json!({"metadata": {"name": "a", "uid": "other"}});
+    api.check(put(&path, &other), 409, json!({"reason": "Conflict", "message": why})).await;
+    api.check(merge(&path, &other), 409, json!({"reason": "Conflict"})).await;
+    api.check(merge(&path, &json!({"metadata": {"uid": uid}})), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_deletion_may_name_what_it_means() {
+    let api = Api::new().await;
+    let made = api.create_pod("p").await;
+    let path = format!("{PODS}/p");
+    let (uid, rv) = (made["metadata"]["uid"].as_str().unwrap(), version(&made));
+    let only = |field: &str, value: &str| json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {field: value}});
+    api.check(
+        delete_with(&path, &only("uid", "other")),
+        409,
+        json!({"message": format!("Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (other) does not match the UID in record ({uid}). The object might have been deleted and then recreated")}),
+    )
+    .await;
+    api.check(
+        delete_with(&path, &only("resourceVersion", "1")),
+        409,
+        json!({"message": format!("Operation cannot be fulfilled on Pod \"p\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({rv}). The object might have been modified")}),
+    )
+    .await;
+    for wrong in [json!([]), json!({"gracePeriodSeconds": "x"}), json!({"kind": "Pod"}), json!("x")] {
+        api.check(delete_with(&path, &wrong), 400, json!({"reason": "BadRequest"})).await;
+    }
+    api.check(
+        delete_with(&path, &json!({"propagationPolicy": "Sideways"})),
+        422,
+        json!({"message": "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Sideways\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""}),
+    )
+    .await;
+    let both = json!({"preconditions": {"uid": uid, "resourceVersion": rv}, "propagationPolicy": "Background"});
+    api.check(delete_with(&path, &both), 200, json!({"kind": "Pod"})).await;
+    api.check(get(&path), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn writers_without_a_version_do_not_lose_each_others_changes() {
+    let api = Api::new().await;
+    api.create_config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let all = (0..16).map(|i| {
+        let ask = merge(&path, &json!({"data": {format!("k{i}"): "v"}}));
+        let api = &api;
+        async move { api.check(ask, 200, json!({})).await }
+    });
+    futures::future::join_all(all).await;
+    let read = api.check(get(&path), 200, json!({})).await.body;
+    assert_eq!(read["data"].as_object().unwrap().len(), 16);
+}

@@ -1,0 +1,225 @@
+//! Create, get, update, delete, deletecollection, dry runs, generated names, finalizers, generation.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn an_object_is_created_read_changed_and_deleted() {
+    let api = Api::new().await;
+    let given = json!({"metadata": {"name": "a", "uid": "mine", "resourceVersion": "7", "creationTimestamp": "2001-01-01T00:00:00Z"}, "data": {"k": "v"}});
+    let made = api
+        .check(
+            post(CONFIG_MAPS, &given),
+            201,
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}, "data": {"k": "v"}}),
+        )
+        .await
+        .body;
+    assert_ne!(made["metadata"]["uid"], "mine");
+    assert_ne!(made["metadata"]["creationTimestamp"], "2001-01-01T00:00:00Z");
+    let path = format!("{CONFIG_MAPS}/a");
+    let read = api.check(get(&path), 200, json!({})).await.body;
+    assert_eq!(read, made);
+    api.check(
+        post(CONFIG_MAPS, &given),
+        409,
+        json!({"kind": "Status", "reason": "AlreadyExists", "message": "configmaps \"a\" already exists", "details": {"name": "a", "kind": "configmaps"}}),
+    )
+    .await;
+    let changed = json!({"metadata": {"name": "a"}, "data": {"k": "w"}});
+    let after = api
+        .check(put(&path, &changed), 200, json!({"data": {"k": "w"}, "metadata": {"uid": made["metadata"]["uid"], "creationTimestamp": made["metadata"]["creationTimestamp"]}}))
+        .await
+        .body;
+    assert_ne!(version(&after), version(&made));
+    // What changes nothing is no new version.
+    let same = api.check(put(&path, &changed), 200, json!({})).await.body;
+    assert_eq!(version(&same), version(&after));
+    api.check(
+        delete(&path),
+        200,
+        json!({"kind": "Status", "status": "Success", "details": {"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"], "group": null}}),
+    )
+    .await;
+    let gone = json!({"kind": "Status", "reason": "NotFound", "message": "configmaps \"a\" not found", "code": 404});
+    for ask in [get(&path), put(&path, &changed), delete(&path), merge(&path, &json!({}))] {
+        api.check(ask, 404, gone.clone()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_path_says_and_what_a_body_says_must_agree() {
+    let api = Api::new().await;
+    api.create_config_map("a", json!({})).await;
+    let named = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
+    for (ask, code, message) in [
+        (
+            post(CONFIG_MAPS, &named("b", "kube-system")),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            put(format!("{CONFIG_MAPS}/a"), &named("b", "default")),
+            400,
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            put(format!("{CONFIG_MAPS}/a"), &json!({})),
+            400,
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            put(format!("{CONFIG_MAPS}/a"), &named("a", "kube-system")),
+            400,
+            "the namespace of the object (kube-system) does not match the namespace on the request (default)",
+        ),
+        (
+            merge(format!("{CONFIG_MAPS}/a"), &json!({"metadata": {"name": "b"}})),
+            400,
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            post(CONFIG_MAPS, &json!({"apiVersion": "v2", "metadata": {"name": "b"}})),
+            400,
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (post("/api/v1/namespaces/none/configmaps", &named("a", "")), 404, "namespaces \"none\" not found"),
+        (
+            post("/api/v1/configmaps", &named("a", "default")),
+            405,
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            post(format!("{CONFIG_MAPS}/a"), &named("a", "")),
+            405,
+            "the server does not allow this method on the requested resource",
+        ),
+        (get("/api/v1/configmaps/a"), 404, "the server could not find the requested resource"),
+        (get("/api/v1/gadgets"), 404, "the server could not find the requested resource"),
+        (get(format!("{CONFIG_MAPS}/a/status")), 404, "the server could not find the requested resource"),
+        (get(format!("{CONFIG_MAPS}/..")), 400, "Name parameter invalid: \"..\": may not be '..'"),
+        (get(format!("{CONFIG_MAPS}/a%2Fb")), 400, "Name parameter invalid: \"a/b\": may not contain '/'"),
+    ] {
+        api.check(ask, code, json!({"kind": "Status", "status": "Failure", "code": code, "message": message})).await;
+    }
+}
+
+#[tokio::test]
+async fn names_are_generated() {
+    let api = Api::new().await;
+    let object = json!({"metadata": {"generateName": "web-"}});
+    let (a, b) = (api.ask(&post(CONFIG_MAPS, &object)).await.body, api.ask(&post(CONFIG_MAPS, &object)).await.body);
+    let (a, b) = (a["metadata"]["name"].as_str().unwrap(), b["metadata"]["name"].as_str().unwrap());
+    assert!(a != b && a.len() == 9 && a.starts_with("web-"), "{a} {b}");
+    let long = json!({"metadata": {"generateName": "x".repeat(100)}});
+    let name = api.ask(&post(CONFIG_MAPS, &long)).await.body["metadata"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(name.len(), 63);
+    let kept =
+        api.check(get(format!("{CONFIG_MAPS}/{a}")), 200, json!({"metadata": {"generateName": "web-"}})).await.body;
+    assert_eq!(kept["metadata"]["name"], a);
+    let bad = json!({"metadata": {"generateName": "Web-"}});
+    let answer = api.check(post(CONFIG_MAPS, &bad), 422, json!({"reason": "Invalid"})).await.body;
+    let fields: Vec<&Value> = answer["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
+    assert_eq!(fields, ["metadata.generateName", "metadata.name"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_be_and_stores_nothing() {
+    let api = Api::new().await;
+    api.bound_pod("p").await;
+    let before = api.ask(&get(PODS)).await.body;
+    let path = format!("{PODS}/p");
+    api.check(
+        post(format!("{PODS}?dryRun=All"), &pod("q")),
+        201,
+        json!({"metadata": {"name": "q"}, "spec": {"restartPolicy": "Always"}}),
+    )
+    .await;
+    api.check(post(format!("{PODS}?dryRun=All"), &pod("p")), 409, json!({"reason": "AlreadyExists"})).await;
+    api.check(
+        merge(format!("{path}?dryRun=All"), &json!({"metadata": {"labels": {"a": "b"}}})),
+        200,
+        json!({"metadata": {"labels": {"a": "b"}}}),
+    )
+    .await;
+    api.check(delete(format!("{path}?dryRun=All")), 200, json!({})).await;
+    api.check(delete_with(&path, &json!({"dryRun": ["All"]})), 200, json!({})).await;
+    api.check(delete(format!("{PODS}?dryRun=All")), 200, json!({"items": [{}]})).await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    api.check(post(format!("{path}/eviction?dryRun=All"), &eviction), 201, json!({})).await;
+    api.check(
+        post(format!("{PODS}?dryRun=Some"), &pod("q")),
+        422,
+        json!({"message": "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""}),
+    )
+    .await;
+    assert_eq!(api.ask(&get(PODS)).await.body, before);
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_by_selector_and_within_its_namespace() {
+    let api = Api::new().await;
+    for (name, tier) in [("a", "x"), ("b", "y"), ("c", "x")] {
+        api.create_config_map(name, json!({"tier": tier})).await;
+    }
+    let list = api
+        .check(delete(format!("{CONFIG_MAPS}?labelSelector=tier%3Dx")), 200, json!({"kind": "ConfigMapList"}))
+        .await
+        .body;
+    assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    api.check(get(CONFIG_MAPS), 200, json!({"items": [{"metadata": {"name": "b"}}]})).await;
+    api.check(delete("/api/v1/configmaps"), 405, json!({"reason": "MethodNotAllowed"})).await;
+    api.check(delete("/api/v1/namespaces"), 405, json!({"reason": "MethodNotAllowed"})).await;
+    api.check(delete(CONFIG_MAPS), 200, json!({"items": [{"metadata": {"name": "b"}}]})).await;
+    api.check(get(CONFIG_MAPS), 200, json!({"items": []})).await;
+}
+
+#[tokio::test]
+async fn finalizers_keep_an_object_until_the_last_is_gone() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/a", "x.io/b"]}});
+    api.check(post(CONFIG_MAPS, &object), 201, json!({})).await;
+    // The object, not a Status: it is still there.
+    let marked = api
+        .check(delete(&path), 200, json!({"kind": "ConfigMap", "metadata": {"deletionGracePeriodSeconds": 0}}))
+        .await
+        .body;
+    assert!(marked["metadata"]["deletionTimestamp"].is_string());
+    let again = api.check(delete(&path), 200, json!({"kind": "ConfigMap"})).await.body;
+    assert_eq!(version(&again), version(&marked));
+    let more = json!({"metadata": {"finalizers": ["x.io/a", "x.io/b", "x.io/c"]}});
+    api.check(
+        merge(&path, &more),
+        422,
+        json!({"message": "ConfigMap \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"x.io/c\"}"}),
+    )
+    .await;
+    api.check(
+        merge(&path, &json!({"metadata": {"finalizers": ["x.io/b"]}})),
+        200,
+        json!({"metadata": {"finalizers": ["x.io/b"]}}),
+    )
+    .await;
+    api.check(merge(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({"metadata": {"finalizers": null}}))
+        .await;
+    api.check(get(&path), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn the_generation_counts_changes_of_the_spec() {
+    let api = Api::new().await;
+    let path = format!("{PODS}/p");
+    let generation = |n: i64| json!({"metadata": {"generation": n}});
+    api.check(post(PODS, &pod("p")), 201, generation(1)).await;
+    api.check(merge(&path, &json!({"metadata": {"labels": {"a": "b"}, "generation": 9}})), 200, generation(1)).await;
+    api.check(merge(format!("{path}/status"), &json!({"status": {"message": "x"}})), 200, generation(1)).await;
+    api.check(merge(&path, &json!({"spec": {"activeDeadlineSeconds": 5}})), 200, generation(2)).await;
+    let binding = json!({"target": {"name": "n"}});
+    api.check(post(format!("{path}/binding"), &binding), 201, json!({})).await;
+    api.check(get(&path), 200, generation(3)).await;
+    api.check(delete(&path), 200, generation(4)).await;
+    // A ConfigMap has none.
+    let made = api.create_config_map("a", json!({})).await;
+    assert!(made["metadata"]["generation"].is_null());
+}

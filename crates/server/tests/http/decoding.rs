@@ -1,0 +1,148 @@
+//! Content types, field validation, duplicate fields, quantities, warnings.
+
+use crate::common::*;
+use serde_json::json;
+
+const YAML: &str = "application/yaml";
+const JSON: &str = "application/json";
+
+fn twice() -> Ask {
+    let body = r#"{"metadata": {"name": "p", "lables": {}}, "spec": {"containers": [{"name": "c", "image": "a", "image": "b", "imagee": "x"}]}}"#;
+    post(PODS, &json!(null)).text(JSON, body)
+}
+
+#[tokio::test]
+async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
+    let api = Api::new().await;
+    let wrong = [
+        r#"unknown field \"metadata.lables\""#,
+        r#"unknown field \"spec.containers[0].imagee\""#,
+        r#"duplicate field \"spec.containers[0].image\""#,
+    ];
+    let plain: Vec<String> = wrong.iter().map(|w| w.replace('\\', "")).collect();
+    let mut strict = twice();
+    strict.path += "?fieldValidation=Strict";
+    let message =
+        format!("Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: {}", plain.join(", "));
+    api.check(strict, 400, json!({"reason": "BadRequest", "message": message})).await;
+    let mut ignore = twice();
+    ignore.path += "?fieldValidation=Ignore&dryRun=All";
+    let answer = api.check(ignore, 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
+    assert_eq!(answer.warnings(), Vec::<String>::new());
+    // Warn is the default.
+    let answer = api.check(twice(), 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
+    assert_eq!(answer.warnings(), wrong.map(|w| format!("299 - \"{w}\"")));
+    let mut odd = twice();
+    odd.path += "?fieldValidation=Odd";
+    api.check(
+        odd,
+        422,
+        json!({"message": "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Odd\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""}),
+    )
+    .await;
+    let unknown = json!({"spec": {"nodName": "n"}});
+    let answer = api.check(merge(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
+    assert_eq!(answer.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
+    let answer =
+        api.check(merge(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"})).await;
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{message}");
+    assert!(message.ends_with("strict decoding error: unknown field \"spec.nodName\""), "{message}");
+    let strategic = patch("strategic-merge-patch", format!("{PODS}/p?fieldValidation=Strict"), &unknown);
+    let message = r#" "" is invalid: patch: Invalid value: "{\"spec\":{\"nodName\":\"n\"}}": strict decoding error: unknown field "spec.nodName""#;
+    api.check(strategic, 422, json!({"message": message})).await;
+}
+
+#[tokio::test]
+async fn manifests_are_json_or_yaml() {
+    let api = Api::new().await;
+    let yaml = "metadata:\n  name: yam\ndata:\n  a: |\n    x\n  b: 'true'\n";
+    api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({"data": {"a": "x\n", "b": "true"}})).await;
+    let doubled = "metadata: {name: z}\ndata:\n  a: one\n  a: two\n";
+    let answer =
+        api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, doubled), 201, json!({"data": {"a": "two"}})).await;
+    assert_eq!(answer.warnings().len(), 1);
+    let strict = post(format!("{CONFIG_MAPS}?fieldValidation=Strict"), &json!(null)).text(YAML, doubled);
+    api.check(strict, 400, json!({"reason": "BadRequest"})).await;
+    for (content_type, body, code, reason) in [
+        (JSON, "{\"metadata\": ", 400, "BadRequest"),
+        (JSON, "[]", 400, "BadRequest"),
+        (JSON, "", 400, "BadRequest"),
+        (YAML, "a: [", 400, "BadRequest"),
+        (YAML, "\u{0}", 400, "BadRequest"),
+        ("text/plain", "{}", 415, "UnsupportedMediaType"),
+    ] {
+        api.check(post(CONFIG_MAPS, &json!(null)).text(content_type, body), code, json!({"reason": reason})).await;
+    }
+    let charset =
+        post(CONFIG_MAPS, &json!(null)).text("application/json; charset=utf-8", r#"{"metadata": {"name": "c"}}"#);
+    api.check(charset, 201, json!({})).await;
+    api.check(get(CONFIG_MAPS).header("accept", "text/html"), 406, json!({"reason": "NotAcceptable"})).await;
+}
+
+#[tokio::test]
+async fn a_field_of_the_wrong_type_is_named() {
+    let api = Api::new().await;
+    for (field, value, expected) in [
+        ("hostNetwork", json!("yes"), "spec.hostNetwork: invalid type: string \"yes\", expected a boolean"),
+        ("containers", json!({}), "spec.containers: invalid type: map, expected a sequence"),
+        (
+            "terminationGracePeriodSeconds",
+            json!(1.5),
+            "spec.terminationGracePeriodSeconds: invalid type: floating point `1.5`, expected i64",
+        ),
+        ("nodeSelector", json!({"a": 1}), "spec.nodeSelector.a: invalid type: integer `1`, expected a string"),
+    ] {
+        let mut object = pod("p");
+        object["spec"][field] = value;
+        let message = format!("Pod in version \"v1\" cannot be handled as a Pod: {expected}");
+        api.check(post(PODS, &object), 400, json!({"reason": "BadRequest", "message": message})).await;
+    }
+}
+
+#[tokio::test]
+async fn quantities_are_stored_in_their_canonical_form() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1000m", "memory": "1024Ki", "x.io/gpu": 2}, "requests": {"cpu": 0.5, "memory": "1048576"}});
+    object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "2048Mi"}}]);
+    let stored = json!({"limits": {"cpu": "1", "memory": "1Mi", "x.io/gpu": "2"}, "requests": {"cpu": "500m", "memory": "1048576", "x.io/gpu": "2"}});
+    let expected =
+        json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
+    let made = api.check(post(PODS, &object), 201, expected).await.body;
+    // The same amount in other words is no change.
+    let mut same = made.clone();
+    same["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1.0");
+    let after = api.check(put(format!("{PODS}/p"), &same), 200, json!({})).await.body;
+    assert_eq!(version(&after), version(&made));
+    object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1 core"}});
+    let answer = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains("resources.limits[cpu]: "), "{message}");
+}
+
+#[tokio::test]
+async fn what_upstream_warns_of_is_warned_of() {
+    let api = Api::new().await;
+    let mut object = pod("p.q");
+    object["metadata"]["finalizers"] = json!(["mine"]);
+    object["spec"]["terminationGracePeriodSeconds"] = json!(-1);
+    let c = &mut object["spec"]["containers"][0];
+    c["env"] = json!([{"name": "A"}, {"name": "A"}, {"name": "B"}, {"name": "B", "value": "$(B)x"}]);
+    c["ports"] = json!([{"containerPort": 80}, {"containerPort": 80}]);
+    c["resources"] = json!({"requests": {"memory": "100m"}});
+    let answer = api.check(post(PODS, &object), 201, json!({})).await;
+    let starts = [
+        "metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name",
+        "metadata.name: this is used in the Pod's hostname",
+        "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
+        "spec.containers[0].env[1]: hides previous definition of \\\"A\\\", which may be dropped when using apply",
+        "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]",
+        "spec.containers[0].resources.requests[memory]: fractional byte value \\\"100m\\\" is invalid, must be an integer",
+    ];
+    let warnings = answer.warnings();
+    assert_eq!(warnings.len(), starts.len(), "{warnings:#?}");
+    for (warning, start) in warnings.iter().zip(starts) {
+        assert!(warning.starts_with(&format!("299 - \"{start}")), "{warning}");
+    }
+}

@@ -1,0 +1,279 @@
+//! What the server fills in, compared with upstream's `pkg/apis/core/v1/defaults.go` and its admission.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_pod_gets_what_upstream_gives_it() {
+    let api = Api::new().await;
+    let made = api.create_pod("p").await;
+    let toleration = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+    assert_eq!(
+        made["spec"],
+        json!({
+            "containers": [{
+                "name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent", "resources": {},
+                "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            }],
+            "dnsPolicy": "ClusterFirst", "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority", "priority": 0,
+            "restartPolicy": "Always", "schedulerName": "default-scheduler", "securityContext": {},
+            "serviceAccount": "default", "serviceAccountName": "default", "terminationGracePeriodSeconds": 30,
+            "tolerations": [toleration("not-ready"), toleration("unreachable")],
+        })
+    );
+    assert_eq!(made["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+}
+
+/// A container, or another part of a spec, gets this.
+async fn check(path: &str, given: Value, expected: Value) {
+    let api = Api::new().await;
+    let account = json!({"metadata": {"name": "robot"}});
+    api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
+    let mut object = pod("p");
+    let mut wrapped = given;
+    let mut result = expected;
+    for part in path.rsplit('/').filter(|p| !p.is_empty()) {
+        wrapped = if part == "0" { json!([wrapped]) } else { json!({part: wrapped}) };
+        result = if part == "0" { json!([result]) } else { json!({part: result}) };
+    }
+    json_merge(&mut object["spec"], &wrapped);
+    api.check(post(PODS, &object), 201, json!({"spec": result})).await;
+}
+
+/// Joins objects, and the first elements of lists.
+fn json_merge(to: &mut Value, from: &Value) {
+    match (to, from) {
+        (Value::Object(to), Value::Object(from)) => {
+            for (key, value) in from {
+                json_merge(to.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(to), Value::Array(from)) if !to.is_empty() && from.len() == 1 => json_merge(&mut to[0], &from[0]),
+        (to, from) => *to = from.clone(),
+    }
+}
+
+#[tokio::test]
+async fn images_are_pulled_by_their_tag() {
+    for (image, policy) in [
+        ("busybox", "Always"),
+        ("busybox:latest", "Always"),
+        ("busybox:1.36", "IfNotPresent"),
+        ("host:5000/a/b", "Always"),
+        ("host:5000/a/b:1", "IfNotPresent"),
+        ("busybox@sha256:0000000000000000000000000000000000000000000000000000000000000000", "IfNotPresent"),
+    ] {
+        check("containers/0", json!({"image": image}), json!({"imagePullPolicy": policy})).await;
+    }
+}
+
+#[tokio::test]
+async fn parts_of_a_pod_get_what_upstream_gives_them() {
+    let probe = json!({"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3});
+    for (path, given, expected) in [
+        ("containers/0/livenessProbe", json!({"exec": {"command": ["x"]}, "timeoutSeconds": 0}), probe.clone()),
+        (
+            "containers/0/readinessProbe",
+            json!({"httpGet": {"port": 80}}),
+            json!({"httpGet": {"path": "/", "scheme": "HTTP"}, "periodSeconds": 10}),
+        ),
+        (
+            "containers/0/startupProbe",
+            json!({"grpc": {"port": 80}}),
+            json!({"grpc": {"service": ""}, "failureThreshold": 3}),
+        ),
+        (
+            "containers/0/lifecycle/preStop",
+            json!({"httpGet": {"port": "http"}}),
+            json!({"httpGet": {"path": "/", "scheme": "HTTP"}}),
+        ),
+        (
+            "containers/0/ports/0",
+            json!({"containerPort": 80, "hostPort": 0}),
+            json!({"protocol": "TCP", "hostPort": null}),
+        ),
+        (
+            "",
+            json!({"hostNetwork": true, "containers": [{"ports": [{"containerPort": 80}]}]}),
+            json!({"containers": [{"ports": [{"hostPort": 80}]}]}),
+        ),
+        (
+            "containers/0/env/0",
+            json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
+            json!({"valueFrom": {"fieldRef": {"apiVersion": "v1"}}}),
+        ),
+        (
+            "containers/0/env/0",
+            json!({"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}),
+            json!({"valueFrom": {"resourceFieldRef": {"divisor": "0"}}}),
+        ),
+        (
+            "containers/0/resources",
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}}),
+            json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
+        ),
+    ] {
+        check(path, given, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn volumes_and_the_rest_get_what_upstream_gives_them() {
+    for (path, given, expected) in [
+        ("volumes/0", json!({"name": "v"}), json!({"emptyDir": {}})),
+        ("volumes/0", json!({"name": "v", "configMap": {"name": "c"}}), json!({"configMap": {"defaultMode": 420}})),
+        ("volumes/0", json!({"name": "v", "secret": {"secretName": "c"}}), json!({"secret": {"defaultMode": 420}})),
+        (
+            "volumes/0",
+            json!({"name": "v", "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.labels"}}]}}),
+            json!({"downwardAPI": {"defaultMode": 420, "items": [{"fieldRef": {"apiVersion": "v1"}}]}}),
+        ),
+        (
+            "volumes/0",
+            json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
+            json!({"projected": {"defaultMode": 420, "sources": [{"serviceAccountToken": {"expirationSeconds": 3600}}]}}),
+        ),
+        ("volumes/0", json!({"name": "v", "hostPath": {"path": "/x"}}), json!({"hostPath": {"type": ""}})),
+        ("serviceAccount", json!("robot"), json!("robot")),
+        ("", json!({"serviceAccount": "robot"}), json!({"serviceAccountName": "robot"})),
+        (
+            "",
+            json!({"restartPolicy": "", "schedulerName": "", "hostNetwork": false}),
+            json!({"restartPolicy": "Always", "schedulerName": "default-scheduler", "hostNetwork": null}),
+        ),
+        ("terminationGracePeriodSeconds", json!(0), json!(0)),
+        ("enableServiceLinks", json!(false), json!(false)),
+        (
+            "",
+            json!({"priorityClassName": "system-node-critical"}),
+            json!({"priority": 2_000_001_000, "preemptionPolicy": "PreemptLowerPriority"}),
+        ),
+        ("tolerations", json!([{"operator": "Exists"}]), json!([{"operator": "Exists"}])),
+        (
+            "initContainers/0",
+            json!({"name": "i", "image": "x"}),
+            json!({"imagePullPolicy": "Always", "terminationMessagePolicy": "File"}),
+        ),
+    ] {
+        check(path, given, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn priorities_are_those_of_their_class() {
+    let api = Api::new().await;
+    let with = |field: &str, value: Value| {
+        let mut object = pod("p");
+        object["spec"][field] = value;
+        post(PODS, &object)
+    };
+    for (ask, why) in [
+        (with("priorityClassName", json!("high")), "no PriorityClass with name high was found"),
+        (
+            with("priority", json!(5)),
+            "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name",
+        ),
+        (
+            with("preemptionPolicy", json!("Never")),
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+        ),
+    ] {
+        api.check(ask, 403, json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {why}")})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_account_must_be_there_and_lends_its_pull_secrets() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["spec"]["serviceAccountName"] = json!("robot");
+    let why =
+        "pods \"p\" is forbidden: error looking up service account default/robot: serviceaccount \"robot\" not found";
+    api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": why})).await;
+    let account = json!({"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "s"}]});
+    api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
+    api.check(post(PODS, &object), 201, json!({"spec": {"imagePullSecrets": [{"name": "s"}]}})).await;
+    object["metadata"]["name"] = json!("q");
+    object["spec"]["imagePullSecrets"] = json!([{"name": "own"}]);
+    api.check(post(PODS, &object), 201, json!({"spec": {"imagePullSecrets": [{"name": "own"}]}})).await;
+}
+
+#[tokio::test]
+async fn quality_of_service_is_set_and_stays() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
+    api.check(post(PODS, &object), 201, json!({"status": {"qosClass": "Guaranteed"}})).await;
+    let status = format!("{PODS}/p/status");
+    api.check(
+        put(&status, &json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}})),
+        200,
+        json!({"status": {"qosClass": "Guaranteed", "phase": "Running"}}),
+    )
+    .await;
+    api.check(
+        merge(&status, &json!({"status": {"qosClass": "Burstable"}})),
+        422,
+        json!({"message": "Pod \"p\" is invalid: status.qosClass: Invalid value: \"Burstable\": field is immutable"}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn other_kinds_get_their_defaults_and_rules() {
+    let api = Api::new().await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "x"}, "data": {"b": "eQ=="}});
+    api.check(
+        post(secrets, &secret),
+        201,
+        json!({"type": "Opaque", "data": {"a": "eA==", "b": "eQ=="}, "stringData": null}),
+    )
+    .await;
+    api.check(
+        post(secrets, &json!({"metadata": {"name": "t"}, "type": "kubernetes.io/tls"})),
+        422,
+        json!({"message": "Secret \"t\" is invalid: [data[tls.crt]: Required value, data[tls.key]: Required value]"}),
+    )
+    .await;
+    api.check(
+        merge(format!("{secrets}/s"), &json!({"type": "x.io/y"})),
+        422,
+        json!({"message": "Secret \"s\" is invalid: type: Invalid value: \"x.io/y\": field is immutable"}),
+    )
+    .await;
+    api.check(
+        post(secrets, &json!({"metadata": {"name": "u"}, "data": {"a": "not base64!"}})),
+        400,
+        json!({"reason": "BadRequest"}),
+    )
+    .await;
+    let both = json!({"metadata": {"name": "c"}, "data": {"a": "x"}, "binaryData": {"a": "eA=="}});
+    api.check(post(CONFIG_MAPS, &both), 422, json!({"details": {"causes": [{"field": "data[a]", "message": "Invalid value: \"a\": duplicate of key present in binaryData"}, {"field": "binaryData[a]"}]}})).await;
+    let large = json!({"metadata": {"name": "c"}, "data": {"a": "x".repeat((1 << 20) + 1)}});
+    api.check(post(CONFIG_MAPS, &large), 422, json!({"details": {"causes": [{"reason": "FieldValueTooLong", "message": "Too long: may not be more than 1048576 bytes"}]}})).await;
+    let fixed = json!({"metadata": {"name": "c"}, "immutable": true, "data": {"a": "x"}});
+    api.check(post(CONFIG_MAPS, &fixed), 201, json!({})).await;
+    api.check(
+        merge(format!("{CONFIG_MAPS}/c"), &json!({"data": {"a": "y"}})),
+        422,
+        json!({"message": "ConfigMap \"c\" is invalid: data: Forbidden: field is immutable when `immutable` is set"}),
+    )
+    .await;
+    let lease = json!({"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 0}});
+    api.check(
+        post("/apis/coordination.k8s.io/v1/namespaces/default/leases", &lease),
+        422,
+        json!({"message": "Lease.coordination.k8s.io \"l\" is invalid: spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"}),
+    )
+    .await;
+    let node = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "Never"}]}, "status": {"capacity": {"cpu": 2}}});
+    api.check(
+        post("/api/v1/nodes", &node),
+        422,
+        json!({"message": "Node \"n\" is invalid: spec.taints[0].effect: Unsupported value: \"Never\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\""}),
+    )
+    .await;
+    let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 2}}});
+    api.check(post("/api/v1/nodes", &node), 201, json!({"status": {"allocatable": {"cpu": "2"}}})).await;
+}

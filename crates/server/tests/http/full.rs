@@ -1,0 +1,46 @@
+//! A store that takes no writes: the answer says so, and reads go on.
+
+use crate::common::*;
+use serde_json::json;
+use store::CommitError;
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_serves_reads() {
+    let api = Api::new().await;
+    let made = api.create_config_map("a", json!({})).await;
+    api.create_pod("p").await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let full = json!({"kind": "Status", "status": "Failure", "reason": "InsufficientStorage", "code": 507,
+        "message": "the store cannot take the write: the disk that holds the store is full"});
+    let writes = [
+        post(CONFIG_MAPS, &json!({"metadata": {"name": "b"}})),
+        put(&path, &json!({"metadata": {"name": "a"}, "data": {"k": "v"}})),
+        merge(&path, &json!({"data": {"k": "v"}})),
+        delete(&path),
+        delete(CONFIG_MAPS),
+        post(format!("{PODS}/p/binding"), &json!({"target": {"name": "n"}})),
+        post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})),
+    ];
+    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", version(&made))).await;
+    for ask in writes.clone() {
+        api.engine.fail_next_commit(CommitError::Full);
+        api.check(ask, 507, full.clone()).await;
+        assert_eq!(api.ask(&get(&path)).await.body, made);
+        api.check(
+            get(PODS),
+            200,
+            json!({"items": [{"spec": {"nodeName": null}, "metadata": {"deletionTimestamp": null}}]}),
+        )
+        .await;
+    }
+    api.engine.fail_next_commit(CommitError::injected());
+    api.check(
+        writes[0].clone(),
+        500,
+        json!({"reason": "InternalError", "message": "Internal error occurred: the store could not be written"}),
+    )
+    .await;
+    // With room again, everything goes on; nobody saw what was refused.
+    api.check(writes[2].clone(), 200, json!({"data": {"k": "v"}})).await;
+    events.check("MODIFIED", json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+}

@@ -1,0 +1,33 @@
+//! The API over HTTP, without sockets: what kubectl and client libraries see.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
+
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+mod conflicts;
+#[cfg(test)]
+mod crud;
+#[cfg(test)]
+mod decoding;
+#[cfg(test)]
+mod defaults;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod full;
+#[cfg(test)]
+mod lists;
+#[cfg(test)]
+mod namespaces;
+#[cfg(test)]
+mod patches;
+#[cfg(test)]
+mod pods;
+#[cfg(test)]
+mod tables;
+#[cfg(test)]
+mod validation;
+#[cfg(test)]
+mod validation_spec;
+#[cfg(test)]
+mod watches;

@@ -1,0 +1,255 @@
+//! The life of a Pod in the API: binding, status, graceful deletion, eviction.
+
+use crate::common::*;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+fn seconds_left(pod: &Value) -> i64 {
+    let end: Timestamp = pod["metadata"]["deletionTimestamp"].as_str().unwrap().parse().unwrap();
+    end.duration_since(Timestamp::now()).as_secs()
+}
+
+#[tokio::test]
+async fn a_pod_is_bound_once() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let path = format!("{PODS}/p/binding");
+    let to = |node: &str| json!({"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "p", "annotations": {"x.io/why": "because"}}, "target": {"kind": "Node", "name": node}});
+    for (body, code, expected) in [
+        (json!({"target": {}}), 422, json!({"message": "Binding \"p\" is invalid: target.name: Required value"})),
+        (
+            json!({"target": {"kind": "Pod", "name": "n"}}),
+            422,
+            json!({"message": "Binding \"p\" is invalid: target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""}),
+        ),
+        (
+            json!({"metadata": {"name": "q"}, "target": {"name": "n"}}),
+            400,
+            json!({"message": "name in URL does not match name in Binding object"}),
+        ),
+        (json!({"metadata": {"uid": "other"}, "target": {"name": "n"}}), 409, json!({"reason": "Conflict"})),
+        (json!({"kind": "Pod"}), 400, json!({"reason": "BadRequest"})),
+        (json!([]), 400, json!({"reason": "BadRequest"})),
+    ] {
+        api.check(post(&path, &body), code, expected).await;
+    }
+    api.check(post(&path, &to("n")), 201, json!({"kind": "Status", "status": "Success", "code": 201})).await;
+    let conditions = json!([{"type": "PodScheduled", "status": "True", "observedGeneration": 2}]);
+    api.check(
+        get(format!("{PODS}/p")),
+        200,
+        json!({"spec": {"nodeName": "n"}, "status": {"conditions": conditions}, "metadata": {"annotations": {"x.io/why": "because"}}}),
+    )
+    .await;
+    api.check(
+        post(&path, &to("m")),
+        409,
+        json!({"reason": "Conflict", "message": "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\"", "details": {"name": "p", "kind": "pods/binding"}}),
+    )
+    .await;
+    let mut gated = pod("g");
+    gated["spec"]["schedulingGates"] = json!([{"name": "x.io/wait"}]);
+    let waiting = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}]);
+    api.check(post(PODS, &gated), 201, json!({"status": {"conditions": waiting}})).await;
+    let message = "Operation cannot be fulfilled on pods/binding \"g\": pod g has non-empty .spec.schedulingGates";
+    api.check(post(format!("{PODS}/g/binding"), &json!({"target": {"name": "n"}})), 409, json!({"message": message}))
+        .await;
+    api.check(
+        merge(format!("{PODS}/g"), &json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}})),
+        200,
+        json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}}),
+    )
+    .await;
+    api.check(post(format!("{PODS}/g/binding"), &json!({"target": {"name": "n"}})), 201, json!({})).await;
+    api.check(
+        post(format!("{PODS}/none/binding"), &json!({"target": {"name": "n"}})),
+        404,
+        json!({"message": "pods \"none\" not found"}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn the_status_and_the_rest_are_written_apart() {
+    let api = Api::new().await;
+    let made = api.create_pod("p").await;
+    let (path, status) = (format!("{PODS}/p"), format!("{PODS}/p/status"));
+    api.check(merge(&path, &json!({"status": {"phase": "Failed"}})), 200, json!({"status": {"phase": "Pending"}}))
+        .await;
+    let both = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}});
+    let after = api.check(merge(&status, &both), 200, json!({"spec": {"nodeName": null}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": null}})).await.body;
+    assert_eq!(after["spec"], made["spec"]);
+    let mut changed = after.clone();
+    changed["status"] = json!({});
+    changed["metadata"]["labels"] = json!({"a": "c"});
+    api.check(put(&path, &changed), 200, json!({"status": {"phase": "Running"}, "metadata": {"labels": {"a": "c"}}}))
+        .await;
+    api.check(get(&status), 200, json!({"kind": "Pod", "status": {"phase": "Running"}})).await;
+    api.check(post(&status, &changed), 405, json!({"reason": "MethodNotAllowed"})).await;
+}
+
+#[tokio::test]
+async fn a_container_that_ended_for_good_does_not_run_again() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["spec"]["restartPolicy"] = json!("Never");
+    api.check(post(PODS, &object), 201, json!({})).await;
+    let status = |state: Value| {
+        merge(
+            format!("{PODS}/p/status"),
+            &json!({"status": {"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]}}),
+        )
+    };
+    api.check(status(json!({"terminated": {"exitCode": 1}, "running": null})), 200, json!({})).await;
+    api.check(
+        status(json!({"running": {}, "terminated": null})),
+        422,
+        json!({"message": "Pod \"p\" is invalid: status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_that_no_node_has_goes_at_once() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let mut events = api.watch(&format!("{PODS}?watch=1")).await;
+    events.check("ADDED", json!({})).await;
+    api.check(delete(format!("{PODS}/p")), 200, json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 0}}))
+        .await;
+    events.check("DELETED", json!({"metadata": {"name": "p"}})).await;
+    api.check(get(format!("{PODS}/p")), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_bound_pod_has_its_grace_which_can_only_be_shortened() {
+    let api = Api::new().await;
+    let before = api.bound_pod("p").await;
+    let path = format!("{PODS}/p");
+    let marked = api
+        .check(delete(&path), 200, json!({"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 30}}))
+        .await
+        .body;
+    assert!((28..=30).contains(&seconds_left(&marked)), "{marked}");
+    assert_ne!(version(&marked), version(&before));
+    for longer in ["", "?gracePeriodSeconds=30", "?gracePeriodSeconds=100"] {
+        let same = api.check(delete(format!("{path}{longer}")), 200, json!({})).await.body;
+        assert_eq!(same, marked, "{longer}");
+    }
+    let shorter = api
+        .check(
+            delete_with(&path, &json!({"gracePeriodSeconds": 5})),
+            200,
+            json!({"metadata": {"deletionGracePeriodSeconds": 5}}),
+        )
+        .await
+        .body;
+    // It counts from the first deletion.
+    assert!((2..=5).contains(&seconds_left(&shorter)), "{shorter}");
+    // Nobody takes a deletion back.
+    api.check(
+        merge(&path, &json!({"metadata": {"labels": {"a": "b"}, "deletionTimestamp": null}})),
+        200,
+        json!({"metadata": {"deletionTimestamp": shorter["metadata"]["deletionTimestamp"]}}),
+    )
+    .await;
+    api.check(
+        merge(&path, &json!({"metadata": {"deletionGracePeriodSeconds": 50}})),
+        422,
+        json!({"message": "Pod \"p\" is invalid: metadata.deletionGracePeriodSeconds: Invalid value: 50: field is immutable"}),
+    )
+    .await;
+    api.check(
+        delete_with(&path, &json!({"gracePeriodSeconds": 0, "preconditions": {"uid": before["metadata"]["uid"]}})),
+        200,
+        json!({}),
+    )
+    .await;
+    api.check(get(&path), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn the_grace_is_what_is_asked_for_or_what_the_pod_says() {
+    for (own, phase, query, expected) in [
+        (7, "Running", "", 7),
+        (7, "Running", "?gracePeriodSeconds=100", 100),
+        (7, "Running", "?gracePeriodSeconds=-1", 1),
+        (-5, "Running", "", 1),
+        (7, "Failed", "", 0),
+        (7, "Succeeded", "?gracePeriodSeconds=9", 0),
+        (7, "Running", "?gracePeriodSeconds=0", 0),
+    ] {
+        let api = Api::new().await;
+        let mut object = pod("p");
+        object["spec"]["terminationGracePeriodSeconds"] = json!(own);
+        object["spec"]["nodeName"] = json!("n");
+        api.check(post(PODS, &object), 201, json!({})).await;
+        api.check(merge(format!("{PODS}/p/status"), &json!({"status": {"phase": phase}})), 200, json!({})).await;
+        api.check(
+            delete(format!("{PODS}/p{query}")),
+            200,
+            json!({"metadata": {"deletionGracePeriodSeconds": expected}}),
+        )
+        .await;
+        api.check(get(format!("{PODS}/p")), if expected == 0 { 404 } else { 200 }, json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn finalizers_of_a_pod_outlast_its_grace() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["metadata"]["finalizers"] = json!(["x.io/a"]);
+    object["spec"]["nodeName"] = json!("n");
+    api.check(post(PODS, &object), 201, json!({})).await;
+    let path = format!("{PODS}/p");
+    api.check(delete(&path), 200, json!({"metadata": {"deletionGracePeriodSeconds": 30}})).await;
+    api.check(merge(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    // The kubelet still has to stop it.
+    api.check(get(&path), 200, json!({})).await;
+    api.check(delete(format!("{path}?gracePeriodSeconds=0")), 200, json!({})).await;
+    api.check(get(&path), 404, json!({})).await;
+    api.check(post(PODS, &object), 201, json!({})).await;
+    api.check(
+        delete(format!("{path}?gracePeriodSeconds=0")),
+        200,
+        json!({"metadata": {"deletionGracePeriodSeconds": 0, "generation": 2}}),
+    )
+    .await;
+    api.check(get(&path), 200, json!({})).await;
+    api.check(merge(&path, &json!({"metadata": {"finalizers": []}})), 200, json!({})).await;
+    api.check(get(&path), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn an_eviction_is_a_deletion_that_says_why() {
+    let api = Api::new().await;
+    let made = api.bound_pod("p").await;
+    let path = format!("{PODS}/p/eviction");
+    let eviction = |options: Value| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options});
+    api.check(post(&path, &eviction(json!({"preconditions": {"uid": "other"}}))), 409, json!({"reason": "Conflict"}))
+        .await;
+    api.check(
+        post(&path, &json!({"metadata": {"name": "q"}})),
+        400,
+        json!({"message": "name in URL does not match name in Eviction object"}),
+    )
+    .await;
+    let pod = api.check(get(format!("{PODS}/p")), 200, json!({"metadata": {"deletionTimestamp": null}})).await.body;
+    assert_eq!(version(&pod), version(&made));
+    api.check(
+        post(&path, &eviction(json!({"gracePeriodSeconds": 3}))),
+        201,
+        json!({"kind": "Status", "status": "Success"}),
+    )
+    .await;
+    let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"});
+    api.check(
+        get(format!("{PODS}/p")),
+        200,
+        json!({"metadata": {"deletionGracePeriodSeconds": 3}, "status": {"conditions": [{"type": "PodScheduled"}, target]}}),
+    )
+    .await;
+    api.check(post(format!("{PODS}/none/eviction"), &json!({})), 404, json!({"message": "pods \"none\" not found"}))
+        .await;
+}

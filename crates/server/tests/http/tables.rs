@@ -1,0 +1,80 @@
+//! Tables and partial objects.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+const PARTIAL: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+#[tokio::test]
+async fn tables_have_upstreams_columns() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let list = api
+        .check(
+            table(PODS),
+            200,
+            json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": [{"object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}}}]}),
+        )
+        .await
+        .body;
+    let columns: Vec<&Value> = list["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(
+        columns,
+        ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"]
+    );
+    let cells = list["rows"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells[..4], [json!("p"), json!("0/1"), json!("Pending"), json!("0")]);
+    assert_eq!(cells[5..], [json!("<none>"), json!("<none>"), json!("<none>"), json!("<none>")]);
+    for (query, object) in [
+        ("includeObject=None", Value::Null),
+        ("includeObject=Metadata", json!({"kind": "PartialObjectMetadata", "spec": null})),
+        ("includeObject=Object", json!({"kind": "Pod", "spec": {"restartPolicy": "Always"}})),
+    ] {
+        api.check(table(format!("{PODS}?{query}")), 200, json!({"rows": [{"object": object}]})).await;
+        api.check(table(format!("{PODS}/p?{query}")), 200, json!({"kind": "Table", "rows": [{"object": object}]}))
+            .await;
+    }
+    api.check(
+        table(format!("{PODS}?includeObject=All")),
+        400,
+        json!({"message": "unrecognized includeObject value: \"All\""}),
+    )
+    .await;
+    let page = api.create_pod("q").await;
+    assert_eq!(page["metadata"]["name"], "q");
+    api.check(table(format!("{PODS}?limit=1")), 200, json!({"metadata": {"remainingItemCount": 1}, "rows": [{}]}))
+        .await;
+    let create =
+        post(format!("{PODS}?dryRun=All"), &pod("r")).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    api.check(create, 201, json!({"kind": "Table", "rows": [{"object": {"metadata": {"name": "r"}}}]})).await;
+}
+
+#[tokio::test]
+async fn a_watch_as_table_sends_its_columns_once() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let mut events = api.watch_as(&table(format!("{PODS}?watch=1"))).await;
+    let first =
+        events.check("ADDED", json!({"kind": "Table", "rows": [{"object": {"metadata": {"name": "p"}}}]})).await;
+    assert!(first["columnDefinitions"].is_array());
+    api.check(merge(format!("{PODS}/p/status"), &json!({"status": {"reason": "Odd"}})), 200, json!({})).await;
+    let second = events.check("MODIFIED", json!({"columnDefinitions": null, "rows": [{}]})).await;
+    assert_eq!(second["rows"][0]["cells"][2], "Odd");
+    api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
+    events.check("DELETED", json!({"kind": "Table", "rows": [{}]})).await;
+}
+
+#[tokio::test]
+async fn partial_objects_are_metadata() {
+    let api = Api::new().await;
+    let made = api.create_config_map("a", json!({"l": "1"})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let partial =
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]});
+    assert_eq!(api.check(get(&path).header("accept", PARTIAL), 200, json!({})).await.body, partial);
+    let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [partial]});
+    api.check(get(CONFIG_MAPS).header("accept", PARTIAL_LIST), 200, list).await;
+    let mut events = api.watch_as(&get(format!("{CONFIG_MAPS}?watch=1")).header("accept", PARTIAL)).await;
+    assert_eq!(events.check("ADDED", json!({})).await, partial);
+}
