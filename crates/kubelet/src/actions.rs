@@ -5,6 +5,7 @@ mod container;
 mod image;
 mod mounts;
 mod sandbox;
+mod sub_path;
 
 use crate::{Shared, actor::Mail, status, volumes};
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
@@ -17,10 +18,10 @@ async fn volumes_turn(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMu
     Some(lock.lock_owned().await)
 }
 
-/// Burstable Pods together weigh what those ask for that are here and have not ended.
-fn weigh_burstable(shared: &Shared) {
+/// Burstable Pods together weigh what those ask for that are here and have not ended; `gone` is ending now.
+fn weigh_burstable(shared: &Shared, gone: Option<&str>) {
     let pods: Vec<_> = shared.pods.all().iter().map(|h| h.known.borrow().clone()).collect();
-    let alive = pods.iter().filter(|p| p.is_admitted()).map(|p| p.object().as_ref());
+    let alive = pods.iter().filter(|p| p.is_admitted() && gone != Some(p.uid())).map(|p| p.object().as_ref());
     shared.cgroups.weigh_burstable(alive.filter(|p| !api::pod::is_terminal(p)));
 }
 
@@ -45,7 +46,7 @@ pub(crate) async fn carry_out(
             let _turn = volumes_turn(shared, pod).await;
             volumes::tear_down(shared, pod).await?;
             shared.cgroups.remove(pod.object())?;
-            weigh_burstable(shared);
+            weigh_burstable(shared, Some(pod.uid()));
             Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
         }
         Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
