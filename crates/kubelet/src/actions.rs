@@ -18,6 +18,22 @@ async fn volumes_turn(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMu
     Some(lock.lock_owned().await)
 }
 
+async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumesFact {
+    let _turn = volumes_turn(shared, pod).await;
+    match volumes::set_up(shared, pod).await {
+        Ok(()) => VolumesFact::Mounted,
+        Err(message) => VolumesFact::Failed { message },
+    }
+}
+
+async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumesFact, String> {
+    let _turn = volumes_turn(shared, pod).await;
+    volumes::tear_down(shared, pod).await?;
+    shared.cgroups.remove(pod.object())?;
+    weigh_burstable(shared, Some(pod.uid()));
+    Ok(VolumesFact::Unmounted)
+}
+
 /// Burstable Pods together weigh what those ask for that are here and have not ended; `gone` is ending now.
 fn weigh_burstable(shared: &Shared, gone: Option<&str>) {
     let pods: Vec<_> = shared.pods.all().iter().map(|h| h.known.borrow().clone()).collect();
@@ -35,20 +51,8 @@ pub(crate) async fn carry_out(
     let key = action.key();
     match action {
         Action::Admit => Ok(vec![Event::Admission(admit::admit(shared, pod).await)]),
-        Action::MountVolumes => {
-            let _turn = volumes_turn(shared, pod).await;
-            Ok(vec![Event::Volumes(match volumes::set_up(shared, pod).await {
-                Ok(()) => VolumesFact::Mounted,
-                Err(message) => VolumesFact::Failed { message },
-            })])
-        }
-        Action::UnmountVolumes => {
-            let _turn = volumes_turn(shared, pod).await;
-            volumes::tear_down(shared, pod).await?;
-            shared.cgroups.remove(pod.object())?;
-            weigh_burstable(shared, Some(pod.uid()));
-            Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
-        }
+        Action::MountVolumes => Ok(vec![Event::Volumes(mount_volumes(shared, pod).await)]),
+        Action::UnmountVolumes => Ok(vec![Event::Volumes(unmount_volumes(shared, pod).await?)]),
         Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
         Action::StopSandbox { id } => {
             shared.runtime.stop_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
