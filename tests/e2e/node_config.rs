@@ -30,9 +30,9 @@ fn files_of(dir: &Path) -> Vec<String> {
 
 fn logs_are_rotated() {
     let (cluster, _dir) =
-        cluster("containerLogMaxSize: 20Ki\ncontainerLogMaxFiles: 3\ncontainerLogMonitorInterval: 3s\n");
+        cluster("containerLogMaxSize: 5Ki\ncontainerLogMaxFiles: 3\ncontainerLogMonitorInterval: 3s\n");
     let kubectl = cluster.kubectl_in("default");
-    // 400 lines of about 100 bytes for 10 s: several rotations.
+    // 400 lines of about 100 bytes for 12 s and more: several rotations.
     let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,

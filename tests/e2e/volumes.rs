@@ -6,6 +6,7 @@ use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a running Pod sees ConfigMaps, Secrets and its labels change", volumes_follow),
+    ("a link in a volume leads no subPath out of it", no_link_leads_out),
     ("a Pod has the resolvers, host name and hosts file of its spec", names_and_resolvers),
 ];
 
@@ -41,6 +42,24 @@ fn volumes_follow(cluster: &Cluster) {
     kubectl.run("label pod p app=two --overwrite").ok();
     // What is mounted with subPath stays as it was, as upstream's documentation says.
     eventually("the files to follow", || read() == "twotwotwoone");
+}
+
+fn no_link_leads_out(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let mount = |name: &str, script: &str, sub: Value| {
+        json!({"name": name, "image": test_images::BUSYBOX,
+        "command": ["sh", "-c", script], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": sub}]})
+    };
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}],
+        "initContainers": [mount("links", "ln -s /etc /v/out; mkdir /v/in", Value::Null), mount("inside", "echo x > /v/f", json!("in/deep"))],
+        "containers": [mount("c", "ls /v; sleep 100000", json!("out"))]}});
+    kubectl.apply(&pod.to_string());
+    let waiting = "/status/containerStatuses/0/state/waiting";
+    kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
+    let message = kubectl.value("pod/p", &format!("{waiting}/message"));
+    assert!(message.as_str().unwrap().contains("leads out of its volume"), "{message}");
+    assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/1/state/terminated/exitCode"), json!(0));
 }
 
 fn names_and_resolvers(cluster: &Cluster) {

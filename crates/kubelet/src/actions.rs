@@ -5,6 +5,7 @@ mod container;
 mod image;
 mod mounts;
 mod sandbox;
+mod sub_path;
 
 use crate::{Shared, actor::Mail, status, volumes};
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
@@ -17,10 +18,26 @@ async fn volumes_turn(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMu
     Some(lock.lock_owned().await)
 }
 
-/// Burstable Pods together weigh what those ask for that are here and have not ended.
-fn weigh_burstable(shared: &Shared) {
+async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumesFact {
+    let _turn = volumes_turn(shared, pod).await;
+    match volumes::set_up(shared, pod).await {
+        Ok(()) => VolumesFact::Mounted,
+        Err(message) => VolumesFact::Failed { message },
+    }
+}
+
+async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumesFact, String> {
+    let _turn = volumes_turn(shared, pod).await;
+    volumes::tear_down(shared, pod).await?;
+    shared.cgroups.remove(pod.object())?;
+    weigh_burstable(shared, Some(pod.uid()));
+    Ok(VolumesFact::Unmounted)
+}
+
+/// Burstable Pods together weigh what those ask for that are here and have not ended; `gone` is ending now.
+fn weigh_burstable(shared: &Shared, gone: Option<&str>) {
     let pods: Vec<_> = shared.pods.all().iter().map(|h| h.known.borrow().clone()).collect();
-    let alive = pods.iter().filter(|p| p.is_admitted()).map(|p| p.object().as_ref());
+    let alive = pods.iter().filter(|p| p.is_admitted() && gone != Some(p.uid())).map(|p| p.object().as_ref());
     shared.cgroups.weigh_burstable(alive.filter(|p| !api::pod::is_terminal(p)));
 }
 
@@ -34,20 +51,8 @@ pub(crate) async fn carry_out(
     let key = action.key();
     match action {
         Action::Admit => Ok(vec![Event::Admission(admit::admit(shared, pod).await)]),
-        Action::MountVolumes => {
-            let _turn = volumes_turn(shared, pod).await;
-            Ok(vec![Event::Volumes(match volumes::set_up(shared, pod).await {
-                Ok(()) => VolumesFact::Mounted,
-                Err(message) => VolumesFact::Failed { message },
-            })])
-        }
-        Action::UnmountVolumes => {
-            let _turn = volumes_turn(shared, pod).await;
-            volumes::tear_down(shared, pod).await?;
-            shared.cgroups.remove(pod.object())?;
-            weigh_burstable(shared);
-            Ok(vec![Event::Volumes(VolumesFact::Unmounted)])
-        }
+        Action::MountVolumes => Ok(vec![Event::Volumes(mount_volumes(shared, pod).await)]),
+        Action::UnmountVolumes => Ok(vec![Event::Volumes(unmount_volumes(shared, pod).await?)]),
         Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
         Action::StopSandbox { id } => {
             shared.runtime.stop_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;

@@ -1,6 +1,6 @@
 //! The node: registered once, kept alive by its Lease, its status written when it changes.
 
-use crate::{Shared, node_status};
+use crate::{Shared, deadline::within_deadline, node_status};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -46,7 +46,7 @@ async fn register(shared: &Shared) -> Result<(), kube::Error> {
         node["spec"]["taints"] = json!(taints);
     }
     let node: Node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
-    match api.create(&PostParams::default(), &node).await {
+    match within_deadline(api.create(&PostParams::default(), &node)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(e)) if e.code == 409 => Ok(()),
         Err(e) => Err(e),
@@ -95,11 +95,11 @@ async fn renew(shared: &Shared) -> Result<(), kube::Error> {
         "holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": MicroTime(shared.now()),
     });
     let patch = json!({"spec": spec});
-    match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    match within_deadline(api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
         Err(kube::Error::Api(e)) if e.code == 404 => {
             let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec});
             let lease: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-            api.create(&PostParams::default(), &lease).await.map(drop)
+            within_deadline(api.create(&PostParams::default(), &lease)).await.map(drop)
         }
         other => other.map(drop),
     }

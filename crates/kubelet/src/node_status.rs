@@ -1,6 +1,6 @@
 //! What the node's status says.
 
-use crate::Shared;
+use crate::{Shared, deadline::within_deadline};
 use api::resources::Amounts;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{
@@ -52,7 +52,11 @@ impl NodeState {
     pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(shared.client.clone());
         let (now, name) = (shared.now(), &shared.options.node_name);
-        let known = api.get_opt(name).await?.and_then(|n| n.status).and_then(|s| s.conditions).unwrap_or_default();
+        let known = within_deadline(api.get_opt(name))
+            .await?
+            .and_then(|n| n.status)
+            .and_then(|s| s.conditions)
+            .unwrap_or_default();
         let conditions: Vec<Value> = self.conditions().into_iter().map(|c| stamp(c, &known, &json!(now))).collect();
         let status = json!({"status": {
             "capacity": quantities(&shared.machine.capacity), "allocatable": quantities(&shared.machine.allocatable),
@@ -62,7 +66,7 @@ impl NodeState {
             "nodeInfo": info(&self.runtime_version),
         }});
         tracing::debug!(not_ready = ?self.not_ready, "node status");
-        api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.map(drop)
+        within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await.map(drop)
     }
 
     fn conditions(&self) -> [Value; 4] {

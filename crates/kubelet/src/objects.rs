@@ -1,16 +1,13 @@
 //! ConfigMaps and Secrets that a Pod refers to, asked for once per action and only when there is a reference.
 
-use crate::Shared;
+use crate::{Shared, deadline::within_deadline};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret},
 };
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
-
-/// An API that does not answer fails the action, which is then tried again.
-const LIMIT: Duration = Duration::from_secs(30);
+use std::{collections::HashMap, fmt::Debug, sync::Arc};
 
 /// What was asked for in one action; `None` for what does not exist.
 pub(crate) struct Objects<'a> {
@@ -59,8 +56,6 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(shared.client.clone(), namespace);
-    match tokio::time::timeout(LIMIT, api.get_opt(name)).await {
-        Ok(found) => found.map(|o| o.map(Arc::new)).map_err(|e| e.to_string()),
-        Err(_) => Err(format!("the API did not answer within {LIMIT:?}")),
-    }
+    let found = within_deadline(api.get_opt(name)).await;
+    found.map(|o| o.map(Arc::new)).map_err(|e| e.to_string())
 }

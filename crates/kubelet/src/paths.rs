@@ -41,6 +41,15 @@ impl Paths {
         self.pod(uid).join("containers").join(container).join(format!("{attempt}.termination"))
     }
 
+    /// What `subPath` mounts are bound to.
+    pub(crate) fn sub_paths(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("volume-subpaths")
+    }
+
+    pub(crate) fn sub_path(&self, uid: &str, volume: &str, container: &str, index: usize) -> PathBuf {
+        self.sub_paths(uid).join(volume).join(container).join(index.to_string())
+    }
+
     pub(crate) fn hosts_file(&self, uid: &str) -> PathBuf {
         self.pod(uid).join("etc-hosts")
     }

@@ -1,6 +1,6 @@
 //! Kubernetes Events about Pods: recorded by one task, so that a slow API harms no Pod.
 
-use crate::Options;
+use crate::{Options, deadline::within_deadline};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference, Pod},
@@ -65,7 +65,7 @@ async fn write(
     if let Some((known, count)) = seen.get_mut(&key) {
         *count += 1;
         let patch = json!({"count": count, "lastTimestamp": Time(now)});
-        if api.patch(known, &PatchParams::default(), &Patch::Merge(patch)).await.is_ok() {
+        if within_deadline(api.patch(known, &PatchParams::default(), &Patch::Merge(patch))).await.is_ok() {
             return Ok(());
         }
     }
@@ -96,7 +96,7 @@ async fn write(
         count: Some(1),
         ..Event::default()
     };
-    api.create(&PostParams::default(), &object).await?;
+    within_deadline(api.create(&PostParams::default(), &object)).await?;
     seen.insert(key, (event_name, 1));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The only writer of Pod status: the newest status of each Pod, until the API server has taken it.
 
-use crate::Shared;
+use crate::{Shared, deadline::within_deadline};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::{
     Api,
@@ -19,7 +19,7 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
     // The UID makes sure that a later Pod of the same name never gets this one's status.
     let patch = json!({"metadata": {"uid": uid}, "status": status});
     loop {
-        match api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        match within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
             Ok(_) => return true,
             Err(kube::Error::Api(e)) if e.code == 404 || (e.code == 409 && e.message.contains("UID")) => return false,
             Err(error) => tracing::warn!(%error, name, "a Pod's status was not taken; trying again"),
@@ -34,7 +34,7 @@ pub(crate) async fn delete(shared: &Shared, pod: &lifecycle::Pod) -> bool {
     let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
     let params =
         DeleteParams { grace_period_seconds: Some(0), preconditions: Some(preconditions), ..DeleteParams::default() };
-    match api.delete(pod.name(), &params).await {
+    match within_deadline(api.delete(pod.name(), &params)).await {
         Ok(_) => true,
         Err(kube::Error::Api(e)) if e.code == 404 || e.code == 409 => true,
         Err(error) => {

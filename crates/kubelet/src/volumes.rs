@@ -131,8 +131,8 @@ fn kind(volume: &Volume) -> String {
 
 /// Unmounts and removes the Pod's volumes.
 pub(crate) async fn tear_down(shared: &Shared, pod: &Pod) -> Result<(), String> {
-    let volumes = shared.paths.volumes(pod.uid());
-    blocking::run(move || remove_tree(&volumes)).await
+    let (bound, volumes) = (shared.paths.sub_paths(pod.uid()), shared.paths.volumes(pod.uid()));
+    blocking::run(move || remove_tree(&bound).and_then(|()| remove_tree(&volumes))).await
 }
 
 /// Removes what is left of a Pod that is gone: directories and logs.
@@ -161,7 +161,7 @@ fn remove_tree(dir: &Path) -> Result<(), String> {
 }
 
 /// Unmounts everything at and below a directory, the innermost first.
-fn unmount_below(dir: &Path) -> Result<(), String> {
+pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
     let mut mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(dir)).collect();
     mounts.reverse();
     for mount in mounts {

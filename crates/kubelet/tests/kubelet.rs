@@ -211,6 +211,36 @@ async fn a_status_that_the_api_refuses_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_the_api_never_answers_is_made_again() {
+    let node = Node::started("");
+    for request in [format!("PATCH {}/status", path("p")), format!("GET {}", "api/v1/nodes/n")] {
+        node.api.hang(&request);
+    }
+    node.pod("p", &json!({}));
+    let began = Instant::now();
+    node.pod("q", &json!({}));
+    node.until_running("q").await;
+    assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
+    node.until_running("p").await;
+    assert!(began.elapsed() < Duration::from_secs(62), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_hangs_holds_up_others_only_when_pulls_are_serialized() {
+    for (config, runs) in [("", false), ("serializeImagePulls: false", true), ("maxParallelImagePulls: 2", true)] {
+        let node = Node::started(config);
+        node.runtime.hang_pull("example.com/slow:1");
+        node.runtime.add_image("example.com/quick:1");
+        for (name, image) in [("slow", "example.com/slow:1"), ("quick", "example.com/quick:1")] {
+            node.pod(name, &json!({"container": {"image": image, "imagePullPolicy": "Always"}}));
+            node.api.until("its pull was asked for", |_| node.runtime.pulls().len() == 1 || name == "quick").await;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(node.status("quick")["phase"] == "Running", runs, "{config}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pull_that_fails_is_tried_again_after_10_20_40_seconds() {
     let node = Node::started("");
     node.pod("p", &json!({"container": {"image": "example.com/late:1"}}));

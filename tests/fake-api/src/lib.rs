@@ -36,6 +36,8 @@ struct State {
     writes: Vec<String>,
     /// Refuses writes whose line begins so, once each.
     refusals: Vec<(String, u16)>,
+    /// Never answers requests whose line begins so, once each.
+    hangs: Vec<String>,
 }
 
 type Reply = UnsyncBoxBody<Bytes, Infallible>;
@@ -160,6 +162,11 @@ impl FakeApi {
         assert!(waited.is_ok(), "never came true: {what}; writes: {:#?}", self.writes());
     }
 
+    /// Takes the next request that begins so (`GET api/v1/nodes/n`), and never answers it.
+    pub fn hang(&self, request: &str) {
+        self.state.lock().hangs.push(request.to_owned());
+    }
+
     fn tick(&self) {
         self.ticks.send_modify(|n| *n += 1);
     }
@@ -170,6 +177,15 @@ impl FakeApi {
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let path = parts.uri.path().trim_matches('/').to_owned();
+        let line = format!("{} {path}", parts.method);
+        let hangs = {
+            let mut state = self.state.lock();
+            let found = state.hangs.iter().position(|start| line.starts_with(start));
+            found.map(|at| state.hangs.remove(at)).is_some()
+        };
+        if hangs {
+            std::future::pending::<()>().await;
+        }
         let answer = self.state.lock().answer(&parts.method, &path, &query, body);
         self.tick();
         answer

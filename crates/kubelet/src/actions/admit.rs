@@ -1,6 +1,6 @@
 //! Whether the node takes a Pod: decided once, kept in its checkpoint, never asked again.
 
-use crate::Shared;
+use crate::{Shared, deadline::within_deadline};
 use api::{
     affinity, pod,
     resources::{self, Amounts, Side},
@@ -23,7 +23,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     }
     let api: Api<Node> = Api::all(shared.client.clone());
     // A node that cannot be asked for takes nothing from a Pod that was bound to it.
-    let Ok(node) = api.get(&shared.options.node_name).await else { return Admission::Admitted };
+    let Ok(node) = within_deadline(api.get(&shared.options.node_name)).await else { return Admission::Admitted };
     if !affinity::matches_node(spec, &node) {
         let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector".to_owned();
         return rejected("NodeAffinity", message);

@@ -4,11 +4,7 @@ use crate::{Shared, environment::Environment, hosts, pods::spec, volumes};
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use lifecycle::Pod;
 use runtime::{Mount, Propagation};
-use std::{
-    fs, io,
-    os::unix::fs::PermissionsExt,
-    path::{Component, Path, PathBuf},
-};
+use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
 const HOSTS: &str = "/etc/hosts";
 
@@ -21,10 +17,14 @@ pub(super) fn of_container(
     env: &Environment,
 ) -> Result<Vec<Mount>, String> {
     let mut mounts = Vec::new();
-    for mount in container.volume_mounts.iter().flatten() {
+    for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let volume = volumes::source(shared, pod, &mount.name)?;
         let host_path = match sub_path(mount, env)? {
-            Some(sub) => below(&volume, &sub).map_err(|e| format!("subPath {sub:?}: {e}"))?,
+            Some(sub) => {
+                let target = shared.paths.sub_path(pod.uid(), &mount.name, &container.name, index);
+                super::sub_path::bind(&volume, &sub, &target)?;
+                target
+            }
             None => volume,
         };
         mounts.push(Mount {
@@ -61,27 +61,6 @@ fn sub_path(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, St
     Ok(Some(path).filter(|p| !p.is_empty()))
 }
 
-/// A path in a volume, made if need be. Neither it nor a link in it may lead out of the volume.
-fn below(volume: &Path, sub: &str) -> io::Result<PathBuf> {
-    let leads_out = || io::Error::other("it leads out of its volume");
-    if Path::new(sub).components().any(|c| !matches!(c, Component::Normal(_) | Component::CurDir)) {
-        return Err(leads_out());
-    }
-    let (root, mut path) = (volume.canonicalize()?, volume.canonicalize()?);
-    for part in Path::new(sub).components() {
-        let next = path.join(part);
-        if fs::symlink_metadata(&next).is_err() {
-            fs::create_dir(&next)?;
-            fs::set_permissions(&next, fs::metadata(&path)?.permissions())?;
-        }
-        path = next.canonicalize()?;
-        if !path.starts_with(&root) {
-            return Err(leads_out());
-        }
-    }
-    Ok(path)
-}
-
 /// A file of its own for each attempt: what an earlier one wrote stays its own.
 fn termination_message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> io::Result<PathBuf> {
     let path = shared.paths.termination_message(pod.uid(), container, attempt);
@@ -103,34 +82,4 @@ fn hosts_file(shared: &Shared, pod: &Pod) -> io::Result<PathBuf> {
     fs::write(&path, text)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
     Ok(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn a_sub_path_stays_in_its_volume() {
-        let dir = tempfile::tempdir().unwrap();
-        let (volume, outside) = (dir.path().join("volume"), dir.path().join("outside"));
-        fs::create_dir_all(volume.join("..data")).unwrap();
-        fs::create_dir(&outside).unwrap();
-        fs::write(volume.join("..data/key"), "v").unwrap();
-        symlink("..data/key", volume.join("key")).unwrap();
-        symlink(&outside, volume.join("out")).unwrap();
-        for (sub, expected) in [
-            ("a/b", Some("a/b")),
-            ("./a", Some("a")),
-            ("key", Some("..data/key")),
-            ("out", None),
-            ("out/x", None),
-            ("../outside", None),
-            ("/etc", None),
-        ] {
-            let found = below(&volume, sub).ok();
-            assert_eq!(found, expected.map(|e| volume.canonicalize().unwrap().join(e)), "{sub}");
-        }
-        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing was made outside");
-    }
 }

@@ -31,7 +31,7 @@ struct State {
     sandboxes: BTreeMap<String, (SandboxStatus, SandboxConfig)>,
     containers: BTreeMap<String, (ContainerStatus, ContainerConfig)>,
     images: BTreeSet<String>,
-    /// Names of containers whose creation never ends.
+    /// Names of containers whose creation never ends, and images whose pull never does.
     hanging: BTreeSet<String>,
     /// When pulls were asked for.
     pulls: Vec<jiff::Timestamp>,
@@ -62,6 +62,10 @@ impl FakeRuntime {
 
     pub(crate) fn hang(&self, name: &str) {
         self.state.lock().hanging.insert(name.to_owned());
+    }
+
+    pub(crate) fn hang_pull(&self, image: &str) {
+        self.state.lock().hanging.insert(image.to_owned());
     }
 
     pub(crate) fn add_image(&self, image: &str) {
@@ -271,9 +275,11 @@ impl Runtime for FakeRuntime {
     }
 
     fn pull_image<'a>(&'a self, image: &'a str, _auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
-        let now = self.clock.now();
+        self.state.lock().pulls.push(self.clock.now());
+        if self.state.lock().hanging.contains(image) {
+            return future::pending().boxed();
+        }
         self.ready(|state| {
-            state.pulls.push(now);
             let there = state.images.contains(image);
             if there { Ok(image.to_owned()) } else { Err(RuntimeError::Failed(format!("{image}: no such image"))) }
         })
