@@ -62,7 +62,7 @@ fn traces(data_dir: &Path) -> BTreeSet<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounts = mounts.lines().filter(|l| l.contains(&marker)).map(|l| format!("mount {l}"));
     let files = data_dir.exists().then(|| format!("directory {marker}"));
-    processes.chain(mounts.map(|m| m.clone())).chain(files).collect()
+    processes.chain(mounts).chain(files).collect()
 }
 
 /// Links and network namespaces of the whole machine; other tests come and go meanwhile.

@@ -4,6 +4,7 @@
 //! The harness is our own (libtest-mimic), because a shared cluster must be torn down after the last test.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stderr, reason = "a seed is only worth something when it is told")]
 
 mod clusters;
 mod example_states;

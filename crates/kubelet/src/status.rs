@@ -6,7 +6,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_millis(500);
@@ -17,15 +17,41 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
     let (name, uid) = (pod.metadata.name.as_deref().unwrap_or(""), pod.metadata.uid.as_deref().unwrap_or(""));
     let api: Api<Pod> = Api::namespaced(shared.client.clone(), namespace);
     // The UID makes sure that a later Pod of the same name never gets this one's status.
-    let patch = json!({"metadata": {"uid": uid}, "status": status});
+    let patch = json!({"metadata": {"uid": uid}, "status": difference(pod.status.as_ref(), status)});
     loop {
-        match within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+        match within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))).await {
             Ok(_) => return true,
             Err(kube::Error::Api(e)) if e.code == 404 || (e.code == 409 && e.message.contains("UID")) => return false,
+            Err(kube::Error::Api(e)) if e.code == 422 => {
+                // It would be refused for ever, and hold back what comes after it.
+                tracing::error!(error = %e.message, name, "the API server refuses a Pod's status");
+                return true;
+            }
             Err(error) => tracing::warn!(%error, name, "a Pod's status was not taken; trying again"),
         }
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// A strategic merge patch to this status. Conditions that are as they were are left out: some of them belong to others,
+/// who may have written newer ones (readiness gates). Addresses that are gone are named, for those lists are merged.
+fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
+    let mut patch = json!(status);
+    let old = json!(before.cloned().unwrap_or_default());
+    let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
+    let known = list(&old, "conditions");
+    if let Some(conditions) = patch.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.retain(|c| !known.contains(c));
+    }
+    for name in ["podIPs", "hostIPs"] {
+        let new = list(&patch, name);
+        let gone = list(&old, name).into_iter().filter(|ip| !new.contains(ip));
+        let directives: Vec<Value> = gone.map(|ip| json!({"$patch": "delete", "ip": ip["ip"]})).collect();
+        if !directives.is_empty() {
+            patch[name] = new.into_iter().chain(directives).collect();
+        }
+    }
+    patch
 }
 
 /// Removes the object of a Pod that has ended: grace 0, this UID only. Gives whether the request was taken.
@@ -41,5 +67,35 @@ pub(crate) async fn delete(shared: &Shared, pod: &lifecycle::Pod) -> bool {
             tracing::warn!(%error, pod = pod.name(), "a Pod could not be removed from the API; trying again");
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(before: Value, after: Value, expected: Value) {
+        let parse = |v: Value| serde_json::from_value::<PodStatus>(v).unwrap();
+        assert_eq!(difference(Some(&parse(before)), &parse(after)), expected);
+    }
+
+    #[test]
+    fn a_patch_leaves_conditions_of_others_alone_and_names_addresses_that_are_gone() {
+        let (own, foreign) =
+            (json!({"type": "Ready", "status": "False"}), json!({"type": "example.com/x", "status": "True"}));
+        let ready = json!({"type": "Ready", "status": "True"});
+        check(
+            json!({"conditions": [own, foreign]}),
+            json!({"conditions": [ready, foreign], "phase": "Running"}),
+            json!({"conditions": [ready], "phase": "Running"}),
+        );
+        let (old, new) = (json!({"ip": "10.0.0.1"}), json!({"ip": "10.0.0.2"}));
+        check(
+            json!({"podIPs": [old]}),
+            json!({"podIPs": [new]}),
+            json!({"podIPs": [new, {"$patch": "delete", "ip": "10.0.0.1"}]}),
+        );
+        check(json!({"podIPs": [old]}), json!({"podIPs": [old]}), json!({"podIPs": [old]}));
     }
 }
