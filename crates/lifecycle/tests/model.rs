@@ -64,6 +64,7 @@ enum Move {
 struct SmallPod {
     policy: &'static str,
     init: usize,
+    sidecars: usize,
     apps: usize,
     budget: Budget,
 }
@@ -180,7 +181,7 @@ impl Model for SmallPod {
     type Action = Move;
 
     fn init_states(&self) -> Vec<State> {
-        let mut teller = Teller::new(self.policy, self.init, self.apps, None);
+        let mut teller = Teller::new(self.policy, self.init, self.sidecars, self.apps, None);
         // Time stands still; what is tried again is tried at once.
         let none = BackoffPolicy { initial: Duration::ZERO, max: Duration::ZERO, reset_after: Duration::ZERO };
         teller.sim.policy.container_backoff = none;
@@ -235,10 +236,10 @@ impl Model for SmallPod {
 
 /// Explores all that can happen to such a Pod.
 #[track_caller]
-fn check(init: usize, apps: usize, budget: Budget) {
+fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
     for policy in ["Always", "OnFailure", "Never"] {
         let begun = Instant::now();
-        let checker = SmallPod { policy, init, apps, budget }
+        let checker = SmallPod { policy, init, sidecars, apps, budget }
             .checker()
             .threads(2)
             .timeout(Duration::from_secs(1800))
@@ -246,7 +247,7 @@ fn check(init: usize, apps: usize, budget: Budget) {
             .join();
         assert!(checker.is_done(), "not all was explored: {} states", checker.unique_state_count());
         let (states, took) = (checker.unique_state_count(), begun.elapsed());
-        println!("{policy}, {init} init and {apps} app containers: {states} states in {took:?}");
+        println!("{policy}, {init} init, {sidecars} sidecar and {apps} app containers: {states} states in {took:?}");
         checker.assert_properties();
     }
 }
@@ -255,28 +256,34 @@ const NOTHING: Budget = Budget { exits: 0, restarts: 0, deletions: 0, forced: 0,
 
 #[test]
 fn one_container_deletions_a_restart_of_the_kubelet_and_a_lost_fact() {
-    check(0, 1, Budget { exits: 1, restarts: 1, deletions: 1, forced: 1, lost_facts: 1, ..NOTHING });
+    check(0, 0, 1, Budget { exits: 1, restarts: 1, deletions: 1, forced: 1, lost_facts: 1, ..NOTHING });
 }
 
 #[test]
 fn two_containers_and_a_restart_of_the_kubelet() {
-    check(0, 2, Budget { exits: 1, restarts: 1, ..NOTHING });
+    check(0, 0, 2, Budget { exits: 1, restarts: 1, ..NOTHING });
 }
 
 #[test]
 fn an_init_container_and_a_sandbox_that_is_lost() {
-    check(1, 1, Budget { exits: 1, lost_sandboxes: 1, ..NOTHING });
+    check(1, 0, 1, Budget { exits: 1, lost_sandboxes: 1, ..NOTHING });
 }
 
 #[test]
 fn two_containers_and_an_init_container_that_end() {
-    check(1, 2, Budget { exits: 2, ..NOTHING });
+    check(1, 0, 2, Budget { exits: 2, ..NOTHING });
+}
+
+#[test]
+fn two_sidecars_end_after_their_container() {
+    check(0, 2, 1, Budget { deletions: 1, ..NOTHING });
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test -p lifecycle --test model -- --ignored"]
 fn two_containers_an_init_container_and_all_that_can_happen() {
-    check(1, 2, Budget { exits: 2, deletions: 1, ..NOTHING });
-    check(1, 1, Budget { exits: 2, restarts: 1, deletions: 1, lost_sandboxes: 1, ..NOTHING });
-    check(0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_facts: 1, ..NOTHING });
+    check(1, 0, 2, Budget { exits: 2, deletions: 1, ..NOTHING });
+    check(0, 2, 1, Budget { exits: 1, deletions: 1, ..NOTHING });
+    check(1, 0, 1, Budget { exits: 2, restarts: 1, deletions: 1, lost_sandboxes: 1, ..NOTHING });
+    check(0, 0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_facts: 1, ..NOTHING });
 }

@@ -11,6 +11,7 @@ mod view;
 pub(crate) use runtime::{OnStop, Run, Runtime};
 pub(crate) use teller::{Step, Teller};
 
+use api::pod::ContainerKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod as ApiPod, PodStatus};
 use lifecycle::{
@@ -188,6 +189,19 @@ impl Sim {
         }
     }
 
+    /// Sidecars end last, in reverse order, as long as there is time.
+    fn check_order(&self, action: &Action) {
+        let Action::StopContainer { container, deadline, .. } = action else { return };
+        let all: Vec<_> = api::pod::containers(self.api.spec.as_ref().unwrap()).collect();
+        let sidecar = all.iter().position(|(kind, c)| *kind == ContainerKind::Sidecar && c.name == *container);
+        if let Some(at) = sidecar.filter(|_| *deadline > self.now) {
+            let later = all[at + 1..].iter().filter(|(kind, _)| *kind != ContainerKind::Init);
+            for (_, c) in later {
+                assert!(!self.pod.is_running(&c.name), "{container} ends before {}", c.name);
+            }
+        }
+    }
+
     fn check(&mut self) {
         let (first, second) = (plan(&self.pod, &self.policy, self.now), plan(&self.pod, &self.policy, self.now));
         assert_eq!(first, second, "the same facts give the same plan");
@@ -203,6 +217,7 @@ impl Sim {
         self.check_exits(&shown);
         for action in first.actions {
             self.check_grace(&action);
+            self.check_order(&action);
             let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
             assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");
         }

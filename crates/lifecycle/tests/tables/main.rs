@@ -11,4 +11,5 @@ mod reasons;
 mod restart_policy;
 mod restarts_of_the_kubelet;
 mod sandboxes;
+mod sidecars;
 mod termination;
