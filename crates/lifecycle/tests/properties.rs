@@ -4,6 +4,7 @@
 //! something runs; nothing starts after a deletion; no grace is longer than asked for; what may not restart does not; no
 //! exit code is lost; the same facts give the same plan; no wake-up lies in the past. Here the histories are made up.
 
+#[cfg(test)]
 mod common;
 
 use common::{Run, Sim, Step, Teller};
