@@ -63,7 +63,7 @@ fn initialized(pod: &Pod, phase: &Phase) -> Verdict {
     }
     let incomplete = names(pod, |kind, c| match kind {
         ContainerKind::Init => !is_ready(pod, kind, c),
-        ContainerKind::Sidecar => pod.container(&c.name).current.is_none(),
+        ContainerKind::Sidecar => !is_ready(pod, kind, c),
         ContainerKind::App => false,
     });
     if incomplete.is_empty() || app_started(pod) {

@@ -96,6 +96,11 @@ impl Container {
         matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
     }
 
+    /// Whether its process runs, or may at any moment.
+    pub(crate) fn may_run(&self) -> bool {
+        self.alive() || self.starting
+    }
+
     /// A start was answered; gives whether one was on its way.
     pub(crate) fn answered(&mut self) -> bool {
         std::mem::take(&mut self.starting)

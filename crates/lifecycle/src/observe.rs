@@ -52,6 +52,10 @@ pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
     if pod.ended.is_some() {
         return;
     }
+    if pod.finished_at.is_none() && pod.finished() {
+        pod.finished_at = Some(now);
+        pod.durable += 1;
+    }
     let phase = phase(pod, now);
     if phase.is_terminal() {
         // One that waited for something has ended at its deadline, whenever that is noticed.

@@ -64,7 +64,7 @@ pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
     }
     match pod.stop(now) {
         Some(stop) => stopping(pod, &stop, policy, now, &mut plan),
-        None if pod.finished() => settle(pod, &mut plan),
+        None if pod.finished() => finishing(pod, policy, now, &mut plan),
         None => running(pod, policy, now, &mut plan),
     }
     plan
@@ -107,8 +107,13 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
             }
             _ => start(container, spec, &sandbox.id, policy, now, plan),
         };
-        let init_done = kind != ContainerKind::Init || init_done(container, sandbox);
-        if busy || !init_done {
+        let passed = match kind {
+            ContainerKind::Init => init_done(container, sandbox),
+            // The next one starts when it has started; once the Pod is initialized, none waits for it any more.
+            ContainerKind::Sidecar => initialized || container.alive(),
+            ContainerKind::App => true,
+        };
+        if busy || !passed {
             return;
         }
     }
@@ -191,6 +196,14 @@ fn start(
     true
 }
 
+/// All that counts has ended: sidecars are stopped, then what held them goes.
+fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    match pod.kill_deadline(now) {
+        Some(deadline) if pod.any_alive() => stop_containers(pod, deadline, policy, now, plan),
+        _ => settle(pod, plan),
+    }
+}
+
 /// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
 fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     stop_containers(pod, stop.deadline, policy, now, plan);
@@ -214,21 +227,32 @@ fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &
     }
 }
 
+/// Stops what runs: all at once, but for sidecars, which wait for the app containers and for the sidecars after them, and
+/// for the end of the grace period at most (LIFECYCLE.md 3.11).
 fn stop_containers(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     let grace = elapsed(now, deadline).max(policy.minimum_grace);
-    for (_, spec) in containers(pod.spec()) {
+    let all: Vec<_> = containers(pod.spec()).collect();
+    let apps_run = all.iter().any(|(kind, c)| *kind == ContainerKind::App && pod.container(&c.name).may_run());
+    for (n, (kind, spec)) in all.iter().enumerate() {
         let Some(instance) = pod.container(&spec.name).current.as_ref() else {
             continue;
         };
-        if matches!(instance.state, State::Running { .. }) {
-            plan.actions.push(Action::StopContainer {
-                container: spec.name.clone(),
-                id: instance.id.clone(),
-                grace,
-                deadline,
-                signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
-            });
+        if !matches!(instance.state, State::Running { .. }) {
+            continue;
         }
+        let later_runs =
+            || all[n + 1..].iter().any(|(kind, c)| *kind == ContainerKind::Sidecar && pod.container(&c.name).may_run());
+        if *kind == ContainerKind::Sidecar && deadline > now && (apps_run || later_runs()) {
+            plan.wake_at(deadline);
+            continue;
+        }
+        plan.actions.push(Action::StopContainer {
+            container: spec.name.clone(),
+            id: instance.id.clone(),
+            grace,
+            deadline,
+            signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
+        });
     }
 }
 

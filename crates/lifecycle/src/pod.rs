@@ -22,6 +22,8 @@ pub struct Pod {
     pub(crate) deleted: Option<Timestamp>,
     /// When the API was first seen to show a terminal phase.
     pub(crate) terminal_at: Option<Timestamp>,
+    /// When its last container ended for good, but for sidecars, which end then (KEP-753).
+    pub(crate) finished_at: Option<Timestamp>,
     /// How it ended; from then on its phase never changes.
     pub(crate) ended: Option<Ended>,
     /// Rebuilt from the API alone: nothing is done before the runtime has told what it has.
@@ -134,6 +136,7 @@ impl Pod {
             evicted: None,
             deleted: None,
             terminal_at: None,
+            finished_at: None,
             ended: None,
             unseen: false,
             gone_at: None,
@@ -255,7 +258,7 @@ impl Pod {
 
     /// Whether any process of the Pod runs, or may at any moment.
     pub(crate) fn any_alive(&self) -> bool {
-        self.containers.values().any(|c| c.alive() || c.starting)
+        self.containers.values().any(Container::may_run)
     }
 
     /// Since when a sandbox is broken that was not yet stopped.
@@ -269,7 +272,8 @@ impl Pod {
     /// Until when every container that runs has to be gone, if it has to.
     pub(crate) fn kill_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let lost = || self.lost_sandbox().map(|(_, since)| since + self.own_grace());
-        self.stop(now).map(|s| s.deadline).or_else(lost)
+        let finished = || self.finished_at.map(|at| at + self.own_grace());
+        self.stop(now).map(|s| s.deadline).or_else(finished).or_else(lost)
     }
 
     pub(crate) fn active_deadline(&self) -> Option<Timestamp> {
@@ -324,7 +328,7 @@ impl Pod {
         ours.or_else(|| self.object.status.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p)))
     }
 
-    /// Whether every container has ended for good: nothing is left to run.
+    /// Whether every container has ended for good: nothing is left to run. Sidecars do not count.
     pub(crate) fn finished(&self) -> bool {
         let ended =
             |kind, spec: &Spec| self.container(&spec.name).exit().is_some_and(|e| !self.restarts(kind, spec, e.code));

@@ -183,7 +183,7 @@ fn waiting_to_restart(
     now: Timestamp,
 ) -> Option<ContainerState> {
     let exit = container.exit().filter(|e| pod.restarts(kind, spec, e.code))?;
-    if pod.stop(now).is_some() {
+    if pod.stop(now).is_some() || pod.finished() {
         return None;
     }
     let at = container.restart_at(spec, &policy.container_backoff)?;

@@ -4,6 +4,7 @@
 //! something runs; nothing starts after a deletion; no grace is longer than asked for; what may not restart does not; no
 //! exit code is lost; the same facts give the same plan; no wake-up lies in the past. Here the histories are made up.
 
+#[cfg(test)]
 mod common;
 
 use common::{Run, Sim, Step, Teller};
@@ -35,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Story {
     policy: &'static str,
     init: usize,
+    sidecars: usize,
     apps: usize,
     deadline: Option<i64>,
     steps: Vec<Step>,
@@ -43,8 +45,9 @@ struct Story {
 fn story() -> impl Strategy<Value = Story> {
     let policy = prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
     let deadline = prop_oneof![3 => Just(None), 1 => (10..200_i64).prop_map(Some)];
-    (policy, 0..2_usize, 1..3_usize, deadline, vec(step(), 0..120))
-        .prop_map(|(policy, init, apps, deadline, steps)| Story { policy, init, apps, deadline, steps })
+    (policy, 0..2_usize, 0..3_usize, 1..3_usize, deadline, vec(step(), 0..120)).prop_map(
+        |(policy, init, sidecars, apps, deadline, steps)| Story { policy, init, sidecars, apps, deadline, steps },
+    )
 }
 
 proptest! {
@@ -52,7 +55,7 @@ proptest! {
 
     #[test]
     fn every_history_keeps_what_must_hold(story in story()) {
-        let mut teller = Teller::new(story.policy, story.init, story.apps, story.deadline);
+        let mut teller = Teller::new(story.policy, story.init, story.sidecars, story.apps, story.deadline);
         for step in &story.steps {
             if teller.sim.forgotten {
                 return Ok(());

@@ -59,6 +59,7 @@ pub(super) fn created(
         }
         never_ran => container.dead.extend(never_ran.map(|i| i.id)),
     }
+    container.dead.retain(|dead| *dead != id);
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
     container.current = Some(Instance { id: id.clone(), attempt, image_id, sandbox, state: State::Created });
     pod.durable += 1;

@@ -66,7 +66,9 @@ fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: 
         return;
     }
     let known = pod.container(&view.name).current.as_ref();
-    if known.is_none_or(|i| i.attempt < view.attempt) {
+    // Names are unique: one of the same attempt is there because the one that was made is not there any more.
+    let instead = known.is_some_and(|i| i.attempt == view.attempt && i.id != view.id && i.state == State::Created);
+    if instead || known.is_none_or(|i| i.attempt < view.attempt) {
         container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image_id, policy, now);
     } else if known.is_some_and(|i| i.id != view.id) {
         return older(pod, view);

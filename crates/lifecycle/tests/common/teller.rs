@@ -49,15 +49,20 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    pub(crate) fn new(policy: &str, init: usize, apps: usize, deadline: Option<i64>) -> Self {
+    pub(crate) fn new(policy: &str, init: usize, sidecars: usize, apps: usize, deadline: Option<i64>) -> Self {
         let list = |prefix: &str, count| -> Vec<_> {
             (0..count).map(|n| json!({"name": format!("{prefix}{n}"), "image": "i"})).collect()
         };
+        let mut first = list("i", init);
+        first.extend(list("s", sidecars).into_iter().map(|mut c| {
+            c["restartPolicy"] = json!("Always");
+            c
+        }));
         let mut sim = Sim::new(json!({
             "restartPolicy": policy,
             "activeDeadlineSeconds": deadline,
             "terminationGracePeriodSeconds": 20,
-            "initContainers": list("i", init),
+            "initContainers": first,
             "containers": list("c", apps),
         }));
         if policy == "Never" {

@@ -66,7 +66,7 @@ impl Sim {
     }
 }
 
-fn words(state: Option<&ContainerState>) -> String {
+pub(super) fn words(state: Option<&ContainerState>) -> String {
     let Some(state) = state else { return "none".to_owned() };
     if let Some(t) = &state.terminated {
         format!("terminated {} {}", t.reason.as_deref().unwrap_or("-"), t.exit_code)

@@ -1,14 +1,26 @@
 //! Tables: what Kubernetes documents about a Pod's life, row by row.
 
 #[path = "../common/mod.rs"]
+#[cfg(test)]
 mod common;
 
+#[cfg(test)]
 mod backoff;
+#[cfg(test)]
 mod conditions;
+#[cfg(test)]
 mod example_states;
+#[cfg(test)]
 mod init_containers;
+#[cfg(test)]
 mod reasons;
+#[cfg(test)]
 mod restart_policy;
+#[cfg(test)]
 mod restarts_of_the_kubelet;
+#[cfg(test)]
 mod sandboxes;
+#[cfg(test)]
+mod sidecars;
+#[cfg(test)]
 mod termination;

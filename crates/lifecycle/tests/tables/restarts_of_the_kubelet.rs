@@ -162,3 +162,21 @@ fn a_deadline_that_passes_meanwhile_counts() {
     sim.pass(5);
     assert_eq!((sim.phase().as_str(), sim.status().reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
 }
+
+#[test]
+fn one_that_was_made_anew_unseen_takes_the_place_of_one_that_is_gone() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.image_failures = [("ErrImagePull", "no")].into();
+    sim.settle();
+    let sandbox = sim.runtime.sandboxes[0].id.clone();
+    sim.runtime.create("c", 0, &sandbox);
+    sim.reborn(false);
+    sim.relist();
+    sim.runtime.containers.clear();
+    let at = sim.runtime.create("c", 0, &sandbox);
+    let id = sim.runtime.containers[at].id.clone();
+    sim.restart(10);
+    sim.pass(60);
+    assert_eq!(sim.container("c").container_id, Some(format!("containerd://{id}")));
+    assert_eq!(sim.state("c"), "running");
+}

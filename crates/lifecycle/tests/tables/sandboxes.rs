@@ -50,6 +50,8 @@ fn init_containers_run_again_in_the_new_one() {
     sim.pass(10);
     assert_eq!(sim.starts("c"), [2]);
     sim.lose_sandbox();
+    sim.pass(0);
+    assert_eq!((sim.state("i1").as_str(), sim.phase().as_str()), ("running", "Running"));
     sim.pass(10);
     assert_eq!((sim.starts("i1"), sim.starts("i2"), sim.starts("c")), (vec![0, 10], vec![1, 11], vec![2, 12]));
     sim.lose_sandbox();
@@ -57,6 +59,20 @@ fn init_containers_run_again_in_the_new_one() {
     // Each of them waits for its own delay, as after any restart.
     assert_eq!(sim.state("c"), "running");
     assert_eq!((sim.restarts("i1"), sim.restarts("i2"), sim.restarts("c")), (2, 2, 2));
+}
+
+#[test]
+fn a_sandbox_lost_before_the_app_ran_is_made_again() {
+    let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec).script("i", &[Run::Ends(1, 0)]);
+    sim.settle();
+    sim.runtime.image_failures = [("ErrImagePull", "no")].into();
+    sim.pass(5);
+    sim.lose_sandbox();
+    assert_eq!(sim.phase(), "Pending");
+    sim.pass(20);
+    assert_eq!((sim.starts("i").len(), sim.starts("c").len(), sim.phase().as_str()), (2, 1, "Running"));
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! Sidecars: init containers that are always restarted (KEP-753; LIFECYCLE.md 3.4 and 3.11).
+
+use crate::common::{Run, Sim};
+use serde_json::json;
+
+/// Sidecar s1, init container i, sidecar s2, app container c.
+fn pod(policy: &str) -> Sim {
+    let sidecar = |name| json!({"name": name, "image": "i", "restartPolicy": "Always"});
+    Sim::new(json!({"restartPolicy": policy, "terminationGracePeriodSeconds": 20,
+        "initContainers": [sidecar("s1"), {"name": "i", "image": "i"}, sidecar("s2")],
+        "containers": [{"name": "c", "image": "i"}]}))
+    .script("i", &[Run::Ends(5, 0)])
+}
+
+#[track_caller]
+fn check(sim: &Sim, phase: &str, states: [&str; 4]) {
+    let shown = ["s1", "i", "s2", "c"].map(|name| sim.state(name));
+    assert_eq!((sim.phase().as_str(), shown), (phase, states.map(str::to_owned)));
+}
+
+const DONE: &str = "terminated Completed 0";
+const WAITS: &str = "waiting PodInitializing";
+
+#[test]
+fn they_start_in_their_turn_and_run_on() {
+    let mut sim = pod("Always");
+    sim.pass(1);
+    check(&sim, "Pending", ["running", "running", WAITS, WAITS]);
+    assert!(sim.condition("Initialized").ends_with("incomplete status: [i s2]"));
+    sim.pass(5);
+    check(&sim, "Running", ["running", DONE, "running", "running"]);
+    assert_eq!((sim.condition("Initialized").as_str(), sim.condition("Ready").as_str()), ("True", "True"));
+    assert_eq!(
+        (sim.starts("s1"), sim.starts("i"), sim.starts("s2"), sim.starts("c")),
+        (vec![0], vec![0], vec![5], vec![5])
+    );
+}
+
+#[test]
+fn one_that_cannot_start_holds_back_what_comes_after_it() {
+    let mut sim = pod("Always").script("s1", &[Run::Ends(0, 1)]);
+    sim.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
+    sim.pass(5);
+    check(&sim, "Pending", ["waiting ImagePullBackOff", WAITS, WAITS, WAITS]);
+}
+
+#[test]
+fn they_are_started_again_whatever_the_policy_and_the_code() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        for code in [0, 1] {
+            let mut sim = pod(policy).script("s2", &[Run::Ends(3, code), Run::Ends(3, code), Run::Forever]);
+            sim.pass(60);
+            check(&sim, "Running", ["running", DONE, "running", "running"]);
+            assert_eq!((sim.starts("s2"), sim.restarts("s2")), (vec![5, 8, 21], 2), "{policy} {code}");
+        }
+    }
+}
+
+#[test]
+fn they_are_not_ready_while_they_wait() {
+    let mut sim = pod("Always").script("s2", &[Run::Ends(1, 1)]);
+    sim.pass(10);
+    check(&sim, "Running", ["running", DONE, "waiting CrashLoopBackOff", "running"]);
+    assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [s2]");
+    assert_eq!(sim.condition("Initialized"), "True");
+}
+
+#[test]
+fn they_do_not_keep_the_pod_alive_and_their_codes_do_not_count() {
+    for (policy, code, phase) in [("Never", 0, "Succeeded"), ("OnFailure", 0, "Succeeded"), ("Never", 1, "Failed")] {
+        let mut sim = pod(policy).script("c", &[Run::Ends(5, code)]).on_stop("s1", 2, 7).on_stop("s2", 3, 0);
+        sim.pass(12);
+        assert_eq!(sim.phase(), "Running", "a sidecar still runs");
+        let at = sim.done().iter().position(|d| d.starts_with("10 ")).unwrap();
+        sim.pass(10);
+        assert_eq!(sim.phase(), phase);
+        assert_eq!(sim.done()[at..], ["10 stop s2 20s", "13 stop s1 17s", "15 stop sandbox", "15 unmount"]);
+        assert_eq!((sim.state("s1").as_str(), sim.restarts("s1")), ("terminated Error 7", 0));
+    }
+}
+
+#[test]
+fn on_deletion_they_end_in_reverse_order_after_the_main_containers() {
+    let mut sim = pod("Always").on_stop("c", 4, 0).on_stop("s2", 3, 0).on_stop("s1", 2, 0);
+    sim.pass(10);
+    let since = sim.log.len();
+    sim.delete(30);
+    sim.pass(20);
+    assert_eq!(sim.done()[since..since + 4], ["10 stop c 30s", "14 stop s2 26s", "17 stop s1 23s", "19 stop sandbox"]);
+    assert!(sim.forgotten);
+    assert_eq!(sim.api_phase(), "Succeeded");
+}
+
+#[test]
+fn all_share_one_deadline_after_which_those_that_wait_get_two_seconds() {
+    let mut sim = pod("Always").on_stop("c", 1000, 0).on_stop("s1", 1000, 0).on_stop("s2", 1000, 0);
+    sim.pass(10);
+    let since = sim.log.len();
+    sim.delete(20);
+    sim.pass(19);
+    assert_eq!(sim.done()[since..], ["10 stop c 20s"]);
+    sim.pass(3);
+    assert_eq!(sim.done()[since + 1..since + 3].iter().collect::<std::collections::BTreeSet<_>>().len(), 2);
+    assert!(sim.forgotten);
+    assert_eq!(sim.log.last().unwrap().0, 32);
+}
+
+#[test]
+fn a_failed_init_container_ends_them_too() {
+    let mut sim = pod("Never").script("i", &[Run::Ends(5, 1)]).on_stop("s1", 3, 0);
+    sim.pass(6);
+    assert_eq!(sim.phase(), "Pending");
+    sim.pass(10);
+    check(&sim, "Failed", [DONE, "terminated Error 1", WAITS, WAITS]);
+}
+
+#[test]
+fn none_is_started_again_while_the_pod_ends() {
+    let mut sim = pod("Always").on_stop("c", 10, 0).script("s1", &[Run::Ends(15, 1)]);
+    sim.pass(10);
+    sim.delete(30);
+    sim.pass(30);
+    assert_eq!(sim.starts("s1"), [0]);
+    assert!(sim.forgotten);
+}
