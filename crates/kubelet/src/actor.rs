@@ -46,6 +46,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
         saved: None,
         shown: None,
         writing: false,
+        missed_list: false,
     };
     tokio::spawn(actor.run(inbox));
     Handle { mail, known, volumes: Arc::default() }
@@ -65,6 +66,8 @@ struct Actor {
     /// The newest status that was handed to the API.
     shown: Option<PodStatus>,
     writing: bool,
+    /// Whether a list of the runtime came when it could not be used.
+    missed_list: bool,
 }
 
 impl Actor {
@@ -100,19 +103,20 @@ impl Actor {
             Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
             // A list that is older than what is known would make new things look lost; the next one comes.
             Mail::Relisted(view, revision) => {
-                if self.running.is_empty() && self.pod.durable_revision() == revision {
+                self.missed_list = !self.running.is_empty() || self.pod.durable_revision() != revision;
+                if !self.missed_list {
                     observe(&mut self.pod, Event::Relisted(view), policy, now);
                 }
             }
-            Mail::Ended(key, Ok(events)) => {
+            Mail::Ended(key, result) => {
                 self.running.remove(&key);
+                let events = result.unwrap_or_else(|message| {
+                    tracing::warn!(pod = self.pod.name(), %key, %message, "an action failed and will be tried again");
+                    vec![Event::Failed { key, message }]
+                });
                 for event in events {
                     observe(&mut self.pod, event, policy, now);
                 }
-            }
-            Mail::Ended(key, Err(error)) => {
-                tracing::warn!(pod = self.pod.name(), %key, %error, "an action failed and will be tried again");
-                self.running.remove(&key);
             }
             Mail::Written(status, there) => {
                 self.writing = false;
@@ -127,6 +131,7 @@ impl Actor {
     fn step(&mut self) -> Option<Option<Timestamp>> {
         let now = self.shared.now();
         let plan = plan(&self.pod, &self.shared.options.policy, now);
+        self.begin(&plan.actions, now);
         if self.saved != Some(self.pod.durable_revision()) {
             let dir = self.shared.paths.checkpoints();
             if let Err(error) = checkpoint::save(&dir, &self.pod) {
@@ -151,7 +156,19 @@ impl Actor {
                 action => self.start(action),
             }
         }
+        if self.missed_list && self.running.is_empty() {
+            self.missed_list = false;
+            self.shared.pods.want_list();
+        }
         Some(plan.wake)
+    }
+
+    /// Takes note of the containers that are about to be started, so that it is on disk before they are.
+    fn begin(&mut self, actions: &[Action], now: Timestamp) {
+        let starts = actions.iter().filter(|a| matches!(a, Action::StartContainer { .. })).map(Action::key);
+        for key in starts.filter(|key| !self.running.contains(key)) {
+            observe(&mut self.pod, Event::Begun(key), &self.shared.options.policy, now);
+        }
     }
 
     fn report(&mut self, now: Timestamp) {

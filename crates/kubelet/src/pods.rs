@@ -21,6 +21,8 @@ use tokio::sync::Notify;
 /// How often everything is listed again, to repair what events lost.
 const RELIST: Duration = Duration::from_secs(60);
 
+/// The least time between two lists.
+const SPACING: Duration = Duration::from_millis(100);
 /// When everything is listed again after events may have been lost.
 const SOON: Duration = Duration::from_millis(500);
 /// How long the runtime may take to show an exit that it told of.
@@ -35,6 +37,8 @@ pub(crate) struct Pods {
     /// Pods that came, changed or went since somebody asked.
     touched: Mutex<HashSet<String>>,
     bell: Notify,
+    /// Rung when the runtime is to be listed.
+    lists: Notify,
 }
 
 /// The spec of a Pod; validation refuses Pods without one.
@@ -44,6 +48,11 @@ pub(crate) fn spec(pod: &Pod) -> &PodSpec {
 }
 
 impl Pods {
+    /// Asks for a list of all that the runtime has.
+    pub(crate) fn want_list(&self) {
+        self.lists.notify_one();
+    }
+
     fn add(&self, uid: String, make: impl FnOnce() -> Handle) {
         // Its task finds it here: the lock is held until it is.
         self.tasks.lock().insert(uid, make());
@@ -152,12 +161,11 @@ fn updated(shared: &Arc<Shared>, object: ApiPod) {
 }
 
 async fn follow_runtime(shared: &Arc<Shared>) {
-    let wanted = Notify::new();
-    let work = async { tokio::join!(follow_events(shared, &wanted), relist_when(shared, &wanted)) };
+    let work = async { tokio::join!(follow_events(shared), relist_when(shared)) };
     shared.stop.run_until_cancelled(work).await;
 }
 
-async fn follow_events(shared: &Arc<Shared>, relist: &Notify) {
+async fn follow_events(shared: &Arc<Shared>) {
     let mut events = shared.runtime.events();
     while let Some(event) = events.next().await {
         match event {
@@ -166,16 +174,16 @@ async fn follow_events(shared: &Arc<Shared>, relist: &Notify) {
                 tokio::spawn(async move { exited(&shared, id).await });
             }
             RuntimeEvent::SandboxExited(id) => sandbox_exited(shared, &id),
-            RuntimeEvent::Resync => relist.notify_one(),
+            RuntimeEvent::Resync => shared.pods.want_list(),
         }
     }
 }
 
 /// Lists when somebody wants it, and now and then. The runtime may be starting: a list that fails is tried again.
-async fn relist_when(shared: &Shared, wanted: &Notify) {
+async fn relist_when(shared: &Shared) {
     let mut interval = RELIST;
     loop {
-        interval = match tokio::time::timeout(interval, wanted.notified()).await {
+        interval = match tokio::time::timeout(interval, shared.pods.lists.notified()).await {
             // After a break in the events the runtime's own lists may be behind: look again soon, then less and less.
             Ok(()) => SOON,
             Err(_) => (interval * 2).min(RELIST),
@@ -186,6 +194,8 @@ async fn relist_when(shared: &Shared, wanted: &Notify) {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+        // Who wants lists all the time gets them now and then.
+        tokio::time::sleep(SPACING).await;
     }
 }
 

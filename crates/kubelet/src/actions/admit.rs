@@ -34,9 +34,6 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
 /// What of the Pod lifecycle is not carried out yet, in the words of the API.
 fn not_yet(spec: &PodSpec) -> Option<&'static str> {
     let any = |test: fn(&Container) -> bool| pod::containers(spec).any(|(_, c)| test(c));
-    if spec.init_containers.iter().flatten().any(pod::is_sidecar) {
-        return Some("sidecar containers");
-    }
     if any(|c| c.liveness_probe.is_some() || c.readiness_probe.is_some() || c.startup_probe.is_some()) {
         return Some("probes");
     }
