@@ -17,6 +17,7 @@ mod node_config;
 mod podium;
 mod restart;
 mod run;
+mod sidecars;
 mod streams;
 mod volumes;
 
@@ -46,6 +47,7 @@ fn main() {
         podium::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
+        sidecars::TESTS,
         streams::TESTS,
         volumes::TESTS,
     ];

@@ -1,0 +1,69 @@
+//! Sidecars: init containers with `restartPolicy: Always` (KEP-753).
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a sidecar starts before what comes after it, and does not keep the Pod alive", sidecars_do_not_keep_a_pod_alive),
+    ("a sidecar that ends is restarted, even under Never", a_sidecar_is_restarted),
+    ("sidecars end after the main containers, in reverse order", sidecars_end_in_reverse_order),
+];
+
+fn container(name: &str, script: &str) -> Value {
+    json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+}
+
+fn sidecar(name: &str, script: &str) -> Value {
+    let mut sidecar = container(name, script);
+    sidecar["restartPolicy"] = json!("Always");
+    sidecar
+}
+
+fn apply(kubectl: &Kubectl, init: &[Value], main: &Value) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 20, "volumes": [{"name": "v", "emptyDir": {}}],
+        "initContainers": init, "containers": [main]}});
+    kubectl.apply(&pod.to_string());
+}
+
+/// Ends in order when it is told to, and says so.
+fn serving(name: &str) -> String {
+    format!("trap 'echo {name} ended >> /v/log; exit 0' TERM; echo {name} began >> /v/log; while :; do sleep 0.1; done")
+}
+
+fn sidecars_do_not_keep_a_pod_alive(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let init = [sidecar("s", &serving("s")), container("i", "echo i >> /v/log")];
+    apply(&kubectl, &init, &container("c", "cat /v/log; sleep 2"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let row = kubectl.run("get pod p --no-headers").ok();
+    assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["p", "2/2", "Running"], "{row}");
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    assert_eq!(kubectl.run("logs p -c c").ok(), "s began\ni\n");
+    let s = kubectl.value("pod/p", "/status/initContainerStatuses/0");
+    assert_eq!((&s["name"], &s["state"]["terminated"]["exitCode"]), (&json!("s"), &json!(0)));
+}
+
+fn a_sidecar_is_restarted(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    apply(&kubectl, &[sidecar("s", "echo again; sleep 1; exit 3")], &container("c", "sleep 100000"));
+    kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(2));
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
+    assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/restartCount"), json!(0));
+    kubectl.run("delete pod p --now").ok();
+}
+
+fn sidecars_end_in_reverse_order(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    // The last to end tells what the log holds.
+    let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; while :; do sleep 0.1; done";
+    apply(&kubectl, &[sidecar("one", first), sidecar("two", &serving("two"))], &container("c", &serving("c")));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "one"]);
+    let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    kubectl.run("delete pod p --timeout=60s").ok();
+    let said = String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout).into_owned();
+    assert_eq!(said, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
+}
