@@ -5,12 +5,15 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::{
     collections::BTreeSet,
-    os::unix::{fs::PermissionsExt, net::UnixDatagram},
-    path::Path,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        net::UnixDatagram,
+    },
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, podium_binary, wait_for};
+use tests::{Cluster, Kubectl, podium_binary};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("clusters run side by side and do not meet", clusters_run_side_by_side),
@@ -65,30 +68,53 @@ fn traces(data_dir: &Path) -> BTreeSet<String> {
     processes.chain(mounts).chain(files).collect()
 }
 
-/// Links and network namespaces of the whole machine; other tests come and go meanwhile.
-fn networks() -> BTreeSet<String> {
-    let names =
-        |dir: &str| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path().display().to_string());
-    names("/sys/class/net").chain(names("/run/netns")).collect()
+/// Links and network namespaces of a cluster: the bridge that has its Pods' addresses, what is plugged into it, and
+/// the namespaces that its containers live in. Other clusters on the machine come and go meanwhile.
+fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
+    let subnet = pod_ip.rsplit_once('.').unwrap().0.to_owned() + ".";
+    let links = Path::new("/sys/class/net");
+    let addresses = nix::ifaddrs::getifaddrs().unwrap();
+    let bridge = addresses
+        .filter(|a| a.address.is_some_and(|s| s.to_string().starts_with(&subnet)))
+        .map(|a| links.join(a.interface_name))
+        .next()
+        .expect("a bridge has an address of the Pods' network");
+    let ports = std::fs::read_dir(bridge.join("brif")).unwrap().map(|e| links.join(e.unwrap().file_name()));
+    let namespace = |process: &Path| std::fs::metadata(process.join("ns/net")).ok().map(|m| m.ino());
+    let theirs: BTreeSet<u64> = children(data_dir).iter().filter_map(|p| namespace(p)).collect();
+    let named = std::fs::read_dir("/run/netns").unwrap().map(|e| e.unwrap().path());
+    let named: Vec<PathBuf> = named.filter(|p| std::fs::metadata(p).is_ok_and(|m| theirs.contains(&m.ino()))).collect();
+    assert!(!named.is_empty(), "containers live in namespaces that have names");
+    ports.chain([bridge.clone()]).chain(named).collect()
+}
+
+/// The processes that a cluster's shims started.
+fn children(data_dir: &Path) -> Vec<PathBuf> {
+    let marker = data_dir.display().to_string();
+    let all: Vec<PathBuf> = std::fs::read_dir("/proc").unwrap().flatten().map(|e| e.path()).collect();
+    let read = |p: &Path, file: &str| std::fs::read_to_string(p.join(file)).unwrap_or_default();
+    let shims: BTreeSet<String> = all
+        .iter()
+        .filter(|p| read(p, "comm").starts_with("containerd-shim") && read(p, "cmdline").contains(&marker))
+        .map(|p| p.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    let parent = |p: &Path| read(p, "stat").rsplit(") ").next().and_then(|s| s.split(' ').nth(1).map(str::to_owned));
+    all.into_iter().filter(|p| parent(p).is_some_and(|ppid| shims.contains(&ppid))).collect()
 }
 
 fn down_leaves_nothing() {
-    let before = networks();
     let cluster = Cluster::start(&[]);
     let dir = cluster.data_dir();
     let kubectl = cluster.kubectl_in("default");
-    run_ready(&kubectl, "p");
+    let address = run_ready(&kubectl, "p");
+    let during = networks(&dir, &address);
     kubectl.apply(&pod("q"));
-    let during: BTreeSet<String> = networks().difference(&before).cloned().collect();
     assert!(traces(&dir).len() > 3, "{:?}", traces(&dir));
     let output = cluster.podium(&["down"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(traces(&dir), BTreeSet::new());
-    wait_for("the cluster's links and namespaces to be gone", Duration::from_secs(30), || {
-        let marker: BTreeSet<String> = networks().intersection(&during).cloned().collect();
-        // Of what appeared meanwhile some belongs to tests beside this one: they remove it when they end.
-        if marker.is_empty() { Ok(()) } else { Err(format!("{marker:?}")) }
-    });
+    let left: Vec<_> = during.iter().filter(|p| p.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
     let again = cluster.podium(&["down"]).output().unwrap();
     assert!(again.status.success(), "a second down finds nothing to do: {again:?}");
 }

@@ -26,6 +26,8 @@ mod objects;
 mod paths;
 mod pods;
 mod recorder;
+mod relist;
+mod runtime_events;
 mod status;
 mod volumes;
 

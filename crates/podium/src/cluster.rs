@@ -117,14 +117,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops every component and no container.
+    /// Stops every component; containerd and its containers go on.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
             tracing::warn!("a component did not stop in time");
         }
         if let Some(containerd) = self.containerd {
-            containerd.shutdown().await;
+            containerd.leave();
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Podium's own containerd: configuration, root and state below the data directory.
 //!
-//! **Invariant:** only containerd itself starts and stops with Podium. Its shims, and so all containers, live on.
+//! **Invariant:** Podium's end is not containerd's: while Podium is away, containerd takes exit codes and writes logs,
+//! and the next Podium adopts it. It ends with the data directory (`podium down`). Should it die, its shims, and so all
+//! containers, live on.
 
 mod config;
 mod destroy;
+mod process;
 mod supervise;
 
 pub use destroy::{destroy, remove_pods};
 
 use crate::{CriRuntime, Runtime, RuntimeError, pause};
 use config::{Paths, Programs};
+use process::Process;
 use std::{io, path::PathBuf, time::Duration};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +55,7 @@ pub enum ContainerdError {
     },
 }
 
-/// A running containerd that belongs to a data directory. Dropping it stops nothing; see [`OwnContainerd::shutdown`].
+/// A running containerd that belongs to a data directory. Dropping it stops nothing.
 #[derive(Debug)]
 pub struct OwnContainerd {
     paths: Paths,
@@ -60,16 +64,24 @@ pub struct OwnContainerd {
 }
 
 impl OwnContainerd {
-    /// Starts containerd; one that an earlier Podium left behind is replaced. Returns before it answers.
+    /// Starts containerd, or adopts the one that an earlier Podium left running; one with another configuration is
+    /// replaced. Returns before it answers.
     ///
     /// # Errors
     /// When programs are missing (one error names them all), its files cannot be written, or it cannot be started.
     pub async fn start(data_dir: PathBuf, cni_conf_dir: PathBuf) -> Result<Self, ContainerdError> {
         let programs = Programs::find()?;
         let paths = Paths::new(&data_dir);
-        config::write(&paths, &programs, &cni_conf_dir)?;
-        supervise::end_previous(&paths).await;
-        let first = supervise::spawn(&paths, &programs).map_err(ContainerdError::Start)?;
+        let changed = config::write(&paths, &programs, &cni_conf_dir)?;
+        let first = match Process::adopt(&paths) {
+            Some(previous) if !changed => previous,
+            previous => {
+                if let Some(mut previous) = previous {
+                    previous.end().await;
+                }
+                Process::spawn(&paths, &programs).map_err(ContainerdError::Start)?
+            }
+        };
         let stop = CancellationToken::new();
         let supervisor = tokio::spawn(supervise::supervise(first, paths.clone(), programs, stop.clone()));
         Ok(Self { paths, stop, supervisor })
@@ -110,7 +122,12 @@ impl OwnContainerd {
             .map_err(|e| RuntimeError::Failed(e.to_string()))
     }
 
-    /// Stops containerd and leaves every container running.
+    /// Leaves it running, for the next Podium.
+    pub fn leave(self) {
+        self.supervisor.abort();
+    }
+
+    /// Ends it. Containers run on, and write into pipes that nobody reads.
     pub async fn shutdown(self) {
         self.stop.cancel();
         let _ = self.supervisor.await;

@@ -88,7 +88,8 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(usual).map(|d| d.join(name)).find(|p| p.is_file())
 }
 
-pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> Result<(), ContainerdError> {
+/// Writes the configuration and says whether it is another than before.
+pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> Result<bool, ContainerdError> {
     let prepare = |path: &Path| {
         let path = path.to_path_buf();
         move |source: io::Error| ContainerdError::Prepare { path, source }
@@ -96,7 +97,12 @@ pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> 
     for dir in [&paths.root, &paths.state].into_iter().map(PathBuf::as_path).chain(paths.socket.parent()) {
         fs::create_dir_all(dir).map_err(prepare(dir))?;
     }
-    fs::write(&paths.config, text(paths, programs, cni_conf_dir)).map_err(prepare(&paths.config))
+    let text = text(paths, programs, cni_conf_dir);
+    let same = fs::read_to_string(&paths.config).is_ok_and(|old| old == text);
+    if !same {
+        fs::write(&paths.config, text).map_err(prepare(&paths.config))?;
+    }
+    Ok(!same)
 }
 
 fn text(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> String {

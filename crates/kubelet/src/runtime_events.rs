@@ -1,0 +1,97 @@
+//! What happens in the runtime, as it happens, told to the Pods it concerns.
+
+use crate::{
+    Shared,
+    actor::{Handle, Mail},
+};
+use futures::StreamExt;
+use lifecycle::{Event, Pod, SandboxFact};
+use runtime::{ContainerId, ContainerState, ContainerStatus, RuntimeError, RuntimeEvent, SandboxId};
+use std::{sync::Arc, time::Duration};
+
+/// How long the runtime may take to show an exit that it told of.
+const NOTED: Duration = Duration::from_secs(30);
+/// The longest pause between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long containerd may take to say that it was lack of memory that killed a container: it hears of both separately.
+const OUT_OF_MEMORY: Duration = Duration::from_millis(500);
+/// The exit code after SIGKILL.
+const KILLED: i32 = 137;
+
+pub(crate) async fn follow(shared: &Arc<Shared>) {
+    let mut events = shared.runtime.events();
+    while let Some(event) = events.next().await {
+        match event {
+            RuntimeEvent::ContainerExited(id) => {
+                let shared = Arc::clone(shared);
+                tokio::spawn(async move { exited(&shared, id).await });
+            }
+            RuntimeEvent::SandboxExited(id) => sandbox_exited(shared, &id),
+            RuntimeEvent::Resync => shared.pods.want_list(),
+        }
+    }
+}
+
+/// The Pod of a container. One that ends right after its start may end before its Pod's task has heard that it was made.
+async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
+    for _ in 0..200 {
+        if let Some(handle) = shared.pods.owner(id) {
+            return Some(handle);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    None
+}
+
+async fn exited(shared: &Shared, id: ContainerId) {
+    let Some(handle) = owner_of(shared, &id.0).await else { return };
+    // containerd sends the event a moment before its CRI plugin has taken note; after its own restart, long before.
+    let mut pause = Duration::from_millis(5);
+    let deadline = tokio::time::Instant::now() + NOTED;
+    while tokio::time::Instant::now() < deadline {
+        match shared.runtime.container(&id).await {
+            Ok(status) if status.state == ContainerState::Exited => {
+                let pod = handle.known.borrow().clone();
+                let status = last_word(shared, &pod, status).await;
+                let exit = crate::logs::exit(shared, &pod, &status);
+                let fact = lifecycle::ContainerFact::Exited { id: id.0, exit };
+                let _ = handle.mail.send(Mail::Fact(Event::Container { container: status.name, fact }));
+                return;
+            }
+            // A sandbox, or gone: a relist tells.
+            Err(RuntimeError::NotFound(_)) => return,
+            Ok(_) | Err(_) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+    tracing::warn!(container = %id, "an exit was told that the runtime does not show; the next relist looks again");
+}
+
+fn sandbox_exited(shared: &Shared, id: &SandboxId) {
+    if let Some(handle) = shared.pods.owner(&id.0).filter(|h| h.known.borrow().sandbox_id() == Some(&id.0)) {
+        let _ = handle.mail.send(Mail::Fact(Event::Sandbox(SandboxFact::Lost { id: id.0.clone() })));
+    }
+}
+
+/// A container that was killed may have been out of memory, of which the runtime hears a moment later.
+async fn last_word(shared: &Shared, pod: &Pod, mut status: ContainerStatus) -> ContainerStatus {
+    let spec = crate::pods::spec(pod);
+    let limited = api::pod::containers(spec).any(|(_, c)| {
+        let limits = c.resources.as_ref().and_then(|r| r.limits.as_ref());
+        c.name == status.name && limits.is_some_and(|l| l.contains_key("memory"))
+    });
+    // Who is being deleted was killed by us.
+    let ours = pod.object().metadata.deletion_timestamp.is_some();
+    let deadline = tokio::time::Instant::now() + OUT_OF_MEMORY;
+    let killed = |s: &ContainerStatus| s.exit.as_ref().is_some_and(|e| e.code == KILLED && e.reason != "OOMKilled");
+    while limited && !ours && killed(&status) && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        match shared.runtime.container(&status.id).await {
+            Ok(newer) => status = newer,
+            Err(_) => break,
+        }
+    }
+    status
+}

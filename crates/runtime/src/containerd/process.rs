@@ -1,0 +1,94 @@
+//! One containerd process: started by us, or by a Podium before us.
+
+use super::config::{Paths, Programs};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rustix::process::{Pid as RawPid, PidfdFlags, pidfd_open};
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::AsFd,
+    process::Stdio,
+    time::Duration,
+};
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+/// How long it may take to end after SIGTERM.
+const END: Duration = Duration::from_secs(10);
+
+/// A process that can be waited for and ended. Dropping it does neither.
+pub(super) struct Process {
+    pid: Pid,
+    handle: Handle,
+}
+
+enum Handle {
+    /// Ours: it has to be waited for, or it stays in the process table.
+    Child(Box<Child>),
+    /// Of an earlier Podium: cancelled when it has ended.
+    Adopted(CancellationToken),
+}
+
+impl Process {
+    pub(super) fn spawn(paths: &Paths, programs: &Programs) -> io::Result<Self> {
+        let log = File::create(&paths.log)?;
+        let child = Command::new(&programs.containerd)
+            .arg("--config")
+            .arg(&paths.config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // A process group of its own: Ctrl-C in a terminal is Podium's to handle.
+            .process_group(0)
+            .spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or_else(|| io::Error::other("it has no pid"))?;
+        fs::write(&paths.pid, pid.to_string())?;
+        Ok(Self { pid: Pid::from_raw(pid), handle: Handle::Child(Box::new(child)) })
+    }
+
+    /// The one that an earlier Podium left running with this configuration file, if there is one.
+    pub(super) fn adopt(paths: &Paths) -> Option<Self> {
+        let pid: i32 = fs::read_to_string(&paths.pid).ok()?.trim().parse().ok()?;
+        let descriptor = pidfd_open(RawPid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        // Looked at once the descriptor holds the process: the number may have become another program's.
+        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let config = paths.config.as_os_str().as_encoded_bytes();
+        cmdline.split(|b| *b == 0).any(|arg| arg == config).then_some(())?;
+        let ended = CancellationToken::new();
+        let guard = ended.clone().drop_guard();
+        // A thread of its own rather than one of the pool's: Podium may end before containerd does.
+        let wait = move || {
+            let _guard = guard;
+            // The descriptor becomes readable when the process has ended.
+            while poll(&mut [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)
+                == Err(Errno::EINTR)
+            {}
+        };
+        std::thread::Builder::new().name("containerd".to_owned()).spawn(wait).ok()?;
+        Some(Self { pid: Pid::from_raw(pid), handle: Handle::Adopted(ended) })
+    }
+
+    /// Waits until it has ended. Safe to be cancelled.
+    pub(super) async fn ended(&mut self) {
+        match &mut self.handle {
+            Handle::Child(child) => drop(child.wait().await),
+            Handle::Adopted(ended) => ended.cancelled().await,
+        }
+    }
+
+    /// Ends it: SIGTERM, and SIGKILL after 10 s. Shims and containers live on.
+    pub(super) async fn end(&mut self) {
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            // It may just have ended by itself.
+            let _ = kill(self.pid, signal);
+            if tokio::time::timeout(END, self.ended()).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
