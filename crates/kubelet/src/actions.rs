@@ -68,7 +68,7 @@ pub(crate) async fn carry_out(
             Ok(vec![Event::Image { container, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
-            let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await;
+            let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await?;
             Ok(facts.into_iter().map(|fact| Event::Container { container: container.clone(), fact }).collect())
         }
         Action::StopContainer { id, grace, .. } => {

@@ -17,8 +17,8 @@ pub(super) async fn start(
     attempt: u32,
     image_ref: &str,
     sandbox_id: &str,
-) -> Vec<ContainerFact> {
-    let failed = |stage, message: String| vec![ContainerFact::StartFailed { stage, message }];
+) -> Result<Vec<ContainerFact>, String> {
+    let failed = |stage, message: String| Ok(vec![ContainerFact::StartFailed { stage, message }]);
     let config = match config(shared, pod, name, attempt, image_ref).await {
         Ok(config) => config,
         Err(message) => return failed(StartStage::Config, message),
@@ -28,13 +28,22 @@ pub(super) async fn start(
         Ok((config, _)) => config,
         Err(message) => return failed(StartStage::Config, message),
     };
-    let created = shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
+    let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
+    let mut adopted = false;
+    let created = match create().await {
+        Err(RuntimeError::AlreadyExists(message)) => match earlier(shared, pod, name, attempt).await {
+            Ok(Earlier::Startable(id)) => {
+                adopted = true;
+                Ok(id)
+            }
+            Ok(Earlier::Removed) => create().await,
+            Ok(Earlier::None) => Err(RuntimeError::AlreadyExists(message)),
+            Err(error) => Err(error),
+        },
+        created => created,
+    };
     let id = match created {
         Ok(id) => id,
-        Err(RuntimeError::AlreadyExists(message)) => match adopt(shared, pod, name, attempt).await {
-            Some(id) => id,
-            None => return failed(StartStage::Create, message),
-        },
         Err(error) => return failed(StartStage::Create, error.to_string()),
     };
     let image_id = shared.runtime.container(&id).await.map(|c| c.image_ref).unwrap_or_default();
@@ -54,16 +63,34 @@ pub(super) async fn start(
             Ok(status) if status.state == ContainerState::Exited => {
                 facts.push(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
             }
-            _ => facts.extend(failed(StartStage::Start, error.to_string())),
+            // The runtime has not noticed yet that nobody waits for the start that an earlier kubelet asked for.
+            Ok(status) if adopted && status.state == ContainerState::Created => return Err(error.to_string()),
+            _ => facts.push(ContainerFact::StartFailed { stage: StartStage::Start, message: error.to_string() }),
         },
     }
-    facts
+    Ok(facts)
 }
 
-/// The container that an earlier try made and could not tell of.
-async fn adopt(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Option<ContainerId> {
-    let all = shared.runtime.containers().await.ok()?;
-    all.into_iter().find(|c| c.uid == pod.uid() && c.name == name && c.attempt == attempt).map(|c| c.id)
+/// What became of the container that an earlier try made and could not tell of.
+enum Earlier {
+    /// It can be started.
+    Startable(ContainerId),
+    /// Its start was given up, for nobody waited for it any more; it is gone.
+    Removed,
+    None,
+}
+
+async fn earlier(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Result<Earlier, RuntimeError> {
+    let all = shared.runtime.containers().await?;
+    let Some(found) = all.into_iter().find(|c| c.uid == pod.uid() && c.name == name && c.attempt == attempt) else {
+        return Ok(Earlier::None);
+    };
+    let status = shared.runtime.container(&found.id).await?;
+    if status.state == ContainerState::Exited && status.started_at.is_none() {
+        shared.runtime.remove_container(&found.id).await?;
+        return Ok(Earlier::Removed);
+    }
+    Ok(Earlier::Startable(found.id))
 }
 
 /// How a container that was stopped ended.

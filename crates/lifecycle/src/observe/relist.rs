@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
     pod.unseen = false;
+    let starting: Vec<String> = pod.containers.iter().filter(|(_, c)| c.starting).map(|(n, _)| n.clone()).collect();
     // A list counts only when nothing is in flight.
     pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
     sandboxes(pod, &view, now);
@@ -27,9 +28,18 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
     for (name, id) in vanished {
         container_facts::lost(pod, &name, &id, policy, now);
     }
-    for container in containers {
+    for mut container in containers {
+        if starting.contains(&container.name) && cut_off(&container.state) {
+            container.state = ContainerViewState::Created;
+        }
         adopt(pod, container, &view.sandboxes, policy, now);
     }
+}
+
+/// Whether a start failed, of one that a kubelet began and told nothing more of: with the kubelet's death its request
+/// ended too, and runtimes give up a start that nobody waits for. It is tried again; what cannot start fails again.
+fn cut_off(state: &ContainerViewState) -> bool {
+    matches!(state, ContainerViewState::Exited(exit) if exit.started_at.is_none())
 }
 
 fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {

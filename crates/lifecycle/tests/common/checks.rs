@@ -3,7 +3,7 @@
 use super::{Sim, view::words};
 use api::pod::ContainerKind;
 use k8s_openapi::api::core::v1::{ContainerState, PodStatus};
-use lifecycle::{Action, ContainerFact, ContainerViewState, Event, plan};
+use lifecycle::{Action, ContainerExit, ContainerFact, ContainerViewState, Event, plan};
 use std::time::Duration;
 
 impl Sim {
@@ -32,7 +32,8 @@ impl Sim {
             Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => ended(id, exit.code),
             Event::Relisted(view) => {
                 for c in &view.containers {
-                    if let ContainerViewState::Exited(exit) = &c.state {
+                    // One that never began may be the remains of a start that was cut off.
+                    if let ContainerViewState::Exited(exit @ ContainerExit { started_at: Some(_), .. }) = &c.state {
                         ended(&c.id, exit.code);
                     }
                 }

@@ -155,6 +155,9 @@ impl Runtime {
         if let Some((stage @ (StartStage::Config | StartStage::Create), message)) = failure {
             return vec![ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }
+        // But not one whose start was given up.
+        let cut_off = |c: &FakeContainer| matches!(&c.state, ContainerViewState::Exited(e) if e.started_at.is_none());
+        self.containers.retain(|c| c.name != name || c.attempt != attempt || !cut_off(c));
         let at = match self.containers.iter().position(|c| c.name == name && c.attempt == attempt) {
             Some(at) => at,
             None => self.create(name, attempt, sandbox),

@@ -1,7 +1,7 @@
 //! The kubelet goes away and comes back: nothing is forgotten, nothing is counted twice, nothing that runs is disturbed.
 
 use crate::common::{Run, Sim};
-use lifecycle::{ContainerViewState, StartStage};
+use lifecycle::{Action, ContainerExit, ContainerViewState, StartStage};
 use serde_json::json;
 
 fn away(sim: &mut Sim, checkpoint: bool, seconds: u64) {
@@ -111,6 +111,34 @@ fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
         sim.pass(1);
         assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy}");
         assert_eq!(sim.runtime.containers.len(), 1, "{policy}");
+    }
+}
+
+#[test]
+fn a_start_that_was_cut_off_is_no_run_whatever_the_policy() {
+    for policy in ["Always", "Never"] {
+        let mut sim = Sim::of(policy, &["c"]);
+        loop {
+            let action = sim.next_action().unwrap();
+            sim.begin(&action);
+            if matches!(action, Action::StartContainer { .. }) {
+                break;
+            }
+            sim.finish(&action);
+        }
+        // The kubelet died while it was started, so the runtime gave up.
+        let sandbox = sim.runtime.sandboxes[0].id.clone();
+        let made = sim.runtime.create("c", 0, &sandbox);
+        sim.runtime.containers[made].state = ContainerViewState::Exited(ContainerExit {
+            code: 128,
+            reason: "StartError".to_owned(),
+            message: "context canceled".to_owned(),
+            started_at: None,
+            finished_at: sim.now,
+        });
+        sim.restart(5);
+        sim.pass(1);
+        assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy}");
     }
 }
 
