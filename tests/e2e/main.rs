@@ -7,6 +7,8 @@
 #![allow(clippy::print_stderr, reason = "a seed is only worth something when it is told")]
 
 mod clusters;
+mod commands;
+mod configuration;
 mod example_states;
 mod examples;
 mod garbage;
@@ -17,7 +19,9 @@ mod node_config;
 mod podium;
 mod restart;
 mod run;
+mod scheduling;
 mod sidecars;
+mod skew;
 mod streams;
 mod volumes;
 
@@ -42,19 +46,31 @@ fn main() {
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
     let shared = [
+        configuration::TESTS,
         example_states::TESTS,
         examples::TESTS,
         podium::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
+        scheduling::TESTS,
         sidecars::TESTS,
+        skew::TESTS,
         streams::TESTS,
         volumes::TESTS,
     ];
-    let alone =
-        [clusters::TESTS, garbage::TESTS, kills::TESTS, kubectl::ALONE, node_config::TESTS, restart::TESTS, run::TESTS];
+    let alone = [
+        clusters::TESTS,
+        garbage::TESTS,
+        kills::TESTS,
+        kubectl::ALONE,
+        node_config::TESTS,
+        restart::TESTS,
+        run::TESTS,
+        scheduling::ALONE,
+    ];
     let trials = shared
         .into_iter()
+        .chain(commands::TESTS.iter().copied())
         .flatten()
         .map(|test| shared_trial(*test, &lazy))
         .chain(alone.into_iter().flatten().map(|test| alone_trial(*test)));

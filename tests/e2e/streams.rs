@@ -129,13 +129,13 @@ fn cp_copies_there_and_back(cluster: &Cluster) {
     assert!(std::fs::read(&back).unwrap() == bytes, "the copy differs");
 }
 
-fn piped(mut command: Command) -> Child {
+pub(crate) fn piped(mut command: Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("kubectl starts")
 }
 
 /// A `kubectl port-forward` and the local port it chose.
-fn forwarded(kubectl: &Kubectl, port: u16) -> (Child, u16) {
+pub(crate) fn forwarded(kubectl: &Kubectl, port: u16) -> (Child, u16) {
     let mut child = piped(kubectl.command(&["port-forward", "pod/p", &format!(":{port}"), "--address", "127.0.0.1"]));
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -143,7 +143,7 @@ fn forwarded(kubectl: &Kubectl, port: u16) -> (Child, u16) {
     (child, local.unwrap_or_else(|| panic!("kubectl says {line:?}")))
 }
 
-fn get(port: u16) -> String {
+pub(crate) fn get(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port is open");
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();

@@ -10,6 +10,7 @@ use std::{
 /// kubectl against one cluster, in one namespace.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
+    program: PathBuf,
     kubeconfig: PathBuf,
     namespace: String,
 }
@@ -23,6 +24,16 @@ pub struct Outcome {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
+}
+
+impl From<std::process::Output> for Outcome {
+    fn from(output: std::process::Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
 }
 
 impl Outcome {
@@ -51,7 +62,22 @@ impl Kubectl {
     /// kubectl with this kubeconfig and namespace.
     #[must_use]
     pub fn new(kubeconfig: PathBuf, namespace: &str) -> Self {
-        Self { kubeconfig, namespace: namespace.to_owned() }
+        Self { program: "kubectl".into(), kubeconfig, namespace: namespace.to_owned() }
+    }
+
+    /// The same with the kubectl of another version, for example `1.35`, as `cargo xtask setup` fetches it.
+    ///
+    /// # Panics
+    /// When it was not fetched.
+    #[must_use]
+    pub fn version(&self, version: &str) -> Self {
+        let binary = crate::podium_binary();
+        let program = binary
+            .ancestors()
+            .map(|dir| dir.join("tools").join(format!("kubectl-{version}")))
+            .find(|program| program.is_file());
+        let program = program.unwrap_or_else(|| panic!("there is no kubectl {version}: cargo xtask setup"));
+        Self { program, ..self.clone() }
     }
 
     /// The namespace it works in.
@@ -83,23 +109,18 @@ impl Kubectl {
             .spawn()
             .expect("kubectl starts: `cargo xtask setup` installs it");
         let mut pipe = child.stdin.take().expect("stdin is piped");
-        let output = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             // Beside the reading: a program that writes while it reads would wait for us, and we for it.
             // One that does not read its input may be gone already; what it says is what counts.
             scope.spawn(move || pipe.write_all(stdin.as_bytes()));
-            child.wait_with_output().expect("kubectl ends")
-        });
-        Outcome {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+            Outcome::from(child.wait_with_output().expect("kubectl ends"))
+        })
     }
 
     /// The command, for tests that keep it running.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = Command::new(&self.program);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]).args(args);
         command
     }

@@ -4,8 +4,10 @@
 
 mod cluster;
 mod kubectl;
+mod shell;
 mod wait;
 
 pub use cluster::{Cluster, podium_binary};
 pub use kubectl::{Kubectl, Outcome};
+pub use shell::{Line, Shell};
 pub use wait::{eventually, wait_for};

@@ -8,7 +8,7 @@ use anyhow::Result;
 /// # Errors
 /// At the first check that fails.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
-    let path = setup::path_with(&setup::run()?);
+    let path = setup::path_with(&setup::run_for_tests()?);
     if filter.is_none() {
         step::run("format", &mut step::cargo(&["fmt", "--all", "--check"]))?;
         step::run(

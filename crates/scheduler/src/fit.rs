@@ -107,8 +107,8 @@ impl<'a> Ask<'a> {
             return hopeless(message::CORDONED.into());
         }
         let taints = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
-        if let Some(taint) = taint::untolerated(taints, self.tolerations, &["NoSchedule", "NoExecute"]) {
-            return hopeless(message::taint(taint));
+        if taint::untolerated(taints, self.tolerations, &["NoSchedule", "NoExecute"]).is_some() {
+            return hopeless(message::TAINTED.into());
         }
         if !matches_node(self.spec, &facts.node) {
             return hopeless(message::AFFINITY.into());

@@ -1,11 +1,12 @@
 //! The words of `FailedScheduling` (`pkg/scheduler/framework/types.go`, `FitError`), in one place.
 
 use crate::fit::Refusal;
-use k8s_openapi::api::core::v1::Taint;
 use std::collections::BTreeMap;
 
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 pub(crate) const CORDONED: &str = "node(s) were unschedulable";
+/// Since 1.35 without the taint, which may be nobody's business in the Pod's namespace.
+pub(crate) const TAINTED: &str = "node(s) had untolerated taint(s)";
 pub(crate) const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
 pub(crate) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
 pub(crate) const PORTS: &str = "node(s) didn't have free ports for the requested pod ports";
@@ -13,6 +14,8 @@ pub(crate) const TOO_MANY_PODS: &str = "Too many pods";
 pub(crate) const GATED: &str = "Scheduling is blocked due to non-empty scheduling gates";
 pub(crate) const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
+/// What the plugin `DynamicResources` says of every Pod without claims, before the one for preemption has its say.
+const NO_CLAIMS: &str = "no new claims to deallocate";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const NO_HELP: &str = "Preemption is not helpful for scheduling";
 const NEVER_PREEMPTS: &str = "not eligible due to preemptionPolicy=Never.";
@@ -24,21 +27,16 @@ pub(crate) fn insufficient(resource: &str) -> String {
     format!("Insufficient {resource}")
 }
 
-pub(crate) fn taint(taint: &Taint) -> String {
-    let value = taint.value.as_deref().unwrap_or("");
-    format!("node(s) had untolerated taint {{{}: {value}}}", taint.key)
-}
-
 /// The whole message. Podium preempts nothing, so the second half says what upstream says when there is no victim.
 pub(crate) fn unschedulable(refusals: &[Refusal], never_preempts: bool) -> String {
     let all = refusals.len();
     let reasons = refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str));
     let first = counted(all, reasons);
     if never_preempts {
-        return format!("{first} preemption: {NEVER_PREEMPTS}");
+        return format!("{first} {NO_CLAIMS}, preemption: {NEVER_PREEMPTS}");
     }
     let helps = refusals.iter().map(|r| if r.resolvable { NO_VICTIMS } else { NO_HELP });
-    format!("{first} preemption: {}", counted(all, helps))
+    format!("{first} {NO_CLAIMS}, preemption: {}", counted(all, helps))
 }
 
 /// `0/3 nodes are available: 1 This, 2 That.` Upstream sorts the counted reasons as strings.

@@ -91,7 +91,7 @@ async fn a_pod_that_fits_nowhere_waits_until_something_is_freed() {
     pod(&api, "a", "1", |_| {});
     bound(&api, "a").await;
     pod(&api, "b", "1", |_| {});
-    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+    let message = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
                    1 No preemption victims found for incoming pod.";
     api.until("a condition", |api| condition(api, "b")["reason"] == "Unschedulable").await;
     assert_eq!(condition(&api, "b")["message"], message);

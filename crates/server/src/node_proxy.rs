@@ -1,9 +1,10 @@
 //! Requests that a node's kubelet answers: logs, and whatever stands behind `nodes/NAME/proxy`.
 
 use crate::{
+    kinds::{FieldErrors, FieldPath},
     object,
     reply::{BoxError, Reply},
-    request::Resource,
+    request::{Query, Resource},
     service::{ApiServer, Call},
     status::ApiError,
 };
@@ -12,7 +13,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -32,12 +33,32 @@ pub trait NodeDialer: Send + Sync + 'static {
 pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let name = resource.name.as_deref().unwrap_or("");
     let pod = pod(server, resource)?;
+    check_log_options(name, &call.query)?;
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
         return Ok(crate::reply::text(200, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
     ask(server, node, &path).await
+}
+
+/// Upstream's `ValidatePodLogOptions`.
+fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
+    let mut errors = FieldErrors::default();
+    for (option, least, text) in [
+        ("tailLines", 0, "must be greater than or equal to 0"),
+        ("limitBytes", 1, "must be greater than 0"),
+        ("sinceSeconds", 1, "must be greater than 0"),
+    ] {
+        if let Some(value) = query.number::<i64>(option)?.filter(|v| *v < least) {
+            errors.invalid(&FieldPath::new(option), &json!(value), text);
+        }
+    }
+    if query.get("sinceSeconds").is_some() && query.get("sinceTime").is_some() {
+        let text = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        errors.forbidden(&FieldPath::new(""), text);
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_named("", "PodLogOptions", name, &errors)) }
 }
 
 /// The Pod that a request is about.

@@ -3,6 +3,7 @@
 use crate::{Shared, deadline::within_deadline};
 use api::{
     affinity, pod,
+    quantity::Amount,
     resources::{self, Amounts, Side},
 };
 use k8s_openapi::api::core::v1::{Container, Node, PodSpec};
@@ -71,6 +72,9 @@ fn fits(shared: &Shared, pod: &Pod, spec: &PodSpec, node: &Node) -> Admission {
         let (taken, capacity) =
             (used.get(&name).copied().unwrap_or_default(), allocatable.get(&name).copied().unwrap_or_default());
         if !wanted.is_zero() && taken.plus(wanted) > capacity {
+            // Plain numbers, as upstream has them: thousandths of CPUs, and bytes.
+            let shown = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
+            let (wanted, taken, capacity) = (shown(wanted), shown(taken), shown(capacity));
             let message = format!(
                 "Node didn't have enough resource: {name}, requested: {wanted}, used: {taken}, capacity: {capacity}"
             );

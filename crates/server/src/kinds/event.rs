@@ -85,17 +85,19 @@ impl Kind for Event {
         }
         let involved = &object["involvedObject"];
         let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
-        let times = [
-            &object["lastTimestamp"],
-            &object["series"]["lastObservedTime"],
-            &object["eventTime"],
-            &object["metadata"]["creationTimestamp"],
-        ];
-        let last = times.into_iter().find_map(Value::as_str);
         let first = [&object["firstTimestamp"], &object["eventTime"]].into_iter().find_map(Value::as_str);
-        let source = match (text(&object["source"]["component"]), text(&object["source"]["host"])) {
-            (component, host) if host.is_empty() => component,
-            (component, host) => format!("{component}, {host}"),
+        let series = &object["series"];
+        let last =
+            [&series["lastObservedTime"], &object["lastTimestamp"]].into_iter().find_map(Value::as_str).or(first);
+        let count = [&series["count"], &object["count"]].into_iter().find_map(Value::as_i64).filter(|n| *n > 0);
+        // Newer recorders name themselves as the reporter, and leave the source empty.
+        let or = |one: &Value, other: &str| {
+            Some(text(one)).filter(|t| !t.is_empty()).unwrap_or_else(|| text(&object[other]))
+        };
+        let component = or(&object["source"]["component"], "reportingComponent");
+        let source = match or(&object["source"]["host"], "reportingInstance") {
+            host if host.is_empty() => component,
+            host => format!("{component}, {host}"),
         };
         let cells = vec![
             json!(age(last, now)),
@@ -106,7 +108,7 @@ impl Kind for Event {
             json!(source),
             json!(text(&object["message"]).trim()),
             json!(age(first, now)),
-            json!(object["count"].as_i64().unwrap_or(1)),
+            json!(count.unwrap_or(1)),
             object["metadata"]["name"].clone(),
         ];
         Row { cells, conditions: Vec::new() }

@@ -1,0 +1,276 @@
+//! Which node a Pod gets, and what a user reads while it gets none.
+
+use crate::{Alone, Shared};
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, Shell, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a Pod waits for a node with its labels, and takes one that gets them", a_node_selector_waits),
+    ("required node affinity keeps a Pod waiting until a node matches", required_affinity_waits),
+    ("a Pod that asks for more than there is waits, and says for what", too_much_is_told),
+    ("a Pod with scheduling gates waits until the last one is gone", gates_hold_back),
+    ("a Pod with a nodeName needs no scheduler", a_node_name_needs_no_scheduler),
+    ("a node refuses a Pod that was put upon it and does not match", a_node_refuses_what_does_not_match),
+];
+
+pub(crate) const ALONE: &[Alone] = &[
+    ("taints keep Pods away that do not tolerate them", taints_keep_pods_away),
+    ("nothing comes to a node that is cordoned", a_cordoned_node_gets_nothing),
+];
+
+fn pod(name: &str, spec: &Value) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod.to_string()
+}
+
+/// Waits until the scheduler has found no node, and has told so in the Pod's condition and in an event.
+fn refused(kubectl: &Kubectl, name: &str, reasons: &str, preemption: &str) {
+    let expected = format!(
+        "0/1 nodes are available: {reasons}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 {preemption}."
+    );
+    wait_for(&format!("{name} to wait for a node"), std::time::Duration::from_secs(60), || {
+        let conditions = kubectl.value(&format!("pod/{name}"), "/status/conditions");
+        let scheduled = conditions.as_array().into_iter().flatten().find(|c| c["type"] == "PodScheduled").cloned();
+        let told = kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
+        let same =
+            |c: &Value| c["status"] == "False" && c["reason"] == "Unschedulable" && c["message"] == expected.as_str();
+        let seen = || Err(format!("{conditions} {:?}", kubectl.events(name)));
+        if told && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
+    });
+    let row = kubectl.run(&format!("get pod {name} --no-headers")).ok();
+    assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), [name, "0/1", "Pending", "0"]);
+}
+
+fn ready(kubectl: &Kubectl, name: &str) {
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+fn node(kubectl: &Kubectl) -> String {
+    kubectl.run("get nodes -o name").ok().trim().trim_start_matches("node/").to_owned()
+}
+
+const HOPELESS: &str = "Preemption is not helpful for scheduling";
+const AFFINITY: &str = "1 node(s) didn't match Pod's node affinity/selector";
+
+/// A label of the node that belongs to this test alone.
+fn own_label(kubectl: &Kubectl) -> String {
+    format!("example.com/{}", kubectl.namespace())
+}
+
+fn a_node_selector_waits(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let (node, label) = (node(&kubectl), own_label(&kubectl));
+    kubectl.apply(&pod("p", &json!({"nodeSelector": {&label: "ssd"}})));
+    refused(&kubectl, "p", AFFINITY, HOPELESS);
+    kubectl.run(&format!("label node {node} {label}=hdd")).ok();
+    kubectl.run(&format!("label node {node} {label}=ssd --overwrite")).ok();
+    ready(&kubectl, "p");
+    // It stays, though the node no longer matches.
+    kubectl.run(&format!("label node {node} {label}-")).ok();
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
+    let (reason, text) = kubectl.events("p").into_iter().find(|(reason, _)| reason == "Scheduled").unwrap();
+    assert_eq!(
+        (reason.as_str(), text),
+        ("Scheduled", format!("Successfully assigned {}/p to {node}", kubectl.namespace()))
+    );
+}
+
+fn required_affinity_waits(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let (node, label) = (node(&kubectl), own_label(&kubectl));
+    let required = |term: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}});
+    let expression = |operator: &str, values: Value| {
+        required(json!({"matchExpressions": [{"key": label, "operator": operator, "values": values}]}))
+    };
+    kubectl.apply(&pod("in", &expression("In", json!(["a", "b"]))));
+    kubectl.apply(&pod("exists", &expression("Exists", json!([]))));
+    kubectl.apply(&pod("more", &expression("Gt", json!(["5"]))));
+    kubectl.apply(&pod("absent", &expression("DoesNotExist", json!([]))));
+    kubectl.apply(&pod(
+        "named",
+        &required(json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]})),
+    ));
+    ready(&kubectl, "absent");
+    ready(&kubectl, "named");
+    for waits in ["in", "exists", "more"] {
+        refused(&kubectl, waits, AFFINITY, HOPELESS);
+    }
+    kubectl.run(&format!("label node {node} {label}=7")).ok();
+    ready(&kubectl, "exists");
+    ready(&kubectl, "more");
+    refused(&kubectl, "in", AFFINITY, HOPELESS);
+    kubectl.run(&format!("label node {node} {label}=b --overwrite")).ok();
+    ready(&kubectl, "in");
+    kubectl.run(&format!("label node {node} {label}-")).ok();
+}
+
+fn too_much_is_told(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let asking = |requests: Value| json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "resources": {"requests": requests}}]});
+    for (name, requests, reasons) in [
+        ("cpu", json!({"cpu": "10k"}), "1 Insufficient cpu"),
+        ("both", json!({"cpu": "10k", "memory": "100Ti"}), "1 Insufficient cpu, 1 Insufficient memory"),
+        ("disk", json!({"ephemeral-storage": "100Pi"}), "1 Insufficient ephemeral-storage"),
+    ] {
+        kubectl.apply(&pod(name, &asking(requests)));
+        refused(&kubectl, name, reasons, HOPELESS);
+    }
+    // What would fit, if others were not there: others that are not to be preempted.
+    let cpu = kubectl.value(&format!("node/{}", node(&kubectl)), "/status/allocatable/cpu");
+    kubectl.apply(&pod("little", &asking(json!({"cpu": "1m"}))));
+    ready(&kubectl, "little");
+    kubectl.apply(&pod("all", &asking(json!({"cpu": cpu}))));
+    refused(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
+}
+
+fn gates_hold_back(cluster: &Cluster) {
+    let shell = Shell::new(cluster.kubectl());
+    shell.file(
+        "pod.json",
+        pod("p", &json!({"schedulingGates": [{"name": "example.com/one"}, {"name": "example.com/two"}]})),
+    );
+    shell.check(&[
+        ("kubectl apply -f pod.json", 0, "pod/p created"),
+        ("kubectl get pod p", 0, "NAME READY STATUS RESTARTS AGE p 0/1 SchedulingGated 0 ...s"),
+        (
+            "kubectl get pod p -o 'jsonpath={.status.conditions[0].type} {.status.conditions[0].reason}: {.status.conditions[0].message}'",
+            0,
+            "PodScheduled SchedulingGated: Scheduling is blocked due to non-empty scheduling gates",
+        ),
+        (r#"kubectl patch pod p --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates/0"}]'"#, 0, "pod/p patched"),
+        ("kubectl get pod p --no-headers", 0, "p 0/1 SchedulingGated 0 ...s"),
+        (
+            r#"kubectl patch pod p -p '{"spec": {"schedulingGates": [{"name": "example.com/three"}]}}'"#,
+            1,
+            "The Pod \"p\" is invalid: spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'example.com/three'",
+        ),
+        (r#"kubectl patch pod p --type=merge -p '{"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}'"#, 0, "pod/p patched"),
+        (r#"kubectl patch pod p --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'"#, 0, "pod/p patched"),
+        ("kubectl wait --for=condition=Ready --timeout=60s pod/p", 0, "pod/p condition met"),
+    ]);
+    let kubectl = shell.kubectl();
+    assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "FailedScheduling"), "{:?}", kubectl.events("p"));
+}
+
+fn a_node_name_needs_no_scheduler(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
+    kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
+    ready(&kubectl, "p");
+    assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "Scheduled"), "{:?}", kubectl.events("p"));
+    // Nobody runs it.
+    assert_eq!(kubectl.value("pod/elsewhere", "/status/phase"), "Pending");
+    assert_eq!(kubectl.value("pod/elsewhere", "/status/containerStatuses"), Value::Null);
+    kubectl.run("delete pod elsewhere --force").ok();
+}
+
+fn a_node_refuses_what_does_not_match(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let name = node(&kubectl);
+    let refused = |pod: &str, reason: &str, message: &str| {
+        kubectl.wait_value(&format!("pod/{pod}"), "/status/phase", &json!("Failed"));
+        let status = kubectl.value(&format!("pod/{pod}"), "/status");
+        assert_eq!((&status["reason"], &status["message"]), (&json!(reason), &json!(message)), "{status}");
+        let row = kubectl.run(&format!("get pod {pod} --no-headers")).ok();
+        assert!(row.contains(reason), "{row}");
+    };
+    kubectl.apply(&pod("label", &json!({"nodeName": name, "nodeSelector": {own_label(&kubectl): "x"}})));
+    refused(
+        "label",
+        "NodeAffinity",
+        "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    );
+    let containers = json!([{"name": "c", "image": test_images::BUSYBOX, "resources": {"requests": {"cpu": "10k"}}}]);
+    kubectl.apply(&pod("large", &json!({"nodeName": name, "containers": containers})));
+    kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfcpu"));
+    let message = kubectl.value("pod/large", "/status/message");
+    let expected = "Pod was rejected: Node didn't have enough resource: cpu, requested: 10000000, used: ";
+    assert!(message.as_str().unwrap().starts_with(expected), "{message}");
+}
+
+fn taints_keep_pods_away() {
+    let cluster = Cluster::start(&[]);
+    let shell = Shell::new(cluster.kubectl());
+    let kubectl = shell.kubectl();
+    let name = node(kubectl);
+    let line = |text: &str| text.replace("NODE", &name);
+    shell.check(&[
+        (&line("kubectl taint nodes NODE disk=slow:NoSchedule"), 0, &line("node/NODE tainted")),
+        (
+            &line("kubectl taint nodes NODE disk=fast:NoSchedule"),
+            1,
+            &line("error: node NODE already has disk taint(s) with same effect(s) and --overwrite is false"),
+        ),
+        (&line("kubectl taint nodes NODE disk=fast:NoSchedule --overwrite"), 0, &line("node/NODE modified")),
+        (
+            &line("kubectl taint nodes NODE disk=fast:Never"),
+            1,
+            "error: invalid taint effect: Never, unsupported taint effect...",
+        ),
+        (&line("kubectl describe node NODE"), 0, "... Taints: disk=fast:NoSchedule ..."),
+    ]);
+    let tolerating = |toleration: Value| json!({"tolerations": [toleration]});
+    kubectl.apply(&pod("none", &json!({})));
+    kubectl.apply(&pod("other", &tolerating(json!({"key": "disk", "value": "slow"}))));
+    kubectl.apply(&pod("equal", &tolerating(json!({"key": "disk", "value": "fast", "effect": "NoSchedule"}))));
+    kubectl.apply(&pod("exists", &tolerating(json!({"key": "disk", "operator": "Exists"}))));
+    kubectl.apply(&pod("all", &tolerating(json!({"operator": "Exists"}))));
+    for runs in ["equal", "exists", "all"] {
+        ready(kubectl, runs);
+    }
+    for waits in ["none", "other"] {
+        refused(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
+    }
+    // One that need not be kept away stays no longer, and a mere preference holds nobody back.
+    shell.check(&[
+        (&line("kubectl taint nodes NODE disk:NoSchedule-"), 0, &line("node/NODE untainted")),
+        (&line("kubectl taint nodes NODE disk-"), 1, "error: taint \"disk\" not found"),
+        (&line("kubectl taint nodes NODE disk=slow:PreferNoSchedule"), 0, &line("node/NODE tainted")),
+    ]);
+    ready(kubectl, "none");
+    ready(kubectl, "other");
+}
+
+fn a_cordoned_node_gets_nothing() {
+    let cluster = Cluster::start(&[]);
+    let shell = Shell::new(cluster.kubectl());
+    let kubectl = shell.kubectl();
+    let name = node(kubectl);
+    let line = |text: &str| text.replace("NODE", &name);
+    kubectl.apply(&pod("before", &json!({})));
+    ready(kubectl, "before");
+    shell.check(&[
+        (&line("kubectl cordon NODE"), 0, &line("node/NODE cordoned")),
+        (&line("kubectl cordon NODE"), 0, &line("node/NODE already cordoned")),
+        (
+            "kubectl get nodes",
+            0,
+            &line("NAME STATUS ROLES AGE VERSION NODE Ready,SchedulingDisabled <none> ... v1.35..."),
+        ),
+        ("kubectl get nodes --field-selector spec.unschedulable=true -o name", 0, &line("node/NODE")),
+        (
+            &line("kubectl describe node NODE"),
+            0,
+            "... Taints: node.kubernetes.io/unschedulable:NoSchedule Unschedulable: true ...",
+        ),
+    ]);
+    kubectl.apply(&pod("after", &json!({})));
+    kubectl.apply(&pod(
+        "daemon",
+        &json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
+    ));
+    refused(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
+    ready(kubectl, "daemon");
+    assert_eq!(kubectl.value("pod/before", "/status/phase"), "Running");
+    shell.check(&[
+        (&line("kubectl uncordon NODE"), 0, &line("node/NODE uncordoned")),
+        (&line("kubectl uncordon NODE"), 0, &line("node/NODE already uncordoned")),
+        ("kubectl get nodes --no-headers", 0, &line("NODE Ready <none> ... v1.35...")),
+    ]);
+    ready(kubectl, "after");
+}
