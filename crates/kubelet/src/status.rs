@@ -6,6 +6,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+use lifecycle::OWNED_CONDITIONS;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -36,8 +37,8 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
 /// Fields that only the kubelet writes, and that may go.
 const OWN: [&str; 5] = ["containerStatuses", "initContainerStatuses", "message", "podIP", "reason"];
 
-/// A strategic merge patch to this status. Conditions that are as they were are left out: some of them belong to others,
-/// who may have written newer ones (readiness gates). Addresses that are gone are named, for those lists are merged;
+/// A strategic merge patch to this status. Conditions of others are left out as long as they are as
+/// they were seen: there may be newer ones (readiness gates). Addresses that are gone are named, for those lists are merged;
 /// so are the kubelet's fields that are not there, whatever was seen of them: what was written last may not have come back.
 fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     let mut patch = json!(status);
@@ -49,7 +50,7 @@ fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
     let known = list(&old, "conditions");
     if let Some(conditions) = patch.get_mut("conditions").and_then(Value::as_array_mut) {
-        conditions.retain(|c| !known.contains(c));
+        conditions.retain(|c| OWNED_CONDITIONS.iter().any(|own| c["type"] == **own) || !known.contains(c));
     }
     for name in ["podIPs", "hostIPs"] {
         let new = list(&patch, name);

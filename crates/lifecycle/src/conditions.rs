@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PodCondition, apimachinery::pkg::apis::meta::v1::Time};
 
 /// The conditions that the kubelet owns; all others belong to whoever wrote them.
-const OWNED: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+pub const OWNED_CONDITIONS: [&str; 6] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", "DisruptionTarget"];
 
 /// A condition's status with its reason and message.
 type Verdict = (bool, &'static str, String);
@@ -22,16 +23,16 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
     let sandbox = pod.ready_sandbox().is_some()
         || pod.unseen && api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers");
     let verdicts: [(&str, Verdict); 5] = [
-        (OWNED[0], (sandbox, "", String::new())),
-        (OWNED[1], initialized(pod, phase)),
-        (OWNED[2], ready),
-        (OWNED[3], containers_ready),
-        (OWNED[4], (true, "", String::new())),
+        (OWNED_CONDITIONS[0], (sandbox, "", String::new())),
+        (OWNED_CONDITIONS[1], initialized(pod, phase)),
+        (OWNED_CONDITIONS[2], ready),
+        (OWNED_CONDITIONS[3], containers_ready),
+        (OWNED_CONDITIONS[4], (true, "", String::new())),
     ];
     let mut all: Vec<PodCondition> =
         verdicts.into_iter().map(|(kind, verdict)| condition(pod, kind, verdict, now)).collect();
     if let Some((eviction, _)) = pod.evicted.as_ref().filter(|(e, _)| e.disruption_target && phase.is_terminal()) {
-        all.push(condition(pod, "DisruptionTarget", (true, "TerminationByKubelet", eviction.message.clone()), now));
+        all.push(condition(pod, OWNED_CONDITIONS[5], (true, "TerminationByKubelet", eviction.message.clone()), now));
     }
     let others = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());
     let foreign: Vec<PodCondition> = others.filter(|c| !all.iter().any(|own| own.type_ == c.type_)).cloned().collect();

@@ -29,6 +29,7 @@ mod restore;
 mod status;
 
 pub use action::*;
+pub use conditions::OWNED_CONDITIONS;
 pub use event::*;
 pub use explain::{Explanation, explain};
 pub use observe::observe;
