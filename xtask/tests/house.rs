@@ -134,9 +134,9 @@ fn every_deviation_names_a_test_that_exists() {
         assert!(path.exists(), "no {} in: {row}", path.display());
         let mut files = Vec::new();
         if path.is_dir() {
-            sources(&path, &mut files)
+            sources(&path, &mut files);
         } else {
-            files.push(path)
+            files.push(path);
         }
         let all: String = files.iter().map(|f| fs::read_to_string(f).unwrap().replace('_', " ")).collect();
         let names = cell.split('`').skip(1).step_by(2).map(|n| n.trim_end_matches('…'));
