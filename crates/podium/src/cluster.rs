@@ -34,7 +34,7 @@ pub(crate) struct Cluster {
     pub(crate) node: String,
     stop: CancellationToken,
     tasks: TaskTracker,
-    containerd: Option<OwnContainerd>,
+    containerd: Option<Arc<OwnContainerd>>,
 }
 
 /// The way from the server to the kubelet of the same process: a pipe.
@@ -97,17 +97,27 @@ impl Cluster {
         let root_ca =
             controllers::Options { root_ca_pem: Some(pki.ca_pem().to_owned()), ..controllers::Options::default() };
         tasks.spawn(controllers::run(client("system:kube-controller-manager"), root_ca, stop.clone()));
-        if let Some(containerd) = &containerd {
+        let containerd = containerd.map(Arc::new);
+        let own = containerd.clone();
+        tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
             // The kubelet starts when its runtime answers: the first thing that it does is to ask it what is there.
-            containerd.wait_ready(RUNTIME_LIMIT).await?;
-        }
-        tasks.spawn(async move { kubelet.run().await });
+            // Why it does not, if it does not, is told by `wait_runtime_ready`.
+            if ready(own.as_deref()).await.is_ok() {
+                kubelet.run().await;
+            }
+        }));
         tasks.close();
         Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd })
     }
 
+    /// Waits until the container runtime can run Pods, if it is our own.
+    pub(crate) async fn wait_runtime_ready(&self) -> Result<()> {
+        ready(self.containerd.as_deref()).await
+    }
+
     /// Waits until the node is Ready.
     pub(crate) async fn wait_node_ready(&self) -> Result<()> {
+        self.wait_runtime_ready().await?;
         let api: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(self.client.clone());
         let ready = |node: Option<&k8s_openapi::api::core::v1::Node>| {
             let conditions = node.and_then(|n| n.status.as_ref()).and_then(|s| s.conditions.as_ref());
@@ -126,6 +136,13 @@ impl Cluster {
         if let Some(containerd) = self.containerd {
             containerd.leave();
         }
+    }
+}
+
+async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {
+    match containerd {
+        Some(containerd) => Ok(containerd.wait_ready(RUNTIME_LIMIT).await?),
+        None => Ok(()),
     }
 }
 

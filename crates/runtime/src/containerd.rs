@@ -15,7 +15,7 @@ use crate::{CriRuntime, Runtime, RuntimeError, pause};
 use config::{Paths, Programs};
 use process::Process;
 use std::{io, path::PathBuf, time::Duration};
-use tokio::task::JoinHandle;
+use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Why containerd cannot be had.
@@ -61,6 +61,7 @@ pub struct OwnContainerd {
     paths: Paths,
     stop: CancellationToken,
     supervisor: JoinHandle<()>,
+    ready: OnceCell<()>,
 }
 
 impl OwnContainerd {
@@ -84,7 +85,7 @@ impl OwnContainerd {
         };
         let stop = CancellationToken::new();
         let supervisor = tokio::spawn(supervise::supervise(first, paths.clone(), programs, stop.clone()));
-        Ok(Self { paths, stop, supervisor })
+        Ok(Self { paths, stop, supervisor, ready: OnceCell::new() })
     }
 
     /// Its CRI endpoint.
@@ -98,6 +99,11 @@ impl OwnContainerd {
     /// # Errors
     /// When it cannot within `limit`.
     pub async fn wait_ready(&self, limit: Duration) -> Result<(), ContainerdError> {
+        // However many wait, one does what there is to do.
+        self.ready.get_or_try_init(|| self.until_ready(limit)).await.copied()
+    }
+
+    async fn until_ready(&self, limit: Duration) -> Result<(), ContainerdError> {
         let deadline = tokio::time::Instant::now() + limit;
         let not_ready = |reason: String| ContainerdError::NotReady { limit, reason, log: self.paths.log.clone() };
         loop {
@@ -123,7 +129,7 @@ impl OwnContainerd {
     }
 
     /// Leaves it running, for the next Podium.
-    pub fn leave(self) {
+    pub fn leave(&self) {
         self.supervisor.abort();
     }
 
