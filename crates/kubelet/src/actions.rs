@@ -2,15 +2,50 @@
 
 mod admit;
 mod container;
+mod hook;
 mod image;
 mod mounts;
+mod probe;
 mod sandbox;
 mod sub_path;
 
-use crate::{Shared, actor::Mail, status, volumes};
+use crate::{Shared, actor::Mail, pods, status, volumes};
+use k8s_openapi::api::core::v1::Container;
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
 use runtime::{ContainerId, SandboxId};
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+
+/// How long what was begun in a container may still speak after the container's end: a command ends a moment later.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the spec says of a container.
+fn spec_of<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
+    let mut all = api::pod::containers(pods::spec(pod)).map(|(_, c)| c);
+    all.find(|c| c.name == name).ok_or_else(|| format!("the container {name} is not in the spec"))
+}
+
+/// What comes of work with a container; `None` when the container, or the Pod, ends first.
+async fn while_running<T>(
+    shared: &Shared,
+    pod: &Pod,
+    name: &str,
+    id: &str,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut known = shared.pods.by_uid(pod.uid())?.known;
+    let ended = async {
+        let runs = |pod: &Pod| pod.is_running(name) && pod.container_id(name, false).is_some_and(|(own, _)| own == id);
+        // Nobody who might tell is there any more: that is an end, too.
+        let _ = known.wait_for(|pod| !runs(pod)).await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        biased;
+        result = work => Some(result),
+        () = ended => None,
+    }
+}
 
 /// Keeps others away from the Pod's volumes for as long as it is held.
 async fn volumes_turn(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMutexGuard<()>> {
@@ -88,8 +123,8 @@ pub(crate) async fn carry_out(
                 Err("the API did not take it".to_owned())
             }
         }
-        Action::RunHook { .. } => Err("lifecycle hooks are not implemented yet".to_owned()),
-        Action::Probe { .. } => Err("probes are not implemented yet".to_owned()),
+        Action::RunHook { container, id, hook, timeout } => hook::run(shared, pod, &container, id, hook, timeout).await,
+        Action::Probe { container, id, probe, .. } => probe::run(shared, pod, &container, id, probe).await,
         // The actor deals with these itself.
         Action::Record(_) | Action::Forget => Ok(Vec::new()),
     }

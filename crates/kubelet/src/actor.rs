@@ -6,7 +6,7 @@ use crate::{Shared, actions, checkpoint, status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use lifecycle::{Action, ActionKey, Event, Pod, observe, plan, status as derive_status};
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
 /// An action that failed is not asked for again before this has passed.
@@ -41,7 +41,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
         pod,
         mail: mail.clone(),
         publish,
-        running: HashSet::new(),
+        running: HashMap::new(),
         told: None,
         saved: None,
         shown: None,
@@ -57,8 +57,8 @@ struct Actor {
     pod: Pod,
     mail: mpsc::UnboundedSender<Mail>,
     publish: watch::Sender<Arc<Pod>>,
-    /// Actions in flight.
-    running: HashSet<ActionKey>,
+    /// Actions in flight, and whether each may change what a list of the runtime shows.
+    running: HashMap<ActionKey, bool>,
     /// The object of which others were told.
     told: Option<Arc<ApiPod>>,
     /// The newest durable revision on disk.
@@ -103,7 +103,7 @@ impl Actor {
             Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
             // A list that is older than what is known would make new things look lost; the next one comes.
             Mail::Relisted(view, revision) => {
-                self.missed_list = !self.running.is_empty() || self.pod.durable_revision() != revision;
+                self.missed_list = !self.at_rest() || self.pod.durable_revision() != revision;
                 if !self.missed_list {
                     observe(&mut self.pod, Event::Relisted(view), policy, now);
                 }
@@ -156,17 +156,22 @@ impl Actor {
                 action => self.start(action),
             }
         }
-        if self.missed_list && self.running.is_empty() {
+        if self.missed_list && self.at_rest() {
             self.missed_list = false;
             self.shared.pods.want_list();
         }
         Some(plan.wake)
     }
 
+    /// Whether nothing is in flight that may change what a list of the runtime shows.
+    fn at_rest(&self) -> bool {
+        !self.running.values().any(|changes| *changes)
+    }
+
     /// Takes note of the containers that are about to be started, so that it is on disk before they are.
     fn begin(&mut self, actions: &[Action], now: Timestamp) {
         let starts = actions.iter().filter(|a| matches!(a, Action::StartContainer { .. })).map(Action::key);
-        for key in starts.filter(|key| !self.running.contains(key)) {
+        for key in starts.filter(|key| !self.running.contains_key(key)) {
             observe(&mut self.pod, Event::Begun(key), &self.shared.options.policy, now);
         }
     }
@@ -187,9 +192,12 @@ impl Actor {
 
     fn start(&mut self, action: Action) {
         let key = action.key();
-        if !self.running.insert(key.clone()) {
+        if self.running.contains_key(&key) {
             return;
         }
+        // A probe or a hook may be in flight at any time, and for as long as it likes.
+        let changes = !matches!(action, Action::Probe { .. } | Action::RunHook { .. });
+        self.running.insert(key.clone(), changes);
         if let Action::Record(event) = &action {
             self.shared.recorder.record(Arc::clone(self.pod.object()), event.clone());
             let _ = self.mail.send(Mail::Ended(key.clone(), Ok(vec![Event::Done(key)])));

@@ -7,7 +7,7 @@ use crate::{
     objects::Objects,
     volumes::{field, resource_field},
 };
-use expand::expand;
+pub(crate) use expand::expand;
 use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource};
 use lifecycle::Pod;
 use std::collections::BTreeMap;

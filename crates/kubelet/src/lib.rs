@@ -25,11 +25,20 @@ mod node_status;
 mod objects;
 mod paths;
 mod pods;
+mod probe;
 mod recorder;
 mod relist;
 mod runtime_events;
 mod status;
 mod volumes;
+
+// The runtime in memory that the tests of the whole kubelet use serves those of its parts, too.
+#[cfg(test)]
+extern crate self as kubelet;
+#[cfg(test)]
+#[allow(dead_code, clippy::expect_used, reason = "each test uses a part of it, and a test may panic")]
+#[path = "../tests/fake_runtime/mod.rs"]
+mod fake_runtime;
 
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;

@@ -1,6 +1,7 @@
 //! The kubelet between an API server and a container runtime that are both in memory, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "the unit tests use the rest of it")]
 mod fake_runtime;
 
 use fake_api::FakeApi;

@@ -34,12 +34,9 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
 
 /// What of the Pod lifecycle is not carried out yet, in the words of the API.
 fn not_yet(spec: &PodSpec) -> Option<&'static str> {
-    let any = |test: fn(&Container) -> bool| pod::containers(spec).any(|(_, c)| test(c));
-    if any(|c| c.liveness_probe.is_some() || c.readiness_probe.is_some() || c.startup_probe.is_some()) {
-        return Some("probes");
-    }
-    if any(|c| c.lifecycle.is_some()) {
-        return Some("lifecycle hooks or stop signals");
+    let signal = |c: &Container| c.lifecycle.as_ref().is_some_and(|l| l.stop_signal.is_some());
+    if pod::containers(spec).any(|(_, c)| signal(c)) {
+        return Some("stop signals");
     }
     spec.runtime_class_name.is_some().then_some("a runtimeClassName")
 }

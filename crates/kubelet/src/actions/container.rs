@@ -137,8 +137,7 @@ async fn config(
     image_ref: &str,
 ) -> Result<ContainerConfig, String> {
     let pod_spec = pods::spec(pod);
-    let spec = api::pod::containers(pod_spec).map(|(_, c)| c).find(|c| c.name == name);
-    let spec = spec.ok_or("the container is not in the spec")?;
+    let spec = super::spec_of(pod, name)?;
     let env = environment(shared, pod, spec, &mut Objects::new(shared, pod.namespace())).await?;
     let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
     std::fs::create_dir_all(shared.paths.pod_logs(pod.object()).join(name)).map_err(|e| e.to_string())?;

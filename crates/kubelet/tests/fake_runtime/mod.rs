@@ -25,6 +25,19 @@ pub(crate) struct FakeRuntime {
     clock: Clock,
 }
 
+/// How a command in a container behaves.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    /// Ends at once, with this code and output.
+    Ends(i32, String),
+    /// Ends well after so many seconds.
+    Takes(u64),
+    /// Runs until its time is over.
+    Hangs,
+    /// Cannot be started, for this reason.
+    Fails(String),
+}
+
 #[derive(Default)]
 struct State {
     made: u32,
@@ -36,6 +49,10 @@ struct State {
     /// When pulls were asked for.
     pulls: Vec<jiff::Timestamp>,
     reopened: Vec<String>,
+    /// How commands behave, by their words.
+    behaviours: BTreeMap<String, Command>,
+    /// The commands that were run, and where.
+    commands: Vec<(String, String)>,
 }
 
 pub(crate) const IMAGE: &str = "busybox:1.28";
@@ -78,6 +95,16 @@ impl FakeRuntime {
 
     pub(crate) fn reopened(&self) -> Vec<String> {
         self.state.lock().reopened.clone()
+    }
+
+    /// From now on this command behaves so, in every container; one that nobody told of cannot be started.
+    pub(crate) fn command(&self, words: &str, behaviour: Command) {
+        self.state.lock().behaviours.insert(words.to_owned(), behaviour);
+    }
+
+    /// The commands that were run: the container's id and the words.
+    pub(crate) fn commands(&self) -> Vec<(String, String)> {
+        self.state.lock().commands.clone()
     }
 
     /// What containers of this name were made with, in the order of their attempts.
@@ -246,8 +273,26 @@ impl Runtime for FakeRuntime {
         no()
     }
 
-    fn exec_sync<'a>(&'a self, _: &'a ContainerId, _: &'a [String], _: Duration) -> Call<'a, ExecOutput> {
-        no()
+    fn exec_sync<'a>(&'a self, id: &'a ContainerId, command: &'a [String], timeout: Duration) -> Call<'a, ExecOutput> {
+        let words = command.join(" ");
+        let behaviour = {
+            let mut state = self.state.lock();
+            state.commands.push((id.0.clone(), words.clone()));
+            state.behaviours.get(&words).cloned()
+        };
+        let ended = |code, output: String| Ok(ExecOutput { code, stdout: output.into_bytes(), stderr: Vec::new() });
+        async move {
+            let takes = match behaviour {
+                Some(Command::Ends(code, output)) => return ended(code, output),
+                Some(Command::Takes(seconds)) => Duration::from_secs(seconds),
+                Some(Command::Hangs) => Duration::MAX,
+                Some(Command::Fails(why)) => return Err(RuntimeError::Failed(why)),
+                None => return Err(RuntimeError::Failed(format!("{words}: no such file"))),
+            };
+            tokio::time::sleep(takes.min(timeout)).await;
+            if takes < timeout { ended(0, String::new()) } else { Err(RuntimeError::Deadline(words)) }
+        }
+        .boxed()
     }
 
     fn exec<'a>(&'a self, _: &'a ContainerId, _: &'a [String], _: SessionIo) -> Call<'a, Session> {

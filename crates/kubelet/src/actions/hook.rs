@@ -1,0 +1,245 @@
+//! Carrying out a lifecycle hook of a container (upstream's `pkg/kubelet/lifecycle/handlers.go`).
+
+use super::{spec_of, while_running};
+use crate::{
+    Shared,
+    probe::{
+        exec,
+        http::{Get, GetError},
+    },
+};
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
+use lifecycle::{Event, EventKind, Hook, HookOutcome, Pod, PodEvent};
+use runtime::{ContainerId, Runtime, RuntimeError};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+use tokio::time::{sleep, timeout};
+
+/// Longer than any container lives: the runtime wants a limit, and a hook may have none.
+const WITHOUT_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+pub(super) async fn run(
+    shared: &Shared,
+    pod: &Pod,
+    name: &str,
+    id: String,
+    hook: Hook,
+    limit: Option<Duration>,
+) -> Result<Vec<Event>, String> {
+    let container = spec_of(pod, name)?;
+    let handler = container.lifecycle.as_ref().and_then(|l| match hook {
+        Hook::PostStart => l.post_start.as_ref(),
+        Hook::PreStop => l.pre_stop.as_ref(),
+    });
+    let handler = handler.ok_or_else(|| format!("{name} has no {hook:?} hook"))?;
+    let runtime_id = ContainerId(id.clone());
+    let tell = |message: String| {
+        let (kind, reason) = (EventKind::Warning, "LifecycleHTTPFallback".to_owned());
+        let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };
+        shared.recorder.record(Arc::clone(pod.object()), event);
+    };
+    let ip = pod.ips().first().copied();
+    let work = outcome(shared.runtime.as_ref(), &runtime_id, container, handler, ip, limit, &tell);
+    let ended = || HookOutcome::Failed("the container ended before its hook".to_owned());
+    let outcome = while_running(shared, pod, name, &id, work).await.unwrap_or_else(ended);
+    if let HookOutcome::Failed(why) = &outcome {
+        tracing::warn!(pod = pod.name(), container = name, ?hook, why, "a lifecycle hook failed");
+    }
+    Ok(vec![Event::HookDone { id, hook, outcome }])
+}
+
+/// What comes of a hook; `tell` records a word for the user.
+async fn outcome(
+    runtime: &dyn Runtime,
+    id: &ContainerId,
+    container: &Container,
+    handler: &LifecycleHandler,
+    ip: Option<IpAddr>,
+    limit: Option<Duration>,
+    tell: &(dyn Fn(String) + Sync),
+) -> HookOutcome {
+    let work = handle(runtime, id, container, handler, ip, limit, tell);
+    match limit {
+        None => work.await,
+        Some(limit) => timeout(limit, work).await.unwrap_or(HookOutcome::TimedOut),
+    }
+}
+
+async fn handle(
+    runtime: &dyn Runtime,
+    id: &ContainerId,
+    container: &Container,
+    handler: &LifecycleHandler,
+    ip: Option<IpAddr>,
+    limit: Option<Duration>,
+    tell: &(dyn Fn(String) + Sync),
+) -> HookOutcome {
+    let done = |result| match result {
+        Ok(()) => HookOutcome::Done,
+        Err(why) => HookOutcome::Failed(why),
+    };
+    if let Some(action) = &handler.exec {
+        return run_command(runtime, id, action.command.as_deref().unwrap_or_default(), limit).await;
+    }
+    if let Some(action) = &handler.http_get {
+        return done(request(action, container, ip, tell).await);
+    }
+    if let Some(action) = &handler.sleep {
+        sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or_default())).await;
+        return HookOutcome::Done;
+    }
+    // `tcpSocket` is only there for old objects; it fails, as it does upstream.
+    HookOutcome::Failed("invalid handler: neither exec, httpGet nor sleep".to_owned())
+}
+
+async fn run_command(
+    runtime: &dyn Runtime,
+    id: &ContainerId,
+    command: &[String],
+    limit: Option<Duration>,
+) -> HookOutcome {
+    // The runtime counts whole seconds; whoever waits counts exactly.
+    let limit = limit.map_or(WITHOUT_LIMIT, |limit| Duration::from_secs(limit.as_secs() + 1));
+    match runtime.exec_sync(id, command, limit).await {
+        Ok(output) if output.code == 0 => HookOutcome::Done,
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            HookOutcome::Failed(format!("command exited with {}: {said}", output.code))
+        }
+        Err(RuntimeError::Deadline(_)) => HookOutcome::Failed(exec::timed_out(command)),
+        Err(error) => HookOutcome::Failed(error.to_string()),
+    }
+}
+
+/// Whatever a server answers is good, even an error. One that was asked for HTTPS and does not speak it is asked again
+/// in plain HTTP.
+async fn request(
+    action: &HTTPGetAction,
+    container: &Container,
+    ip: Option<IpAddr>,
+    tell: &(dyn Fn(String) + Sync),
+) -> Result<(), String> {
+    let get = Get::new(action, container, ip, "kube-lifecycle")?;
+    let Err(error) = get.send(None).await else { return Ok(()) };
+    if matches!(error, GetError::PlainHttp { .. }) && get.over_plain_http().send(None).await.is_ok() {
+        let host = get.authority();
+        tell(format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"));
+        return Ok(());
+    }
+    Err(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Clock,
+        fake_runtime::{Command, FakeRuntime},
+    };
+    use jiff::Timestamp;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+    use std::net::Ipv4Addr;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::Instant,
+    };
+    use tokio_util::task::AbortOnDropHandle;
+
+    /// What comes of a hook, after how many seconds, and what the user is told.
+    async fn check(hook: &Value, command: Command, limit: Option<u64>, expected: (HookOutcome, u64)) -> Vec<String> {
+        let runtime = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
+        runtime.command("tidy $(UP)", command);
+        let container = serde_json::from_value(json!({"name": "c", "env": [{"name": "UP", "value": "x"}]}));
+        let handler = serde_json::from_value(hook.clone()).expect("a hook");
+        let (began, told) = (Instant::now(), Mutex::new(Vec::new()));
+        let (id, ip) = (ContainerId("1".to_owned()), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let tell = |words| told.lock().push(words);
+        let limit = limit.map(Duration::from_secs);
+        let found = outcome(&runtime, &id, &container.expect("a container"), &handler, ip, limit, &tell).await;
+        assert_eq!((found, began.elapsed().as_secs()), expected, "{hook}");
+        told.into_inner()
+    }
+
+    fn failed(words: &str) -> HookOutcome {
+        HookOutcome::Failed(words.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_done_when_it_ends_well_and_in_time() {
+        let exec = json!({"exec": {"command": ["tidy", "$(UP)"]}});
+        for (command, limit, expected) in [
+            (Command::Ends(0, String::new()), None, (HookOutcome::Done, 0)),
+            (Command::Ends(3, "oh".to_owned()), None, (failed("command exited with 3: oh"), 0)),
+            (Command::Fails("no such file".to_owned()), Some(5), (failed("no such file"), 0)),
+            (Command::Takes(40), None, (HookOutcome::Done, 40)),
+            (Command::Takes(40), Some(41), (HookOutcome::Done, 40)),
+            (Command::Takes(40), Some(5), (HookOutcome::TimedOut, 5)),
+            (Command::Hangs, Some(5), (HookOutcome::TimedOut, 5)),
+        ] {
+            check(&exec, command, limit, expected).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_sleeps_and_no_longer_than_it_may() {
+        let sleep = |seconds: u64| json!({"sleep": {"seconds": seconds}});
+        check(&sleep(7), Command::Hangs, None, (HookOutcome::Done, 7)).await;
+        check(&sleep(0), Command::Hangs, Some(5), (HookOutcome::Done, 0)).await;
+        check(&sleep(7), Command::Hangs, Some(5), (HookOutcome::TimedOut, 5)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tcp_socket_or_nothing_at_all_fails() {
+        let words = "invalid handler: neither exec, httpGet nor sleep";
+        for hook in [json!({"tcpSocket": {"port": 80}}), json!({})] {
+            check(&hook, Command::Hangs, None, (failed(words), 0)).await;
+        }
+    }
+
+    /// A server that says this to everybody, and what it has read.
+    async fn serve(words: &'static str) -> (u16, Arc<Mutex<Vec<String>>>, AbortOnDropHandle<()>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a listener");
+        let port = listener.local_addr().expect("an address").port();
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let read = Arc::clone(&heads);
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            while let Ok((mut tcp, _)) = listener.accept().await {
+                let mut head = vec![0; 4096];
+                let length = tcp.read(&mut head).await.unwrap_or_default();
+                read.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
+                let _ = tcp.write_all(words.as_bytes()).await;
+            }
+        }));
+        (port, heads, task)
+    }
+
+    #[tokio::test]
+    async fn a_request_is_done_whatever_the_server_answers() {
+        let (port, heads, task) = serve("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await;
+        let hook = json!({"httpGet": {"port": port, "path": "/bye"}});
+        let told = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
+        assert!(told.is_empty(), "{told:?}");
+        let head = heads.lock().remove(0);
+        assert!(head.starts_with("GET /bye HTTP/1.1\r\nUser-Agent: kube-lifecycle/1.35\r\n"), "{head}");
+        task.abort();
+        let _ = task.await;
+        let words =
+            format!("Get \"http://127.0.0.1:{port}/bye\": dial tcp 127.0.0.1:{port}: connect: connection refused");
+        check(&hook, Command::Hangs, None, (failed(&words), 0)).await;
+    }
+
+    #[tokio::test]
+    async fn https_falls_back_to_http_without_its_secrets() {
+        let (port, heads, _task) = serve("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        let headers = json!([{"name": "Authorization", "value": "secret"}, {"name": "X", "value": "kept"}]);
+        let hook = json!({"httpGet": {"port": port, "path": "/bye", "scheme": "HTTPS", "httpHeaders": headers}});
+        let told = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
+        let words =
+            format!("request to HTTPS lifecycle hook 127.0.0.1:{port} got HTTP response, retry with HTTP succeeded");
+        assert_eq!(told, [words]);
+        let head = heads.lock().pop().unwrap_or_default();
+        assert!(head.starts_with("GET /bye HTTP/1.1\r\n") && head.contains("\r\nX: kept\r\n"), "{head}");
+        assert!(!head.contains("secret"), "{head}");
+    }
+}

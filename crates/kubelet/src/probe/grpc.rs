@@ -1,0 +1,117 @@
+//! `grpc`: gRPC's standard health protocol, `grpc.health.v1.Health/Check`, without TLS.
+
+use super::{VERSION, address};
+use lifecycle::ProbeOutcome;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+
+/// The pause before the second try to connect, as gRPC's own clients make it.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// `SERVING` is a success; all else is a failure, as it is for upstream and for `grpc_health_probe`.
+pub(crate) async fn probe(host: &str, port: u16, service: &str, limit: Duration) -> ProbeOutcome {
+    let (address, deadline) = (address(host, port), Instant::now() + limit);
+    let late = format!("timeout: failed to connect service {address:?} within {limit:?}: context deadline exceeded");
+    let channel = match timeout_at(deadline, connect(&address)).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(error)) => {
+            return ProbeOutcome::Failure(format!("error: failed to connect service at {address:?}: {error}"));
+        }
+        Err(_) => return ProbeOutcome::Failure(late),
+    };
+    let request = HealthCheckRequest { service: service.to_owned() };
+    let answer = timeout_at(deadline, HealthClient::new(channel).check(request)).await;
+    ProbeOutcome::Failure(match answer {
+        Ok(Ok(answer)) if answer.get_ref().status() == ServingStatus::Serving => return ProbeOutcome::Success,
+        Ok(Ok(answer)) => {
+            format!("service unhealthy (responded with {:?})", answer.get_ref().status().as_str_name())
+        }
+        Ok(Err(status)) if status.code() == Code::Unimplemented => format!(
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
+            status.message()
+        ),
+        Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
+            format!("error: health rpc probe failed: rpc error: code = {:?} desc = {}", status.code(), status.message())
+        }
+        _ => format!("timeout: health rpc did not complete within {limit:?}"),
+    })
+}
+
+/// Tries until somebody listens.
+async fn connect(address: &str) -> Result<Channel, tonic::transport::Error> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))?.user_agent(format!("kube-probe/{VERSION}"))?;
+    loop {
+        match endpoint.connect().await {
+            Ok(channel) => return Ok(channel),
+            Err(error) => tracing::trace!(%error, address, "a grpc probe could not connect"),
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use tokio::{net::TcpListener, task::JoinSet};
+    use tokio_stream::wrappers::TcpListenerStream;
+    use tonic::{service::Routes, transport::Server};
+    use tonic_health::{ServingStatus as Health, server::health_reporter};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    async fn check(address: SocketAddr, service: &str, limit: Duration, expected: Result<(), &str>) {
+        let outcome = probe(&address.ip().to_string(), address.port(), service, limit).await;
+        let expected = match expected {
+            Ok(()) => ProbeOutcome::Success,
+            Err(words) => ProbeOutcome::Failure(words.replace("ADDRESS", &address.to_string())),
+        };
+        assert_eq!(outcome, expected, "{service}");
+    }
+
+    async fn listen() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn a_service_that_serves_passes_and_all_else_fails() {
+        let (listener, address) = listen().await;
+        let (reporter, service) = health_reporter();
+        reporter.set_service_status("down", Health::NotServing).await;
+        reporter.set_service_status("up", Health::Serving).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)));
+        check(address, "", LIMIT, Ok(())).await;
+        check(address, "up", LIMIT, Ok(())).await;
+        check(address, "down", LIMIT, Err("service unhealthy (responded with \"NOT_SERVING\")")).await;
+        let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = service not registered";
+        check(address, "none", LIMIT, Err(unknown)).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_without_the_health_protocol_fails() {
+        let (listener, address) = listen().await;
+        let mut tasks = JoinSet::new();
+        let server = Server::builder().add_routes(Routes::default());
+        tasks.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let words = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ";
+        check(address, "", LIMIT, Err(words)).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_come_or_does_not_answer_fails_when_the_time_is_over() {
+        let limit = Duration::from_millis(300);
+        let (listener, address) = listen().await;
+        check(address, "", limit, Err("timeout: health rpc did not complete within 300ms")).await;
+        drop(listener);
+        let words = "timeout: failed to connect service \"ADDRESS\" within 300ms: context deadline exceeded";
+        check(address, "", limit, Err(words)).await;
+    }
+}

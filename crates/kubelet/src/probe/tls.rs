@@ -1,0 +1,85 @@
+//! HTTPS without a look at the certificate: a probe asks whether a container works, not who it is.
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, InvalidMessage, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use std::sync::{Arc, LazyLock};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+/// Why there is no encrypted connection.
+#[derive(Debug)]
+pub(super) enum TlsError {
+    /// The server speaks plain HTTP.
+    PlainHttp,
+    /// Anything else, in words for people.
+    Failed(String),
+}
+
+/// The encrypted connection, and whether the server wants HTTP/2 on it.
+pub(super) async fn connect(tcp: TcpStream, host: &str) -> Result<(TlsStream<TcpStream>, bool), TlsError> {
+    let failed = |words: &dyn std::fmt::Display| TlsError::Failed(format!("tls: {words}"));
+    let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(&e))?;
+    let config = CONFIG.as_ref().map_err(|e| failed(e))?;
+    let stream = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await.map_err(|error| {
+        match error.get_ref().and_then(|e| e.downcast_ref()) {
+            // The first letter of `HTTP/1.1` is no kind of TLS message.
+            Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsError::PlainHttp,
+            _ if error.kind() == std::io::ErrorKind::UnexpectedEof => TlsError::Failed("EOF".to_owned()),
+            _ => failed(&error),
+        }
+    })?;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    Ok((stream, http2))
+}
+
+static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let anybody = Arc::new(Anybody(provider));
+    let mut config = builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+});
+
+/// Takes every certificate.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
