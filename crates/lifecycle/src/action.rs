@@ -101,6 +101,8 @@ pub enum Action {
         id: String,
         /// Which probe.
         probe: ProbeKind,
+        /// How often this container answered it before.
+        attempt: u64,
     },
     /// Record a Kubernetes Event about the Pod; answered by [`crate::Event::Done`].
     Record(PodEvent),

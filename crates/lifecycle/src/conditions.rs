@@ -3,6 +3,7 @@
 use crate::{
     Pod,
     phase::{Phase, app_started},
+    probes,
     status::is_ready,
 };
 use api::pod::{ContainerKind, containers};
@@ -64,7 +65,7 @@ fn initialized(pod: &Pod, phase: &Phase) -> Verdict {
     }
     let incomplete = names(pod, |kind, c| match kind {
         ContainerKind::Init => !is_ready(pod, kind, c),
-        ContainerKind::Sidecar => !is_ready(pod, kind, c),
+        ContainerKind::Sidecar => !probes::is_started(pod.container(&c.name), c),
         ContainerKind::App => false,
     });
     if incomplete.is_empty() || app_started(pod) {

@@ -1,6 +1,6 @@
 //! What is known about one container of the spec.
 
-use crate::{BackoffPolicy, ContainerExit, StartStage};
+use crate::{BackoffPolicy, ContainerExit, StartStage, hooks::Hooks, kill::Kill, probes::Probes};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,21 @@ pub(crate) struct Instance {
     /// The attempt of the sandbox that it was made in, if that is known.
     pub(crate) sandbox: Option<u32>,
     pub(crate) state: State,
+    #[serde(default)]
+    pub(crate) probes: Probes,
+    #[serde(default)]
+    pub(crate) hooks: Hooks,
+    /// It is to go while its Pod lives on.
+    #[serde(default)]
+    pub(crate) kill: Option<Kill>,
+}
+
+impl Instance {
+    /// One of which no more is known: probes and hooks begin anew with each.
+    pub(crate) fn new(id: String, attempt: u32, image_id: String, sandbox: Option<u32>, state: State) -> Self {
+        let (probes, hooks) = (Probes::default(), Hooks::default());
+        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill: None }
+    }
 }
 
 /// What it does.

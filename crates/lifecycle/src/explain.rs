@@ -1,12 +1,16 @@
 //! Why a Pod is in its state, what it waits for, and when that ends.
 
 use crate::{
-    Action, NodePolicy, Pod,
+    Action, Hook, NodePolicy, Pod, ProbeKind,
+    hooks::{self, PostStart},
+    kill::KillCause,
     phase::phase,
     pod::StopCause,
+    probes,
     status::{human, status},
 };
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container as Spec;
 use serde::{Deserialize, Serialize};
 
 /// The answer of `podium explain`.
@@ -42,6 +46,7 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
     for container in shown.init_container_statuses.iter().chain(&shown.container_statuses).flatten() {
         because.extend(container_reason(container));
     }
+    because.extend(api::pod::containers(pod.spec()).filter_map(|(_, spec)| awaited(pod, spec, now)));
     let next = plan.actions.iter().filter(|a| !matches!(a, Action::Record(_))).map(describe).collect();
     let ending = pod.stop(now).is_some() && !phase.is_terminal();
     Explanation {
@@ -81,6 +86,41 @@ fn container_reason(status: &k8s_openapi::api::core::v1::ContainerStatus) -> Opt
     Some(format!("container {name} runs since {}, restarts: {}", since.0, status.restart_count))
 }
 
+/// What a container that runs waits for: to be gone, its postStart hook, or a probe.
+fn awaited(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
+    let (name, container) = (&spec.name, pod.container(&spec.name));
+    let instance = container.current.as_ref().filter(|_| container.alive())?;
+    if let Some(kill) = instance.kill {
+        let why = match kill.cause {
+            KillCause::Probe(kind) => format!("{} probe", word(kind)),
+            KillCause::PostStart => "postStart hook".to_owned(),
+        };
+        return Some(format!("container {name} failed its {why} and is stopped, SIGKILL at {}", kill.deadline));
+    }
+    if hooks::post_start(container, spec) == Some(PostStart::Pending) {
+        return Some(format!("container {name} waits for its postStart hook"));
+    }
+    let leaving = pod.kill_deadline(now).is_some();
+    let open = |kind: &ProbeKind| probes::verdict(container, *kind) != Some(true);
+    let waits = [ProbeKind::Startup, ProbeKind::Readiness].into_iter().filter(open);
+    let (kind, due) = waits.filter_map(|k| Some((k, probes::due(container, spec, k, leaving)?))).next()?;
+    let failed = match instance.probes.track(kind).failures() {
+        0 => String::new(),
+        1 => ", which failed the last time".to_owned(),
+        n => format!(", which failed the last {n} times"),
+    };
+    let next = if due > now { format!("next at {due}") } else { "which is due now".to_owned() };
+    Some(format!("container {name} waits for its {} probe{failed}, {next}", word(kind)))
+}
+
+fn word(kind: ProbeKind) -> &'static str {
+    match kind {
+        ProbeKind::Startup => "startup",
+        ProbeKind::Liveness => "liveness",
+        ProbeKind::Readiness => "readiness",
+    }
+}
+
 fn describe(action: &Action) -> String {
     match action {
         Action::Admit => "decide whether the node takes it".to_owned(),
@@ -95,8 +135,11 @@ fn describe(action: &Action) -> String {
         Action::RemoveContainer { container, .. } => {
             format!("remove an old container of {container}")
         }
-        Action::RunHook { container, hook, .. } => format!("run the {hook:?} hook of {container}"),
-        Action::Probe { container, probe, .. } => format!("probe {container} ({probe:?})"),
+        Action::RunHook { container, hook, .. } => {
+            let hook = if *hook == Hook::PostStart { "postStart" } else { "preStop" };
+            format!("run the {hook} hook of {container}")
+        }
+        Action::Probe { container, probe, .. } => format!("carry out the {} probe of {container}", word(*probe)),
         Action::Record(event) => format!("record the event {}", event.reason),
         Action::DeleteFromApi => "remove it from the API".to_owned(),
         Action::Forget => "forget it".to_owned(),

@@ -20,11 +20,14 @@ mod conditions;
 mod container;
 mod event;
 mod explain;
+mod hooks;
+mod kill;
 mod observe;
 mod phase;
 mod plan;
 mod pod;
 mod policy;
+mod probes;
 mod restore;
 mod status;
 

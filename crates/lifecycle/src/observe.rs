@@ -1,6 +1,9 @@
 //! Facts are folded into what is known.
 
 mod container_facts;
+mod hook_results;
+mod kills;
+mod probe_results;
 mod relist;
 mod sandbox_facts;
 
@@ -38,13 +41,13 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
             note_terminal(pod, now);
         }
         Event::Done(key) => done(pod, &key),
-        // What these would change belongs to probes and hooks; admission refuses Pods that have any (see the kubelet).
-        Event::Probed { .. } | Event::HookDone { .. } => {}
+        Event::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
+        Event::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
         Event::Failed { key, .. } => failed(pod, &key),
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
     }
     settle_phase(pod, now);
-    announce_kills(pod, now);
+    kills::announce(pod, now);
 }
 
 /// Keeps how the Pod ended, once it has: a terminal phase never changes.
@@ -213,25 +216,6 @@ fn done(pod: &mut Pod, key: &crate::ActionKey) {
     }
     if *key == crate::Action::DeleteFromApi.key() {
         pod.delete_sent = true;
-    }
-}
-
-/// Says once for each running container that it is being stopped (LIFECYCLE.md 3.11).
-fn announce_kills(pod: &mut Pod, now: Timestamp) {
-    if pod.kill_deadline(now).is_none() {
-        return;
-    }
-    let fresh: Vec<(String, String)> = pod
-        .containers
-        .iter()
-        .filter(|(_, c)| c.alive())
-        .filter_map(|(name, c)| Some((name.clone(), c.current.as_ref()?.id.clone())))
-        .filter(|(_, id)| !pod.killing.contains(id))
-        .collect();
-    for (name, id) in fresh {
-        record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(&name));
-        pod.killing.push(id);
-        pod.durable += 1;
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
     match pod.stop(now) {
         Some(stop) if !alive => stopped(pod, stop.cause),
         None if pod.finished() && !alive => Phase::plain(outcome(pod)),
-        _ => Phase::plain(if pending(pod) { "Pending" } else { "Running" }),
+        _ => Phase::plain(if pending(pod, now) { "Pending" } else { "Running" }),
     }
 }
 
@@ -86,10 +86,13 @@ fn outcome(pod: &Pod) -> &'static str {
 }
 
 /// Not every container has been set up yet.
-fn pending(pod: &Pod) -> bool {
+fn pending(pod: &Pod, now: Timestamp) -> bool {
     containers(pod.spec()).any(|(kind, c)| match kind {
         ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_started(pod),
-        ContainerKind::Sidecar | ContainerKind::App => !pod.container(&c.name).ran(),
+        ContainerKind::Sidecar | ContainerKind::App => {
+            let container = pod.container(&c.name);
+            !container.ran() || container.last.is_none() && pod.still_starting(c, now).is_some()
+        }
     })
 }
 

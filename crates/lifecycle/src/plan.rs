@@ -1,9 +1,13 @@
 //! What is to be done now.
 
+mod stop;
+
 use crate::{
-    Action, ActionKey, Admission, NodePolicy, Pod, StartStage,
-    container::{Container, Image, Instance, State, elapsed},
+    Action, ActionKey, Admission, Hook, NodePolicy, Pod, StartStage,
+    container::{Container, Image, Instance, State},
+    hooks::{self, PostStart},
     pod::{Sandbox, SandboxState, Stop, Volumes},
+    probes,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -19,7 +23,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn wake_at(&mut self, at: Timestamp) {
+    pub(crate) fn wake_at(&mut self, at: Timestamp) {
         self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
     }
 }
@@ -41,7 +45,7 @@ impl Action {
             Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
             Self::RemoveContainer { id, .. } => format!("remove/{id}"),
             Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
-            Self::Probe { id, probe, .. } => format!("probe/{probe:?}/{id}"),
+            Self::Probe { id, probe, attempt, .. } => format!("probe/{probe:?}/{id}/{attempt}"),
             Self::Record(event) => format!("event/{}", event.sequence),
             Self::DeleteFromApi => "delete".to_owned(),
             Self::Forget => "forget".to_owned(),
@@ -62,6 +66,7 @@ pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
             container.dead.iter().map(|id| Action::RemoveContainer { container: name.clone(), id: id.clone() }),
         );
     }
+    probes::plan(pod, now, &mut plan);
     match pod.stop(now) {
         Some(stop) => stopping(pod, &stop, policy, now, &mut plan),
         None if pod.finished() => finishing(pod, policy, now, &mut plan),
@@ -92,6 +97,7 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     let Some(sandbox) = pod.ready_sandbox() else {
         return create_sandbox(pod, now, plan);
     };
+    stop::killed(pod, policy, now, plan);
     let initialized = app_in(pod, sandbox);
     for (kind, spec) in containers(pod.spec()) {
         if kind == ContainerKind::Init && initialized {
@@ -99,7 +105,7 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         }
         let container = pod.container(&spec.name);
         let busy = match &container.current {
-            Some(Instance { state: State::Running { .. }, .. }) => false,
+            Some(i @ Instance { state: State::Running { .. }, .. }) => post_start(container, i, spec, plan),
             Some(i @ Instance { state: State::Exited(exit), .. })
                 if !pod.restarts(kind, spec, exit.code) && !again(kind, i, sandbox) =>
             {
@@ -110,13 +116,23 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         let passed = match kind {
             ContainerKind::Init => init_done(container, sandbox),
             // The next one starts when it has started; once the Pod is initialized, none waits for it any more.
-            ContainerKind::Sidecar => initialized || container.alive(),
+            ContainerKind::Sidecar => initialized || probes::is_started(container, spec),
             ContainerKind::App => true,
         };
         if busy || !passed {
             return;
         }
     }
+}
+
+/// Plans the hook that belongs to the start; gives whether the next container has to wait for it (LIFECYCLE.md 3.4).
+fn post_start(container: &Container, instance: &Instance, spec: &Spec, plan: &mut Plan) -> bool {
+    let pending = hooks::post_start(container, spec) == Some(PostStart::Pending);
+    if pending {
+        let (container, id) = (spec.name.clone(), instance.id.clone());
+        plan.actions.push(Action::RunHook { container, id, hook: Hook::PostStart, timeout: None });
+    }
+    pending
 }
 
 /// Whether an app container was made in this sandbox: its init containers have done their work then.
@@ -143,7 +159,7 @@ fn init_done(container: &Container, sandbox: &Sandbox) -> bool {
 
 /// A broken sandbox: what runs in it takes its leave, then it goes, then there will be a new one.
 fn replace(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    stop_containers(pod, deadline, policy, now, plan);
+    stop::all(pod, deadline, policy, now, plan);
     if !pod.any_alive() {
         plan.actions.push(Action::StopSandbox { id: id.to_owned() });
     }
@@ -199,14 +215,14 @@ fn start(
 /// All that counts has ended: sidecars are stopped, then what held them goes.
 fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     match pod.kill_deadline(now) {
-        Some(deadline) if pod.any_alive() => stop_containers(pod, deadline, policy, now, plan),
+        Some(deadline) if pod.any_alive() => stop::all(pod, deadline, policy, now, plan),
         _ => settle(pod, plan),
     }
 }
 
 /// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
 fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    stop_containers(pod, stop.deadline, policy, now, plan);
+    stop::all(pod, stop.deadline, policy, now, plan);
     if pod.any_alive() {
         return;
     }
@@ -224,35 +240,6 @@ fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &
         }
     } else if pod.deleted.is_some() && pod.written_phase().is_some() && !pod.delete_sent {
         plan.actions.push(Action::DeleteFromApi);
-    }
-}
-
-/// Stops what runs: all at once, but for sidecars, which wait for the app containers and for the sidecars after them, and
-/// for the end of the grace period at most (LIFECYCLE.md 3.11).
-fn stop_containers(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    let grace = elapsed(now, deadline).max(policy.minimum_grace);
-    let all: Vec<_> = containers(pod.spec()).collect();
-    let apps_run = all.iter().any(|(kind, c)| *kind == ContainerKind::App && pod.container(&c.name).may_run());
-    for (n, (kind, spec)) in all.iter().enumerate() {
-        let Some(instance) = pod.container(&spec.name).current.as_ref() else {
-            continue;
-        };
-        if !matches!(instance.state, State::Running { .. }) {
-            continue;
-        }
-        let later_runs =
-            || all[n + 1..].iter().any(|(kind, c)| *kind == ContainerKind::Sidecar && pod.container(&c.name).may_run());
-        if *kind == ContainerKind::Sidecar && deadline > now && (apps_run || later_runs()) {
-            plan.wake_at(deadline);
-            continue;
-        }
-        plan.actions.push(Action::StopContainer {
-            container: spec.name.clone(),
-            id: instance.id.clone(),
-            grace,
-            deadline,
-            signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
-        });
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::{
     Admission, Eviction, PodEvent,
     container::{self, Container},
+    hooks::{self, PostStart},
+    kill::KillCause,
 };
 use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
 use jiff::Timestamp;
@@ -251,9 +253,31 @@ impl Pod {
         self.sandboxes.iter().rev().find(|s| s.state == SandboxState::Ready)
     }
 
+    /// The container of the spec whose newest one has this id.
+    pub(crate) fn name_of(&self, id: &str) -> Option<String> {
+        let newest = |c: &Container| c.current.as_ref().is_some_and(|i| i.id == id);
+        self.containers.iter().find(|(_, c)| newest(c)).map(|(name, _)| name.clone())
+    }
+
+    /// Whether a container that failed will be started again, whatever its exit code.
+    pub(crate) fn restarts_on_failure(&self, spec: &Spec) -> bool {
+        spec.restart_policy.as_deref().or(self.spec().restart_policy.as_deref()) != Some("Never")
+    }
+
     /// Whether a container that has ended will be started again, as far as its policy goes.
     pub(crate) fn restarts(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
+        let kill = self.container(&spec.name).current.as_ref().and_then(|i| i.kill);
+        if kill.is_some_and(|kill| matches!(kill.cause, KillCause::Probe(_))) {
+            return self.restarts_on_failure(spec);
+        }
         container::restarts(self.spec(), spec, kind != ContainerKind::App, code)
+    }
+
+    /// How far the postStart hook of a container has come whose process runs and which counts as waiting for it.
+    pub(crate) fn still_starting(&self, spec: &Spec, now: Timestamp) -> Option<PostStart> {
+        let progress = hooks::post_start(self.container(&spec.name), spec).filter(|p| *p != PostStart::Done)?;
+        // What is stopped with its Pod runs for as long as it does.
+        self.kill_deadline(now).is_none().then_some(progress)
     }
 
     /// Whether any process of the Pod runs, or may at any moment.
@@ -283,8 +307,24 @@ impl Pod {
 
     /// The Pod's own grace period.
     pub(crate) fn own_grace(&self) -> Duration {
-        let seconds = self.spec().termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS);
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1))
+        Duration::from_secs(u64::try_from(self.own_grace_seconds()).unwrap_or(1).max(1))
+    }
+
+    /// `terminationGracePeriodSeconds`, which may be 0.
+    pub(crate) fn own_grace_seconds(&self) -> i64 {
+        self.spec().termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)
+    }
+
+    /// Whether preStop hooks are run while the Pod ends: not when no grace at all was asked for (LIFECYCLE.md 3.11).
+    pub(crate) fn has_time_for_hooks(&self) -> bool {
+        let meta = &self.object.metadata;
+        let evicted = self.evicted.as_ref().and_then(|(eviction, _)| eviction.grace_seconds);
+        let asked = if meta.deletion_timestamp.is_some() {
+            meta.deletion_grace_period_seconds.unwrap_or(0)
+        } else {
+            self.own_grace_seconds()
+        };
+        self.gone_at.is_none() && evicted != Some(0) && asked > 0
     }
 
     /// Whether, why and until when the Pod is being stopped. The shortest grace wins (LIFECYCLE.md 3.3); the cause is the

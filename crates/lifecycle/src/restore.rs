@@ -3,6 +3,8 @@
 use crate::{
     Admission, ContainerExit, Pod,
     container::{Container, Ended, Instance, State},
+    hooks::PostStart,
+    probes::Track,
 };
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -45,14 +47,22 @@ fn container(status: &ContainerStatus) -> Option<Container> {
             last => (id, State::Created, last),
         },
     };
-    let instance = Instance {
-        id,
-        attempt: u32::try_from(status.restart_count).unwrap_or(0),
-        image_id: status.image_id.clone(),
-        sandbox: None,
-        state,
-    };
+    let attempt = u32::try_from(status.restart_count).unwrap_or(0);
+    let mut instance = Instance::new(id, attempt, status.image_id.clone(), None, state);
+    if matches!(instance.state, State::Running { .. }) {
+        remember(&mut instance, status);
+    }
     Some(Container { current: Some(instance), last, ..Container::default() })
+}
+
+/// What runs was shown as running after its postStart hook only, and stays as ready as it was until a probe says otherwise
+/// (KEP-4781).
+fn remember(instance: &mut Instance, status: &ContainerStatus) {
+    instance.hooks.post_start = PostStart::Done;
+    instance.probes.readiness = Track::restored(status.ready);
+    if status.started == Some(true) {
+        instance.probes.startup = Track::restored(true);
+    }
 }
 
 fn ended(state: &ContainerState) -> Option<Ended> {

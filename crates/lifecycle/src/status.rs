@@ -4,8 +4,10 @@ use crate::{
     Admission, NodePolicy, Pod,
     conditions::conditions,
     container::{Container, Image, Instance, State, elapsed},
+    hooks::PostStart,
     phase::phase,
     plan::start_failure_reason,
+    probes,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -62,13 +64,12 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     }
 }
 
-/// Whether a container counts as ready: it runs (probes are not carried out yet; admission refuses Pods that have any),
-/// or it is an init container that did its work.
+/// Whether a container counts as ready: its probes say so, or it is an init container that did its work.
 pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
     let container = pod.container(&spec.name);
     match kind {
         ContainerKind::Init => container.exit().is_some_and(|e| e.code == 0),
-        ContainerKind::Sidecar | ContainerKind::App => container.alive(),
+        ContainerKind::Sidecar | ContainerKind::App => probes::is_ready(container, spec),
     }
 }
 
@@ -96,13 +97,7 @@ fn container_status(
     };
     let earlier = container.last.as_ref().map(|l| terminated(&l.id, &l.exit));
     let (state, last_state) = match &container.current {
-        Some(Instance { state: State::Running { since }, .. }) => (
-            ContainerState {
-                running: Some(ContainerStateRunning { started_at: Some(Time(*since)) }),
-                ..ContainerState::default()
-            },
-            earlier,
-        ),
+        Some(Instance { state: State::Running { since }, .. }) => (running(pod, spec, *since, now), earlier),
         Some(Instance { id, state: State::Exited(exit), .. }) => {
             match waiting_to_restart(pod, kind, spec, container, policy, now) {
                 Some(waiting) if !terminal => (waiting, Some(terminated(id, exit))),
@@ -120,7 +115,10 @@ fn container_status(
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
         ready: is_ready(pod, kind, spec) && !(terminal && kind != ContainerKind::Init),
-        started: Some(container.alive()),
+        started: Some(match kind {
+            ContainerKind::Init => container.alive(),
+            ContainerKind::Sidecar | ContainerKind::App => probes::is_started(container, spec),
+        }),
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state,
@@ -135,6 +133,22 @@ fn waiting(reason: &str, message: Option<String>) -> ContainerState {
         waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
         ..ContainerState::default()
     }
+}
+
+/// A process that runs: the container counts as waiting until its postStart hook is done.
+fn running(pod: &Pod, spec: &Spec, since: Timestamp, now: Timestamp) -> ContainerState {
+    match pod.still_starting(spec, now) {
+        Some(PostStart::Failed) => post_start_failed(),
+        Some(_) => creating(pod),
+        None => ContainerState {
+            running: Some(ContainerStateRunning { started_at: Some(Time(since)) }),
+            ..ContainerState::default()
+        },
+    }
+}
+
+fn post_start_failed() -> ContainerState {
+    waiting("PostStartHookError", Some("PostStartHook failed".to_owned()))
 }
 
 fn creating(pod: &Pod) -> ContainerState {
@@ -188,7 +202,8 @@ fn waiting_to_restart(
     }
     let at = container.restart_at(spec, &policy.container_backoff)?;
     if at <= now {
-        return trouble(spec, container, now);
+        let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
+        return trouble(spec, container, now).or(hook.map(|_| post_start_failed()));
     }
     let delay = elapsed(exit.finished_at, at);
     let message = format!(

@@ -61,7 +61,7 @@ pub(super) fn created(
     }
     container.dead.retain(|dead| *dead != id);
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
-    container.current = Some(Instance { id: id.clone(), attempt, image_id, sandbox, state: State::Created });
+    container.current = Some(Instance::new(id.clone(), attempt, image_id, sandbox, State::Created));
     pod.durable += 1;
     if let Some(early) = early {
         exited(pod, name, &id, early.exit, policy, now);

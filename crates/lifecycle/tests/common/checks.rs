@@ -2,8 +2,11 @@
 
 use super::{Sim, view::words};
 use api::pod::ContainerKind;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, PodStatus};
-use lifecycle::{Action, ContainerExit, ContainerFact, ContainerViewState, Event, plan};
+use lifecycle::{
+    Action, ContainerExit, ContainerFact, ContainerViewState, Event, Hook, HookOutcome, ProbeKind, ProbeOutcome, plan,
+};
 use std::time::Duration;
 
 impl Sim {
@@ -29,6 +32,15 @@ impl Sim {
             }
         };
         match event {
+            Event::Probed { id, probe, outcome } => {
+                let row = self.failures.entry((id.clone(), *probe)).or_default();
+                match outcome {
+                    ProbeOutcome::Failure(_) => *row += 1,
+                    ProbeOutcome::Success | ProbeOutcome::Warning(_) => *row = 0,
+                    ProbeOutcome::Unknown(_) => {}
+                }
+            }
+            Event::HookDone { hook: Hook::PostStart, outcome, .. } => self.hook_failed |= *outcome != HookOutcome::Done,
             Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => ended(id, exit.code),
             Event::Relisted(view) => {
                 for c in &view.containers {
@@ -66,10 +78,69 @@ impl Sim {
 
     /// What has to be gone by then is given no longer, but for the runtime's floor of 2 s.
     fn check_grace(&self, action: &Action) {
-        if let (Action::StopContainer { grace, .. }, Some(deadline)) = (action, self.deadline) {
-            let latest = deadline.max(self.now + Duration::from_secs(2));
-            assert!(self.now + *grace <= latest, "{grace:?} is too long");
+        let Some(deadline) = self.deadline else { return };
+        match action {
+            Action::StopContainer { grace, .. } => {
+                let latest = deadline.max(self.now + Duration::from_secs(2));
+                assert!(self.now + *grace <= latest, "{grace:?} is too long");
+            }
+            Action::RunHook { hook: Hook::PreStop, timeout, .. } => {
+                assert!(timeout.is_some_and(|limit| self.now + limit <= deadline), "a hook outlives the grace period");
+            }
+            _ => {}
         }
+    }
+
+    /// However long its hooks take, nothing runs two seconds after the end of the grace period.
+    pub(super) fn check_over(&self) {
+        if let Some(deadline) = self.deadline.filter(|_| !self.was_away) {
+            let late = self.now > deadline + Duration::from_secs(2) && self.runtime.any_running();
+            assert!(!late, "something still runs");
+        }
+    }
+
+    /// A kubelet runs a hook of a container once.
+    pub(super) fn check_hook(&mut self, action: &Action) {
+        if matches!(action, Action::RunHook { .. }) {
+            assert!(self.hooks.insert(action.key()), "{action:?} for the second time");
+        }
+    }
+
+    /// What is stopped for no other reason has failed a probe as often as its spec says, and had the time it says.
+    fn check_killed(&self, action: &Action) {
+        let (Action::StopContainer { container, id, .. } | Action::RunHook { container, id, hook: Hook::PreStop, .. }) =
+            action
+        else {
+            return;
+        };
+        let spec = self.api.spec.as_ref().unwrap();
+        let app = spec.containers.iter().find(|c| c.name == *container);
+        let stands = self.runtime.sandboxes.iter().any(|s| s.ready);
+        let other = self.stopping || self.hook_failed || self.terminal.is_some() || !stands;
+        let (Some(app), Some(since)) = (app, self.since(id)) else { return };
+        if other || spec.active_deadline_seconds.is_some() {
+            return;
+        }
+        let failed = |kind, probe: &Option<k8s_openapi::api::core::v1::Probe>| {
+            probe.as_ref().is_some_and(|p| {
+                let number = |n: Option<i32>, default: u32| n.map_or(default, |n| n.try_into().unwrap());
+                let (delay, period) = (number(p.initial_delay_seconds, 0), number(p.period_seconds, 10));
+                let threshold = number(p.failure_threshold, 3);
+                let patience = Duration::from_secs(u64::from(delay + threshold * period));
+                let row = self.failures.get(&(id.clone(), kind)).copied().unwrap_or(0);
+                row >= threshold && self.now >= since + patience
+            })
+        };
+        let killed = failed(ProbeKind::Startup, &app.startup_probe) || failed(ProbeKind::Liveness, &app.liveness_probe);
+        assert!(killed, "{container} is stopped too early: {:?}", self.failures);
+    }
+
+    fn since(&self, id: &str) -> Option<Timestamp> {
+        self.runtime.containers.iter().find(|c| c.id == id).and_then(|c| match &c.state {
+            ContainerViewState::Running { started_at } => Some(*started_at),
+            ContainerViewState::Exited(exit) => exit.started_at,
+            _ => None,
+        })
     }
 
     /// Sidecars end last, in reverse order, as long as there is time.
@@ -101,6 +172,7 @@ impl Sim {
         for action in first.actions {
             self.check_grace(&action);
             self.check_order(&action);
+            self.check_killed(&action);
             let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
             assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");
         }

@@ -5,16 +5,21 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 mod checks;
+mod handlers;
 mod runtime;
 mod teller;
 mod view;
 
+pub(crate) use handlers::refused;
 pub(crate) use runtime::{OnStop, Run, Runtime};
 pub(crate) use teller::{Step, Teller};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
-use lifecycle::{Action, ActionKey, Event, Eviction, NodePolicy, Pod, PodEvent, SandboxFact, observe, plan, status};
+use lifecycle::{
+    Action, ActionKey, Event, Eviction, Hook, HookOutcome, NodePolicy, Pod, PodEvent, ProbeKind, ProbeOutcome,
+    SandboxFact, observe, plan, status,
+};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,6 +57,13 @@ pub(crate) struct Sim {
     deadline: Option<Timestamp>,
     /// How the newest one of each container ended that anybody told of: its attempt and its code.
     exits: BTreeMap<String, (i32, i32)>,
+    /// Hooks that this kubelet began.
+    hooks: BTreeSet<ActionKey>,
+    /// How often a probe of a container failed in a row, as far as anybody told.
+    failures: BTreeMap<(String, ProbeKind), u32>,
+    /// A hook failed, or the kubelet was away: what a container is stopped for, and how late, is another matter then.
+    hook_failed: bool,
+    was_away: bool,
     /// What is on disk, and its revision.
     saved: (u64, Pod),
 }
@@ -83,6 +95,10 @@ impl Sim {
             stopping: false,
             deadline: None,
             exits: BTreeMap::new(),
+            hooks: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            hook_failed: false,
+            was_away: false,
             saved,
         }
     }
@@ -104,6 +120,20 @@ impl Sim {
     #[must_use]
     pub(crate) fn on_stop(mut self, container: &str, after: u64, code: i32) -> Self {
         self.runtime.on_stop.insert(container.to_owned(), OnStop { after: Duration::from_secs(after), code });
+        self
+    }
+
+    /// What a probe of a container comes to, from which second of its life on.
+    #[must_use]
+    pub(crate) fn probe(mut self, container: &str, kind: ProbeKind, script: &[(u64, ProbeOutcome)]) -> Self {
+        self.runtime.probes.insert((container.to_owned(), kind), script.to_vec());
+        self
+    }
+
+    /// How long a hook of a container takes, and what it comes to.
+    #[must_use]
+    pub(crate) fn hook(mut self, container: &str, hook: Hook, seconds: u64, outcome: HookOutcome) -> Self {
+        self.runtime.hooks.insert((container.to_owned(), hook), (seconds, outcome));
         self
     }
 
@@ -155,6 +185,7 @@ impl Sim {
             self.log.push((seconds, action.clone()));
         }
         self.begun.insert(action.key());
+        self.check_hook(action);
         if matches!(action, Action::StartContainer { .. }) {
             self.observe(Event::Begun(action.key()));
         }
@@ -163,8 +194,8 @@ impl Sim {
     /// Ends an action that was begun, and tells what came of it.
     pub(crate) fn finish(&mut self, action: &Action) {
         let facts = self.answer(action);
-        // A stop is in flight until its container has ended.
-        if !matches!(action, Action::StopContainer { .. }) {
+        // A stop is in flight until its container has ended, and a hook for as long as it takes.
+        if !matches!(action, Action::StopContainer { .. }) && !self.runtime.is_pending(action) {
             self.begun.remove(&action.key());
         }
         for fact in facts {
@@ -218,7 +249,7 @@ impl Sim {
             let Some(next) = next else { break };
             self.now = self.now.max(next);
             for exit in self.runtime.ends(self.now) {
-                self.begun.retain(|key| !key.0.starts_with(&format!("stop/{}/", exit.0)));
+                self.begun.retain(|key| !key.0.starts_with(&exit.0));
                 self.observe(exit.1);
             }
             self.check();
@@ -227,6 +258,7 @@ impl Sim {
         self.now = until;
         self.check();
         self.settle();
+        self.check_over();
     }
 
     /// Asks the API to delete the Pod.
@@ -291,6 +323,10 @@ impl Sim {
     /// A new kubelet that knows what was written down, or what the API shows.
     pub(crate) fn reborn(&mut self, from_api: bool) {
         self.begun.clear();
+        self.hooks.clear();
+        self.was_away = true;
+        // What a hook had to say is lost with who asked for it.
+        self.runtime.pending.clear();
         self.shown = None;
         if from_api {
             // The API knows nothing of an eviction before it is over, nor when a deletion was seen first.

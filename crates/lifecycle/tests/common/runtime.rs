@@ -1,5 +1,6 @@
 //! A container runtime that does as it is told, or as scripted.
 
+use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
 use lifecycle::{
     Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact, RuntimeView,
@@ -57,9 +58,16 @@ pub(crate) struct Runtime {
     pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
+    /// Probes and hooks that fail before all goes well.
+    pub(crate) probe_failures: u32,
+    pub(crate) hook_failures: u32,
+    /// What probes and hooks of a container come to, unless they pass at once.
+    pub(crate) probes: ProbeScripts,
+    pub(crate) hooks: HookScripts,
     /// Containers that may run once only, and all that ran.
     pub(crate) never: BTreeSet<String>,
     ran: BTreeSet<String>,
+    pub(super) pending: Vec<Pending>,
     pub(crate) rejection: Option<(&'static str, &'static str)>,
     ids: u32,
 }
@@ -129,6 +137,8 @@ impl Runtime {
                 let fact = ContainerFact::Removed { id: id.clone() };
                 vec![Event::Container { container: container.clone(), fact }]
             }
+            Action::Probe { container, id, probe, .. } => vec![self.probe(container, id, *probe, now)],
+            Action::RunHook { id, hook, timeout, .. } => self.run_hook(action, id, *hook, *timeout, now),
             other => panic!("{other:?} is not for a runtime"),
         }
     }
@@ -231,12 +241,12 @@ impl Runtime {
 
     pub(crate) fn next_end(&self) -> Option<Timestamp> {
         let running = self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. }));
-        running.filter_map(|c| Some(c.end?.0)).min()
+        running.filter_map(|c| Some(c.end?.0)).chain(self.pending.iter().map(|p| p.at)).min()
     }
 
-    /// Ends what ends by now; gives the ids and what is to be told of them.
+    /// Ends what ends by now; gives how the keys of the actions begin that it answers, and what is to be told.
     pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(String, Event)> {
-        let mut facts = Vec::new();
+        let mut facts = self.hooks_end(now);
         for c in &mut self.containers {
             let (ContainerViewState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
                 continue;
@@ -253,7 +263,7 @@ impl Runtime {
             };
             c.state = ContainerViewState::Exited(exit.clone());
             let fact = ContainerFact::Exited { id: c.id.clone(), exit };
-            facts.push((c.id.clone(), Event::Container { container: c.name.clone(), fact }));
+            facts.push((format!("stop/{}/", c.id), Event::Container { container: c.name.clone(), fact }));
         }
         facts
     }

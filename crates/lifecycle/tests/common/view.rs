@@ -51,6 +51,17 @@ impl Sim {
         self.log.iter().filter(|(_, a)| started(a)).map(|(at, _)| *at).collect()
     }
 
+    /// Seconds at which this was begun, in the words of [`Self::done`].
+    pub(crate) fn times(&self, what: &str) -> Vec<u64> {
+        self.log.iter().filter(|(_, a)| short(a) == what).map(|(at, _)| *at).collect()
+    }
+
+    /// What was begun from a moment on, but for probes.
+    pub(crate) fn done_since(&self, second: u64) -> Vec<String> {
+        let wanted = self.log.iter().filter(|(at, a)| *at >= second && !matches!(a, Action::Probe { .. }));
+        wanted.map(|(at, a)| format!("{at} {}", short(a))).collect()
+    }
+
     /// What was begun, in order, in short.
     pub(crate) fn done(&self) -> Vec<String> {
         self.log.iter().map(|(at, a)| format!("{at} {}", short(a))).collect()
@@ -93,6 +104,11 @@ fn short(action: &Action) -> String {
         Action::Admit => "admit".to_owned(),
         Action::DeleteFromApi => "delete".to_owned(),
         Action::Forget => "forget".to_owned(),
+        Action::Probe { container, probe, .. } => format!("{probe:?} {container}"),
+        Action::RunHook { container, hook, timeout, .. } => {
+            let limit = timeout.map_or_else(String::new, |t| format!(" {}s", t.as_secs()));
+            format!("{hook:?} {container}{limit}")
+        }
         other => format!("{other:?}"),
     }
 }

@@ -1,0 +1,23 @@
+//! A container that is killed while its Pod lives on.
+
+use crate::ProbeKind;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// It is to go, and may be started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kill {
+    pub(crate) cause: KillCause,
+    /// When SIGKILL comes.
+    pub(crate) deadline: Timestamp,
+}
+
+/// Why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum KillCause {
+    /// It failed this probe. What its exit code is does not matter then: the policy alone says whether it is started
+    /// again (LIFECYCLE.md 3.4).
+    Probe(ProbeKind),
+    /// Its postStart hook failed.
+    PostStart,
+}

@@ -1,0 +1,41 @@
+//! Ends of lifecycle hooks (LIFECYCLE.md 3.11). What a hook said stays out of the events, for it may hold secrets.
+
+use super::{entry, kills, record};
+use crate::{EventKind, Hook, HookOutcome, Pod, hooks::PostStart, kill::KillCause};
+use jiff::Timestamp;
+
+pub(super) fn observe(pod: &mut Pod, id: &str, hook: Hook, outcome: &HookOutcome, now: Timestamp) {
+    // One of an older container is history.
+    let Some(name) = pod.name_of(id) else { return };
+    match hook {
+        Hook::PostStart => post_start(pod, &name, *outcome == HookOutcome::Done, now),
+        Hook::PreStop => pre_stop(pod, &name, outcome),
+    }
+}
+
+fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
+    let container = entry(pod, name);
+    let alive = container.alive();
+    let Some(instance) = container.current.as_mut().filter(|i| i.hooks.post_start == PostStart::Pending) else {
+        return;
+    };
+    instance.hooks.post_start = if done { PostStart::Done } else { PostStart::Failed };
+    pod.durable += 1;
+    if done {
+        return;
+    }
+    record(pod, EventKind::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned(), Some(name));
+    if alive && pod.kill_deadline(now).is_none() {
+        kills::kill(pod, name, KillCause::PostStart, now);
+    }
+}
+
+fn pre_stop(pod: &mut Pod, name: &str, outcome: &HookOutcome) {
+    let Some(instance) = entry(pod, name).current.as_mut().filter(|i| !i.hooks.pre_stop_over) else { return };
+    instance.hooks.pre_stop_over = true;
+    pod.durable += 1;
+    // One that took too long is left to the log, as upstream does.
+    if matches!(outcome, HookOutcome::Failed(_)) {
+        record(pod, EventKind::Warning, "FailedPreStopHook", "PreStopHook failed".to_owned(), Some(name));
+    }
+}

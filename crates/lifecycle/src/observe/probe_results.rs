@@ -1,0 +1,49 @@
+//! Results of probes (LIFECYCLE.md 3.10).
+
+use super::{entry, kills, record};
+use crate::{
+    EventKind, Pod, ProbeKind, ProbeOutcome,
+    container::State,
+    kill::KillCause,
+    probes::{self, Settings},
+};
+use jiff::Timestamp;
+
+pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeOutcome, now: Timestamp) {
+    let leaving = pod.kill_deadline(now).is_some();
+    // One of an older container is history, and so is one that nobody asked for since the last.
+    let Some(name) = pod.name_of(id) else { return };
+    let Some((_, spec)) = pod.container_spec(&name) else { return };
+    let Some(probe) = probes::probe(spec, kind) else { return };
+    let settings = Settings::from(probe);
+    let Some(due) = probes::due(pod.container(&name), spec, kind, leaving).filter(|due| *due <= now) else { return };
+
+    tell(pod, &name, kind, outcome);
+    let Some(instance) = entry(pod, &name).current.as_mut() else { return };
+    let track = instance.probes.track_mut(kind);
+    track.answered(&settings, due, now);
+    let passed = match outcome {
+        ProbeOutcome::Success | ProbeOutcome::Warning(_) => true,
+        ProbeOutcome::Failure(_) => false,
+        ProbeOutcome::Unknown(_) => return,
+    };
+    let news = track.count(passed, &settings);
+    let failed = track.verdict == Some(false);
+    let State::Running { since } = instance.state else { return };
+    pod.durable += u64::from(news);
+    if failed && kind != ProbeKind::Readiness && now >= settings.patience_ends(since) {
+        kills::kill(pod, &name, KillCause::Probe(kind), now);
+    }
+}
+
+fn tell(pod: &mut Pod, name: &str, kind: ProbeKind, outcome: &ProbeOutcome) {
+    let (reason, text) = match outcome {
+        ProbeOutcome::Success => return,
+        ProbeOutcome::Warning(text) => ("ProbeWarning", format!("{kind:?} probe warning: {text}")),
+        ProbeOutcome::Failure(text) => ("Unhealthy", format!("{kind:?} probe failed: {text}")),
+        ProbeOutcome::Unknown(text) => {
+            ("Unhealthy", format!("{kind:?} probe errored and resulted in unknown state: {text}"))
+        }
+    };
+    record(pod, EventKind::Warning, reason, text, Some(name));
+}

@@ -1,0 +1,197 @@
+//! Probes: which are carried out, when, and what their results add up to (seed 000, "Container-Probes"; LIFECYCLE.md 3.10).
+//!
+//! The startup probe comes first; until it has passed, the others are not carried out. A container that fails its startup
+//! or its liveness probe is killed; one that does not pass its readiness probe takes no requests.
+
+use crate::{
+    Action, Plan, Pod, ProbeKind,
+    container::{Container, State, elapsed},
+    hooks,
+};
+use api::pod::{ContainerKind, containers};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as Spec, Probe};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+const ALL: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
+
+/// What is known about the probes of one container that the runtime made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Probes {
+    pub(crate) startup: Track,
+    pub(crate) liveness: Track,
+    pub(crate) readiness: Track,
+}
+
+/// What is known about one of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Track {
+    /// How often it was answered.
+    answers: u64,
+    /// When it is due again; before the first answer the initial delay says so.
+    due: Option<Timestamp>,
+    /// How many of the newest results say the same.
+    streak: u32,
+    /// What they say.
+    passing: bool,
+    /// What the results add up to, once a threshold was reached.
+    pub(crate) verdict: Option<bool>,
+}
+
+/// A probe's numbers, with upstream's defaults.
+pub(crate) struct Settings {
+    delay: Duration,
+    period: Duration,
+    timeout: Duration,
+    successes: u32,
+    failures: u32,
+}
+
+impl From<&Probe> for Settings {
+    fn from(probe: &Probe) -> Self {
+        let positive = |value: Option<i32>, default: u32| {
+            value.and_then(|v| u32::try_from(v).ok()).filter(|v| *v > 0).unwrap_or(default)
+        };
+        let seconds = |value, default| Duration::from_secs(u64::from(positive(value, default)));
+        Self {
+            delay: seconds(probe.initial_delay_seconds, 0),
+            period: seconds(probe.period_seconds, 10),
+            timeout: seconds(probe.timeout_seconds, 1),
+            successes: positive(probe.success_threshold, 1),
+            failures: positive(probe.failure_threshold, 3),
+        }
+    }
+}
+
+impl Settings {
+    /// No container is killed before it had the time that its spec gives it: the delay, and so many whole periods.
+    pub(crate) fn patience_ends(&self, since: Timestamp) -> Timestamp {
+        since + self.delay + self.period * self.failures
+    }
+}
+
+impl Probes {
+    pub(crate) fn track(&self, kind: ProbeKind) -> &Track {
+        match kind {
+            ProbeKind::Startup => &self.startup,
+            ProbeKind::Liveness => &self.liveness,
+            ProbeKind::Readiness => &self.readiness,
+        }
+    }
+
+    pub(crate) fn track_mut(&mut self, kind: ProbeKind) -> &mut Track {
+        match kind {
+            ProbeKind::Startup => &mut self.startup,
+            ProbeKind::Liveness => &mut self.liveness,
+            ProbeKind::Readiness => &mut self.readiness,
+        }
+    }
+}
+
+impl Track {
+    /// One that stands where it stood when somebody wrote it down.
+    pub(crate) fn restored(verdict: bool) -> Self {
+        Self { verdict: Some(verdict), ..Self::default() }
+    }
+
+    fn due(&self, settings: &Settings, since: Timestamp) -> Timestamp {
+        self.due.unwrap_or(since + settings.delay)
+    }
+
+    /// It was answered. The period counts from when it began: when it was due, or later, but no longer ago than it may take.
+    pub(crate) fn answered(&mut self, settings: &Settings, due: Timestamp, now: Timestamp) {
+        let began = if elapsed(due, now) > settings.timeout { now - settings.timeout } else { due };
+        self.answers += 1;
+        self.due = Some((began + settings.period).max(now));
+    }
+
+    /// Counts a result; gives whether it must not be forgotten: the verdict is another one now, or a row was broken.
+    pub(crate) fn count(&mut self, passed: bool, settings: &Settings) -> bool {
+        let before = self.verdict;
+        let broken = self.streak > 0 && self.passing != passed;
+        self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
+        self.passing = passed;
+        if self.streak >= if passed { settings.successes } else { settings.failures } {
+            self.verdict = Some(passed);
+        }
+        broken || self.verdict != before
+    }
+
+    /// How many times in a row it failed.
+    pub(crate) fn failures(&self) -> u32 {
+        if self.passing { 0 } else { self.streak }
+    }
+}
+
+/// The probe of this kind, if the container has one.
+pub(crate) fn probe(spec: &Spec, kind: ProbeKind) -> Option<&Probe> {
+    match kind {
+        ProbeKind::Startup => spec.startup_probe.as_ref(),
+        ProbeKind::Liveness => spec.liveness_probe.as_ref(),
+        ProbeKind::Readiness => spec.readiness_probe.as_ref(),
+    }
+}
+
+/// What the results of this probe add up to, if enough of them are there.
+pub(crate) fn verdict(container: &Container, kind: ProbeKind) -> Option<bool> {
+    container.current.as_ref().and_then(|i| i.probes.track(kind).verdict)
+}
+
+fn passed(container: &Container, spec: &Spec, kind: ProbeKind) -> bool {
+    probe(spec, kind).is_none() || verdict(container, kind) == Some(true)
+}
+
+/// Whether it runs, its postStart hook is done, and its startup probe has passed (`started`).
+pub(crate) fn is_started(container: &Container, spec: &Spec) -> bool {
+    container.alive() && hooks::post_start_passed(container, spec) && passed(container, spec, ProbeKind::Startup)
+}
+
+/// Whether it has started and passes its readiness probe (`ready`).
+pub(crate) fn is_ready(container: &Container, spec: &Spec) -> bool {
+    is_started(container, spec) && passed(container, spec, ProbeKind::Readiness)
+}
+
+/// When this probe is to be carried out next; `None` when it is not. What leaves is asked for its readiness only.
+pub(crate) fn due(container: &Container, spec: &Spec, kind: ProbeKind, leaving: bool) -> Option<Timestamp> {
+    let instance = container.current.as_ref()?;
+    let State::Running { since } = instance.state else {
+        return None;
+    };
+    let wanted = match kind {
+        ProbeKind::Startup => {
+            hooks::post_start_passed(container, spec)
+                && !passed(container, spec, kind)
+                && !leaving
+                && instance.kill.is_none()
+        }
+        ProbeKind::Liveness => is_started(container, spec) && !leaving && instance.kill.is_none(),
+        ProbeKind::Readiness => is_started(container, spec),
+    };
+    let probe = probe(spec, kind).filter(|_| wanted)?;
+    Some(instance.probes.track(kind).due(&Settings::from(probe), since))
+}
+
+/// Asks for the probes that are due, and wakes for those that will be.
+pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
+    let leaving = pod.kill_deadline(now).is_some();
+    for (_, spec) in containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init) {
+        let container = pod.container(&spec.name);
+        let Some(instance) = container.current.as_ref() else {
+            continue;
+        };
+        for kind in ALL {
+            match due(container, spec, kind, leaving) {
+                None => {}
+                Some(due) if due > now => plan.wake_at(due),
+                Some(_) => plan.actions.push(Action::Probe {
+                    container: spec.name.clone(),
+                    id: instance.id.clone(),
+                    probe: kind,
+                    attempt: instance.probes.track(kind).answers,
+                }),
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Probes and hooks that come to what was scripted.
+
+use super::Runtime;
+use jiff::Timestamp;
+use lifecycle::{Action, ContainerViewState, Event, Hook, HookOutcome, ProbeKind, ProbeOutcome};
+use std::{collections::BTreeMap, time::Duration};
+
+/// By container and probe: from which second of the container's life on which outcome.
+pub(crate) type ProbeScripts = BTreeMap<(String, ProbeKind), Vec<(u64, ProbeOutcome)>>;
+/// By container and hook: how many seconds it takes, and its outcome.
+pub(crate) type HookScripts = BTreeMap<(String, Hook), (u64, HookOutcome)>;
+
+/// A hook that runs.
+#[derive(Clone)]
+pub(crate) struct Pending {
+    pub(crate) at: Timestamp,
+    pub(crate) key: String,
+    pub(crate) event: Event,
+}
+
+pub(crate) fn refused() -> ProbeOutcome {
+    ProbeOutcome::Failure("HTTP probe failed with statuscode: 500".to_owned())
+}
+
+impl Runtime {
+    pub(super) fn probe(&mut self, name: &str, id: &str, probe: ProbeKind, now: Timestamp) -> Event {
+        let started = self.containers.iter().find(|c| c.id == id).and_then(|c| match &c.state {
+            ContainerViewState::Running { started_at } => Some(*started_at),
+            _ => None,
+        });
+        let scripted = |since: Timestamp| {
+            let age = Duration::try_from(now.duration_since(since)).unwrap().as_secs();
+            let script = self.probes.get(&(name.to_owned(), probe))?;
+            script.iter().rev().find(|(from, _)| *from <= age).map(|(_, outcome)| outcome.clone())
+        };
+        let outcome = match started {
+            // Nobody is there to answer.
+            None => refused(),
+            Some(since) => scripted(since).unwrap_or(ProbeOutcome::Success),
+        };
+        let outcome = if self.probe_failures > 0 { refused() } else { outcome };
+        self.probe_failures = self.probe_failures.saturating_sub(1);
+        Event::Probed { id: id.to_owned(), probe, outcome }
+    }
+
+    pub(super) fn run_hook(
+        &mut self,
+        action: &Action,
+        id: &str,
+        hook: Hook,
+        timeout: Option<Duration>,
+        now: Timestamp,
+    ) -> Vec<Event> {
+        let Action::RunHook { container, .. } = action else { return Vec::new() };
+        let (seconds, mut outcome) =
+            self.hooks.get(&(container.clone(), hook)).cloned().unwrap_or((0, HookOutcome::Done));
+        let mut takes = Duration::from_secs(seconds);
+        if let Some(limit) = timeout.filter(|limit| *limit < takes) {
+            (takes, outcome) = (limit, HookOutcome::TimedOut);
+        }
+        if self.hook_failures > 0 {
+            self.hook_failures -= 1;
+            outcome = HookOutcome::Failed("secret".to_owned());
+        }
+        let event = Event::HookDone { id: id.to_owned(), hook, outcome };
+        if takes.is_zero() {
+            return vec![event];
+        }
+        self.pending.push(Pending { at: now + takes, key: action.key().0, event });
+        Vec::new()
+    }
+
+    pub(super) fn hooks_end(&mut self, now: Timestamp) -> Vec<(String, Event)> {
+        let (over, pending) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.at <= now);
+        self.pending = pending;
+        let over: Vec<Pending> = over;
+        over.into_iter().map(|p| (p.key, p.event)).collect()
+    }
+
+    pub(crate) fn is_pending(&self, action: &Action) -> bool {
+        self.pending.iter().any(|p| p.key == action.key().0)
+    }
+}
