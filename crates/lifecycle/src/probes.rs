@@ -20,6 +20,8 @@ const ALL: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind:
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Probes {
+    /// When what they waited for was over: the postStart hook, then the startup probe.
+    pub(crate) open_since: Option<Timestamp>,
     pub(crate) startup: Track,
     pub(crate) liveness: Track,
     pub(crate) readiness: Track,
@@ -96,10 +98,6 @@ impl Track {
         Self { verdict: Some(verdict), ..Self::default() }
     }
 
-    fn due(&self, settings: &Settings, since: Timestamp) -> Timestamp {
-        self.due.unwrap_or(since + settings.delay)
-    }
-
     /// It was answered. The period counts from when it began: when it was due, or later, but no longer ago than it may take.
     pub(crate) fn answered(&mut self, settings: &Settings, due: Timestamp, now: Timestamp) {
         let began = if elapsed(due, now) > settings.timeout { now - settings.timeout } else { due };
@@ -170,7 +168,8 @@ pub(crate) fn due(container: &Container, spec: &Spec, kind: ProbeKind, leaving: 
         ProbeKind::Readiness => is_started(container, spec),
     };
     let probe = probe(spec, kind).filter(|_| wanted)?;
-    Some(instance.probes.track(kind).due(&Settings::from(probe), since))
+    let first = || (since + Settings::from(probe).delay).max(instance.probes.open_since.unwrap_or(since));
+    Some(instance.probes.track(kind).due.unwrap_or_else(first))
 }
 
 /// Asks for the probes that are due, and wakes for those that will be.

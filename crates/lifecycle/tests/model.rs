@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod common;
 
-use common::{Step, Teller};
+use common::{Extras, Step, Teller};
 use lifecycle::{Action, BackoffPolicy};
 use stateright::{Checker, Model, Property};
 use std::{
@@ -27,6 +27,7 @@ struct Budget {
     forced: u8,
     lost_sandboxes: u8,
     lost_facts: u8,
+    failed_hooks: u8,
 }
 
 #[derive(Clone)]
@@ -69,6 +70,7 @@ struct SmallPod {
     init: usize,
     sidecars: usize,
     apps: usize,
+    extras: Extras,
     budget: Budget,
 }
 
@@ -108,6 +110,7 @@ fn is_short(action: &Action) -> bool {
         Action::CreateSandbox { .. }
             | Action::StartContainer { .. }
             | Action::StopContainer { .. }
+            | Action::RunHook { .. }
             | Action::StopSandbox { .. }
             | Action::DeleteFromApi
             | Action::Forget
@@ -137,7 +140,15 @@ fn fingerprint(teller: &Teller, budget: Budget) -> u64 {
         serde_json::to_string(&shown).unwrap().hash(&mut hasher);
     }
     format!("{:?} {:?} {:?}", sim.runtime.view(), teller.in_flight, teller.mail).hash(&mut hasher);
-    (budget, &sim.begun, sim.in_api, sim.forgotten, sim.api.metadata.deletion_grace_period_seconds, sim.reported())
+    (
+        sim.runtime.hook_failures,
+        budget,
+        &sim.begun,
+        sim.in_api,
+        sim.forgotten,
+        sim.api.metadata.deletion_grace_period_seconds,
+        sim.reported(),
+    )
         .hash(&mut hasher);
     hasher.finish()
 }
@@ -148,7 +159,8 @@ impl SmallPod {
         let mut steps = Vec::new();
         for (n, action) in teller.open().iter().enumerate() {
             // What takes its time may be overtaken; the rest is done at once.
-            let long = matches!(action, Action::StartContainer { .. } | Action::StopContainer { .. });
+            let long =
+                matches!(action, Action::StartContainer { .. } | Action::StopContainer { .. } | Action::RunHook { .. });
             steps.push(if long { Step::Begin(n) } else { Step::Act(n) });
         }
         steps.extend((0..teller.in_flight.len()).map(Step::Finish));
@@ -170,6 +182,9 @@ impl SmallPod {
         if left.lost_sandboxes > 0 {
             steps.push(Step::LoseSandbox);
         }
+        if left.failed_hooks > 0 {
+            steps.push(Step::Fault(4));
+        }
         if !teller.sim.reported() {
             steps.push(Step::Report);
         }
@@ -184,7 +199,7 @@ impl Model for SmallPod {
     type Action = Move;
 
     fn init_states(&self) -> Vec<State> {
-        let mut teller = Teller::new(self.policy, self.init, self.sidecars, self.apps, None);
+        let mut teller = Teller::new(self.policy, [self.init, self.sidecars, self.apps], None, self.extras);
         // Time stands still; what is tried again is tried at once.
         let none = BackoffPolicy { initial: Duration::ZERO, max: Duration::ZERO, reset_after: Duration::ZERO };
         teller.sim.policy.container_backoff = none;
@@ -205,6 +220,7 @@ impl Model for SmallPod {
             Move::World(Step::Restart(..)) => budget.restarts -= 1,
             Move::World(Step::Delete(_)) => budget.deletions -= 1,
             Move::World(Step::ForceDelete) => budget.forced -= 1,
+            Move::World(Step::Fault(_)) => budget.failed_hooks -= 1,
             Move::World(Step::LoseSandbox) => budget.lost_sandboxes -= 1,
             Move::LoseFact(_) => budget.lost_facts -= 1,
             Move::World(_) => {}
@@ -240,9 +256,14 @@ impl Model for SmallPod {
 /// Explores all that can happen to such a Pod.
 #[track_caller]
 fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
+    check_with(init, sidecars, apps, Extras::default(), budget);
+}
+
+#[track_caller]
+fn check_with(init: usize, sidecars: usize, apps: usize, extras: Extras, budget: Budget) {
     for policy in ["Always", "OnFailure", "Never"] {
         let begun = Instant::now();
-        let checker = SmallPod { policy, init, sidecars, apps, budget }
+        let checker = SmallPod { policy, init, sidecars, apps, extras, budget }
             .checker()
             .threads(2)
             .timeout(Duration::from_secs(1800))
@@ -255,7 +276,8 @@ fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
     }
 }
 
-const NOTHING: Budget = Budget { exits: 0, restarts: 0, deletions: 0, forced: 0, lost_sandboxes: 0, lost_facts: 0 };
+const NOTHING: Budget =
+    Budget { exits: 0, restarts: 0, deletions: 0, forced: 0, lost_sandboxes: 0, lost_facts: 0, failed_hooks: 0 };
 
 #[test]
 fn one_container_deletions_a_restart_of_the_kubelet_and_a_lost_fact() {
@@ -280,6 +302,24 @@ fn two_containers_and_an_init_container_that_end() {
 #[test]
 fn two_sidecars_end_after_their_container() {
     check(0, 2, 1, Budget { deletions: 1, ..NOTHING });
+}
+
+const HOOKS: Extras = Extras { startup: false, liveness: false, readiness: false, post_start: true, pre_stop: true };
+
+#[test]
+fn a_container_with_hooks_that_fail_and_a_deletion() {
+    check_with(0, 0, 1, HOOKS, Budget { exits: 1, deletions: 1, failed_hooks: 1, ..NOTHING });
+}
+
+#[test]
+fn a_container_with_hooks_a_forced_deletion_and_a_restart_of_the_kubelet() {
+    check_with(0, 0, 1, HOOKS, Budget { restarts: 1, deletions: 1, forced: 1, ..NOTHING });
+}
+
+#[test]
+fn a_sidecar_and_its_container_with_all_probes_and_a_pre_stop_hook() {
+    let extras = Extras { startup: true, liveness: true, readiness: true, post_start: false, pre_stop: true };
+    check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //!
 //! Most of it is checked by [`common::Sim`] after each fact: a terminal phase never changes and never comes while
 //! something runs; nothing starts after a deletion; no grace is longer than asked for; what may not restart does not; no
-//! exit code is lost; the same facts give the same plan; no wake-up lies in the past. Here the histories are made up.
+//! exit code is lost; no probe kills before its time; a hook is run once and within the grace; the same facts give the same plan; no wake-up lies in the past. Here the histories are made up.
 
 #[cfg(test)]
 mod common;
 
-use common::{Run, Sim, Step, Teller};
+use common::{Extras, Run, Sim, Step, Teller, refused};
+use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
 
 fn step() -> impl Strategy<Value = Step> {
     let n = 0..8_usize;
@@ -28,26 +30,61 @@ fn step() -> impl Strategy<Value = Step> {
         1 => n.prop_map(Step::LoseContainer),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(done, checkpoint)| Step::Restart(done, checkpoint)),
         2 => Just(Step::Relist),
-        2 => (0..4_u8).prop_map(Step::Fault),
+        2 => (0..7_u8).prop_map(Step::Fault),
     ]
 }
 
 #[derive(Debug, Clone)]
 struct Story {
     policy: &'static str,
-    init: usize,
-    sidecars: usize,
-    apps: usize,
+    /// Init containers, sidecars, app containers.
+    counts: [usize; 3],
     deadline: Option<i64>,
+    extras: Extras,
     steps: Vec<Step>,
 }
 
 fn story() -> impl Strategy<Value = Story> {
     let policy = prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
     let deadline = prop_oneof![3 => Just(None), 1 => (10..200_i64).prop_map(Some)];
-    (policy, 0..2_usize, 0..3_usize, 1..3_usize, deadline, vec(step(), 0..120)).prop_map(
-        |(policy, init, sidecars, apps, deadline, steps)| Story { policy, init, sidecars, apps, deadline, steps },
-    )
+    let counts = (0..2_usize, 0..3_usize, 1..3_usize).prop_map(|(init, sidecars, apps)| [init, sidecars, apps]);
+    (policy, counts, deadline, extras(), vec(step(), 0..120))
+        .prop_map(|(policy, counts, deadline, extras, steps)| Story { policy, counts, deadline, extras, steps })
+}
+
+fn extras() -> impl Strategy<Value = Extras> {
+    any::<[bool; 5]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop]| Extras {
+        startup,
+        liveness,
+        readiness,
+        post_start,
+        pre_stop,
+    })
+}
+
+/// A probe's numbers, all of them small.
+fn numbers() -> impl Strategy<Value = Value> {
+    (0..9, 1..6, 1..4, 1..8).prop_map(|(delay, period, failures, timeout)| {
+        json!({"tcpSocket": {"port": 80}, "initialDelaySeconds": delay, "periodSeconds": period,
+            "failureThreshold": failures, "timeoutSeconds": timeout})
+    })
+}
+
+/// What a probe comes to, from which second on.
+fn outcomes() -> impl Strategy<Value = Vec<(u64, ProbeOutcome)>> {
+    let outcome = prop_oneof![
+        2 => Just(ProbeOutcome::Success),
+        2 => Just(refused()),
+        1 => Just(ProbeOutcome::Unknown("no route".to_owned())),
+    ];
+    vec((1..15_u64, outcome), 0..8).prop_map(|mut script| {
+        let mut at = 0;
+        for (after, _) in &mut script {
+            at += *after;
+            *after = at;
+        }
+        script
+    })
 }
 
 proptest! {
@@ -55,7 +92,7 @@ proptest! {
 
     #[test]
     fn every_history_keeps_what_must_hold(story in story()) {
-        let mut teller = Teller::new(story.policy, story.init, story.sidecars, story.apps, story.deadline);
+        let mut teller = Teller::new(story.policy, story.counts, story.deadline, story.extras);
         for step in &story.steps {
             if teller.sim.forgotten {
                 return Ok(());
@@ -65,6 +102,30 @@ proptest! {
         if !teller.sim.forgotten {
             teller.end_well();
         }
+    }
+
+    /// No kill comes before its time, and no hook makes an end come later than two seconds after it was due: [`Sim`]
+    /// checks that; here the kubelet is never late.
+    #[test]
+    fn probes_and_hooks_keep_their_times(
+        (startup, liveness) in (numbers(), numbers()),
+        (starts, lives) in (outcomes(), outcomes()),
+        hooks in (0..9_u64, 0..30_u64),
+        (alive, grace, stops) in (0..80_u64, 0..20_i64, 0..30_u64),
+    ) {
+        let hook = json!({"exec": {"command": ["true"]}});
+        let mut sim = Sim::new(json!({"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i",
+            "startupProbe": startup, "livenessProbe": liveness,
+            "lifecycle": {"postStart": hook.clone(), "preStop": hook}}]}))
+        .probe("c", ProbeKind::Startup, &starts)
+        .probe("c", ProbeKind::Liveness, &lives)
+        .hook("c", Hook::PostStart, hooks.0, HookOutcome::Done)
+        .hook("c", Hook::PreStop, hooks.1, HookOutcome::Done)
+        .on_stop("c", stops, 0);
+        sim.pass(alive);
+        sim.delete(grace);
+        sim.pass(u64::try_from(grace.max(1)).unwrap() + 2);
+        prop_assert!(sim.forgotten);
     }
 
     #[test]

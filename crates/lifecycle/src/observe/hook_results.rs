@@ -20,6 +20,7 @@ fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
         return;
     };
     instance.hooks.post_start = if done { PostStart::Done } else { PostStart::Failed };
+    instance.probes.open_since = done.then_some(now);
     pod.durable += 1;
     if done {
         return;

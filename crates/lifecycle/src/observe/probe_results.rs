@@ -28,7 +28,10 @@ pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeO
         ProbeOutcome::Unknown(_) => return,
     };
     let news = track.count(passed, &settings);
-    let failed = track.verdict == Some(false);
+    if kind == ProbeKind::Startup && track.verdict == Some(true) {
+        instance.probes.open_since = Some(now);
+    }
+    let failed = instance.probes.track(kind).verdict == Some(false);
     let State::Running { since } = instance.state else { return };
     pod.durable += u64::from(news);
     if failed && kind != ProbeKind::Readiness && now >= settings.patience_ends(since) {

@@ -12,7 +12,7 @@ mod view;
 
 pub(crate) use handlers::refused;
 pub(crate) use runtime::{OnStop, Run, Runtime};
-pub(crate) use teller::{Step, Teller};
+pub(crate) use teller::{Extras, Step, Teller};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};

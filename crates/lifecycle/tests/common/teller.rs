@@ -2,7 +2,7 @@
 
 use super::Sim;
 use lifecycle::{Action, ContainerFact, ContainerViewState, Event, SandboxFact, StartStage, plan, status};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// One thing that happens. Numbers choose among what there is.
@@ -37,6 +37,31 @@ pub(crate) enum Step {
     Fault(u8),
 }
 
+/// What containers have beside a name and an image.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Extras {
+    pub(crate) startup: bool,
+    pub(crate) liveness: bool,
+    pub(crate) readiness: bool,
+    pub(crate) post_start: bool,
+    pub(crate) pre_stop: bool,
+}
+
+impl Extras {
+    fn add_to(self, container: &mut Value) {
+        let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": 2, "failureThreshold": 2});
+        let hook = json!({"exec": {"command": ["true"]}});
+        let probes =
+            [(self.startup, "startupProbe"), (self.liveness, "livenessProbe"), (self.readiness, "readinessProbe")];
+        for (_, field) in probes.iter().filter(|(wanted, _)| *wanted) {
+            container[*field] = probe.clone();
+        }
+        for (_, field) in [(self.post_start, "postStart"), (self.pre_stop, "preStop")].iter().filter(|(w, _)| *w) {
+            container["lifecycle"][*field] = hook.clone();
+        }
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Teller {
     pub(crate) sim: Sim,
@@ -49,21 +74,24 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    pub(crate) fn new(policy: &str, init: usize, sidecars: usize, apps: usize, deadline: Option<i64>) -> Self {
+    pub(crate) fn new(policy: &str, [init, sidecars, apps]: [usize; 3], deadline: Option<i64>, extras: Extras) -> Self {
         let list = |prefix: &str, count| -> Vec<_> {
             (0..count).map(|n| json!({"name": format!("{prefix}{n}"), "image": "i"})).collect()
         };
         let mut first = list("i", init);
         first.extend(list("s", sidecars).into_iter().map(|mut c| {
             c["restartPolicy"] = json!("Always");
+            extras.add_to(&mut c);
             c
         }));
+        let mut app = list("c", apps);
+        app.iter_mut().for_each(|c| extras.add_to(c));
         let mut sim = Sim::new(json!({
             "restartPolicy": policy,
             "activeDeadlineSeconds": deadline,
             "terminationGracePeriodSeconds": 20,
             "initContainers": first,
-            "containers": list("c", apps),
+            "containers": app,
         }));
         if policy == "Never" {
             sim.runtime.never = (0..apps).map(|n| format!("c{n}")).collect();
@@ -87,6 +115,7 @@ impl Teller {
                     | SandboxFact::Removed { .. }
             ) | Event::Admission(_)
                 | Event::Done(_)
+                | Event::HookDone { .. }
         );
         self.sim.observe(fact.clone());
         if named {
@@ -184,6 +213,9 @@ impl Teller {
                 0 => self.sim.runtime.image_failures.push_back(("ErrImagePull", "no")),
                 1 => self.sim.runtime.start_failures.push_back((StartStage::Create, "no")),
                 2 => self.sim.runtime.start_failures.push_back((StartStage::Start, "no")),
+                4 => self.sim.runtime.hook_failures += 1,
+                5 => self.sim.runtime.probe_failures += 1,
+                6 => self.sim.runtime.probe_failures += 20,
                 _ => self.sim.runtime.sandbox_failures += 1,
             },
             Step::Restart(done, checkpoint) => self.restart(*done, *checkpoint),
@@ -283,6 +315,8 @@ impl Teller {
         runtime.image_failures.clear();
         runtime.start_failures.clear();
         runtime.sandbox_failures = 0;
+        runtime.hook_failures = 0;
+        runtime.probe_failures = 0;
         self.sim.begun.clear();
         self.sim.relist();
         self.sim.pass(1000);

@@ -11,7 +11,11 @@ mod conditions;
 #[cfg(test)]
 mod example_states;
 #[cfg(test)]
+mod hooks;
+#[cfg(test)]
 mod init_containers;
+#[cfg(test)]
+mod probes;
 #[cfg(test)]
 mod reasons;
 #[cfg(test)]

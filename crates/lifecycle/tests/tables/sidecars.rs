@@ -1,6 +1,7 @@
 //! Sidecars: init containers that are always restarted (KEP-753; LIFECYCLE.md 3.4 and 3.11).
 
-use crate::common::{Run, Sim};
+use crate::common::{Run, Sim, refused};
+use lifecycle::{ProbeKind, ProbeOutcome};
 use serde_json::json;
 
 /// Sidecar s1, init container i, sidecar s2, app container c.
@@ -103,6 +104,28 @@ fn all_share_one_deadline_after_which_those_that_wait_get_two_seconds() {
     assert_eq!(sim.done()[since + 1..since + 3].iter().collect::<std::collections::BTreeSet<_>>().len(), 2);
     assert!(sim.forgotten);
     assert_eq!(sim.log.last().unwrap().0, 32);
+}
+
+#[test]
+fn the_next_one_starts_when_the_startup_probe_of_one_has_passed() {
+    let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": 2, "failureThreshold": 10});
+    let mut sim = Sim::new(json!({"initContainers": [
+            {"name": "s1", "image": "i", "restartPolicy": "Always", "startupProbe": probe.clone(), "readinessProbe": probe},
+            {"name": "i", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}]}))
+    .script("i", &[Run::Ends(5, 0)])
+    .probe("s1", ProbeKind::Startup, &[(0, refused()), (7, ProbeOutcome::Success)])
+    .probe("s1", ProbeKind::Readiness, &[(0, refused()), (20, ProbeOutcome::Success)]);
+    sim.pass(6);
+    assert_eq!((sim.container("s1").started, sim.state("i").as_str()), (Some(false), WAITS));
+    assert!(sim.condition("Initialized").ends_with("incomplete status: [s1 i]"));
+    sim.pass(8);
+    // Whether it is ready does not hold back what comes after it.
+    assert_eq!((sim.starts("i"), sim.starts("c")), (vec![8], vec![13]));
+    assert_eq!(sim.condition("Initialized"), "True");
+    assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [s1]");
+    sim.pass(10);
+    assert_eq!(sim.condition("Ready"), "True");
 }
 
 #[test]
