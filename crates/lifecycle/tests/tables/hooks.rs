@@ -233,9 +233,9 @@ fn an_unfinished_post_start_hook_is_run_again_after_a_restart_and_a_finished_one
             let mut sim = starting("Always", seconds, Done);
             sim.pass(9);
             if checkpoint {
-                sim.restart(1)
+                sim.restart(1);
             } else {
-                sim.restart_without_checkpoint(1)
+                sim.restart_without_checkpoint(1);
             }
             sim.pass(30);
             assert_eq!((sim.times("PostStart c"), sim.state("c").as_str()), (times, "running"), "{checkpoint}");

@@ -301,9 +301,9 @@ fn a_restart_of_the_kubelet_changes_no_readiness_without_evidence() {
             sim.pass(250);
             check(&sim, true, passes);
             if checkpoint {
-                sim.restart(60)
+                sim.restart(60);
             } else {
-                sim.restart_without_checkpoint(60)
+                sim.restart_without_checkpoint(60);
             }
             check(&sim, true, passes);
             assert!(!sim.times("Startup c").iter().any(|at| *at > 0), "it has started for good");
