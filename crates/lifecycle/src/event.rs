@@ -38,7 +38,7 @@ pub enum Event {
         /// What happened.
         fact: ContainerFact,
     },
-    /// A probe was carried out once.
+    /// A probe was carried out once. What nobody asked for since the last result is history: each action has one answer.
     Probed {
         /// The container's id.
         id: String,

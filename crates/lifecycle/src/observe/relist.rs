@@ -10,7 +10,8 @@ use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
     pod.unseen = false;
-    let starting: Vec<String> = pod.containers.iter().filter(|(_, c)| c.starting).map(|(n, _)| n.clone()).collect();
+    let starting: Vec<(String, u32)> =
+        pod.containers.iter().filter(|(_, c)| c.starting).map(|(n, c)| (n.clone(), c.next_attempt())).collect();
     // A list counts only when nothing is in flight.
     pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
     sandboxes(pod, &view, now);
@@ -29,7 +30,8 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         container_facts::lost(pod, &name, &id, policy, now);
     }
     for mut container in containers {
-        if starting.contains(&container.name) && cut_off(&container.state) {
+        let begun = starting.iter().any(|(name, attempt)| *name == container.name && *attempt == container.attempt);
+        if begun && cut_off(&container.state) {
             container.state = ContainerViewState::Created;
         }
         adopt(pod, container, &view.sandboxes, policy, now);

@@ -314,6 +314,17 @@ fn a_restart_of_the_kubelet_changes_no_readiness_without_evidence() {
 }
 
 #[test]
+fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet() {
+    let live = probe(&json!({"periodSeconds": 1}));
+    let outcomes = [(0, Success), (10, refused()), (12, Success), (14, refused()), (15, Success)];
+    let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &outcomes);
+    sim.pass(13);
+    sim.restart(1);
+    sim.pass(20);
+    assert!(sim.times("stop c 20s").is_empty());
+}
+
+#[test]
 fn explain_says_which_probe_is_awaited() {
     let all = json!({"startupProbe": probe(&json!({})), "readinessProbe": probe(&json!({}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (15, Success)]);
