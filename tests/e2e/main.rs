@@ -12,11 +12,13 @@ mod configuration;
 mod example_states;
 mod examples;
 mod garbage;
+mod hooks;
 mod kills;
 mod kubectl;
 mod lifecycle;
 mod node_config;
 mod podium;
+mod probes;
 mod restart;
 mod run;
 mod scheduling;
@@ -49,7 +51,9 @@ fn main() {
         configuration::TESTS,
         example_states::TESTS,
         examples::TESTS,
+        hooks::TESTS,
         podium::TESTS,
+        probes::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
         scheduling::TESTS,

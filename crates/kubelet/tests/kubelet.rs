@@ -5,7 +5,7 @@
 mod fake_runtime;
 
 use fake_api::FakeApi;
-use fake_runtime::{FakeRuntime, IMAGE};
+use fake_runtime::{Command, FakeRuntime, IMAGE};
 use jiff::Timestamp;
 use kubelet::{Clock, Kubelet, KubeletConfiguration, Options};
 use lifecycle::NodePolicy;
@@ -403,4 +403,42 @@ async fn a_large_log_is_rotated_and_a_dead_containers_log_goes_with_it() {
     }
     node.api.until("the first logs are gone", |_| !logs.join("0.log").exists()).await;
     assert_eq!(std::fs::read_dir(&logs).map(Iterator::count).expect("a directory"), 2, "the last two attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exec_probe_decides_whether_a_container_is_ready_and_whether_it_lives() {
+    let node = Node::started("");
+    node.runtime.command("ready?", Command::Ends(1, "no".to_owned()));
+    node.runtime.command("alive?", Command::Ends(0, String::new()));
+    let probe = |command: &str| json!({"exec": {"command": [command]}, "periodSeconds": 10, "failureThreshold": 3});
+    node.pod("p", &json!({"container": {"readinessProbe": probe("ready?"), "livenessProbe": probe("alive?")}}));
+    node.until_running("p").await;
+    let ready = |s: &Value| s["containerStatuses"][0]["ready"] == true;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!ready(&node.status("p")));
+    node.runtime.command("ready?", Command::Ends(0, String::new()));
+    node.until_status("p", "is ready", ready).await;
+    node.runtime.command("alive?", Command::Hangs);
+    node.until_status("p", "was restarted", |s| s["containerStatuses"][0]["restartCount"] == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_hangs_ends_with_its_container_even_if_no_event_tells_of_the_end() {
+    for heard in [true, false] {
+        let node = Node::started("");
+        node.runtime.command("bye", Command::Hangs);
+        let hooks = json!({"preStop": {"exec": {"command": ["bye"]}}});
+        node.pod("p", &json!({"terminationGracePeriodSeconds": 3600, "container": {"lifecycle": hooks}}));
+        node.until_running("p").await;
+        let mut pod = node.api.get(&path("p")).expect("a Pod");
+        pod["metadata"]["deletionTimestamp"] = json!("2027-01-15T09:00:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(3600);
+        node.api.put(&path("p"), pod);
+        node.api.until("the hook runs", |_| node.runtime.commands().len() == 1).await;
+        let began = Instant::now();
+        node.runtime.exit("p", 0, heard);
+        node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+        let limit = if heard { 5 } else { 70 };
+        assert!(began.elapsed() < Duration::from_secs(limit), "{:?}", began.elapsed());
+    }
 }

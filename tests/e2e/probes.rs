@@ -1,0 +1,179 @@
+//! Probes of real containers: each handler, each kind of probe, and what users see of them.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tests::{Cluster, Kubectl, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a container is ready when its readiness probe passes", readiness_probes_pass),
+    ("a readiness probe that fails says why and restarts nothing", readiness_probes_fail),
+    ("readiness comes and goes with what the probe finds", readiness_comes_and_goes),
+    ("a container whose liveness probe fails is restarted", liveness_restarts),
+    ("other probes wait until the startup probe has passed", startup_comes_first),
+    ("a container whose startup probe fails is restarted", startup_restarts),
+    ("a probe's own grace period kills a deaf container", the_probes_own_grace),
+    ("a redirect to another host is a success with a warning", a_redirect_elsewhere),
+];
+
+/// Serves `/www` on 8080; `setup` runs before.
+fn serve(setup: &str) -> String {
+    format!(
+        "mkdir -p /www; echo ok > /www/index.html; {setup} httpd -p 8080 -h /www; trap 'exit 0' TERM; sleep 100000 & wait"
+    )
+}
+
+/// A Pod of one container with these fields, and a port by the name of `web`.
+fn apply(kubectl: &Kubectl, name: &str, script: &str, fields: &Value) {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 2,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+            "ports": [{"name": "web", "containerPort": 8080}]}]}});
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "terminationGracePeriodSeconds" => pod["spec"][key] = value.clone(),
+            _ => pod["spec"]["containers"][0][key] = value.clone(),
+        }
+    }
+    kubectl.apply(&pod.to_string());
+}
+
+/// Waits for an event whose message has these words.
+fn until_event(kubectl: &Kubectl, pod: &str, reason: &str, words: &str) {
+    wait_for(&format!("{pod}: {reason} {words:?}"), Duration::from_secs(60), || {
+        let events = kubectl.events(pod);
+        if events.iter().any(|(r, m)| r == reason && m.contains(words)) { Ok(()) } else { Err(format!("{events:?}")) }
+    });
+}
+
+fn container(kubectl: &Kubectl, pod: &str) -> Value {
+    kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0")
+}
+
+fn readiness_probes_pass(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let handlers = [
+        ("exec", json!({"exec": {"command": ["test", "-f", "/www/$(PAGE)"]}})),
+        ("http", json!({"httpGet": {"path": "/", "port": "web"}})),
+        ("tcp", json!({"tcpSocket": {"port": 8080}})),
+    ];
+    for (name, handler) in &handlers {
+        let env = json!([{"name": "PAGE", "value": "index.html"}]);
+        apply(&kubectl, name, &serve(""), &json!({"readinessProbe": handler, "env": env}));
+    }
+    for (name, _) in &handlers {
+        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    }
+}
+
+fn readiness_probes_fail(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let cases = [
+        ("exec", json!({"exec": {"command": ["cat", "/none"]}}), "cat: can't open '/none': No such file or directory"),
+        ("late", json!({"exec": {"command": ["sleep", "30"]}}), "command \"sleep 30\" timed out"),
+        ("http", json!({"httpGet": {"path": "/none", "port": "web"}}), "HTTP probe failed with statuscode: 404"),
+        ("gone", json!({"httpGet": {"port": 9}}), "Get \"http://IP:9/\": dial tcp IP:9: connect: connection refused"),
+        ("tcp", json!({"tcpSocket": {"port": 9}}), "dial tcp IP:9: connect: connection refused"),
+        (
+            "grpc",
+            json!({"grpc": {"port": 9}}),
+            "timeout: failed to connect service \"IP:9\" within 1s: context deadline exceeded",
+        ),
+    ];
+    for (name, handler, _) in &cases {
+        let mut probe = handler.clone();
+        probe["periodSeconds"] = json!(1);
+        apply(&kubectl, name, &serve(""), &json!({"readinessProbe": probe}));
+    }
+    for (name, _, words) in &cases {
+        kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Running"));
+        let ip = kubectl.value(&format!("pod/{name}"), "/status/podIP");
+        let words = words.replace("IP", ip.as_str().unwrap());
+        until_event(&kubectl, name, "Unhealthy", &format!("Readiness probe failed: {words}"));
+        let seen = container(&kubectl, name);
+        assert_eq!((&seen["ready"], &seen["restartCount"]), (&json!(false), &json!(0)), "{name}");
+    }
+}
+
+fn readiness_comes_and_goes(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+    apply(&kubectl, "p", &serve(""), &json!({"readinessProbe": probe}));
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Running"));
+    assert_eq!(container(&kubectl, "p")["ready"], false);
+    for (command, ready) in [("touch", "True"), ("rm", "False"), ("touch", "True")] {
+        kubectl.run(&format!("exec p -- {command} /tmp/ready")).ok();
+        kubectl.run(&format!("wait --for=condition=Ready={ready} --timeout=60s pod/p")).ok();
+    }
+    assert_eq!(container(&kubectl, "p")["restartCount"], 0);
+}
+
+fn liveness_restarts(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe = json!({"httpGet": {"path": "/alive", "port": "web"}, "periodSeconds": 1, "failureThreshold": 2});
+    apply(&kubectl, "p", &serve("touch /www/alive;"), &json!({"livenessProbe": probe}));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("exec p -- rm /www/alive").ok();
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    until_event(&kubectl, "p", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404");
+    until_event(&kubectl, "p", "Killing", "Container c failed liveness probe, will be restarted");
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+fn startup_comes_first(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
+    let mut startup = file("/tmp/started");
+    startup["failureThreshold"] = json!(300);
+    // The liveness probe would fail at once and kill: it must not run yet.
+    let fields =
+        json!({"startupProbe": startup, "livenessProbe": file("/tmp/alive"), "readinessProbe": file("/tmp/alive")});
+    apply(&kubectl, "p", &serve(""), &fields);
+    until_event(&kubectl, "p", "Unhealthy", "Startup probe failed: cat: can't open '/tmp/started'");
+    let seen = container(&kubectl, "p");
+    assert_eq!((&seen["started"], &seen["ready"], &seen["restartCount"]), (&json!(false), &json!(false), &json!(0)));
+    kubectl.args(&["exec", "p", "--", "sh", "-c", "touch /tmp/alive /tmp/started"], "").ok();
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let seen = container(&kubectl, "p");
+    assert_eq!((&seen["started"], &seen["restartCount"]), (&json!(true), &json!(0)));
+    let events = kubectl.events("p");
+    assert!(events.iter().all(|(_, message)| !message.contains("Liveness")), "{events:?}");
+}
+
+fn startup_restarts(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 2});
+    apply(&kubectl, "p", &serve(""), &json!({"startupProbe": probe}));
+    until_event(&kubectl, "p", "Killing", "Container c failed startup probe, will be restarted");
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+}
+
+fn the_probes_own_grace(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 1});
+    let script = "trap '' TERM; touch /tmp/alive; while :; do sleep 1; done";
+    apply(&kubectl, "p", script, &json!({"livenessProbe": probe, "terminationGracePeriodSeconds": 300}));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("exec p -- rm /tmp/alive").ok();
+    let began = Instant::now();
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    let last = &container(&kubectl, "p")["lastState"]["terminated"]["exitCode"];
+    assert_eq!((last, began.elapsed() < Duration::from_secs(60)), (&json!(137), true));
+    kubectl.run("delete pod p --grace-period=0 --force").ok();
+}
+
+fn a_redirect_elsewhere(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let answer = "HTTP/1.1 302 Found\\r\\nLocation: http://example.com/\\r\\nContent-Length: 5\\r\\n\\r\\nmoved";
+    let script = format!("while :; do printf '{answer}' | nc -l -p 8080; done");
+    let probe = json!({"httpGet": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 60});
+    apply(&kubectl, "p", &script, &json!({"livenessProbe": probe}));
+    until_event(
+        &kubectl,
+        "p",
+        "ProbeWarning",
+        "Liveness probe warning: Probe terminated redirects, Response body: moved",
+    );
+    assert_eq!(container(&kubectl, "p")["restartCount"], 0);
+}
