@@ -147,6 +147,11 @@ impl Sim {
     fn check_order(&self, action: &Action) {
         let Action::StopContainer { container, deadline, .. } = action else { return };
         let all: Vec<_> = api::pod::containers(self.api.spec.as_ref().unwrap()).collect();
+        let mains_run = all.iter().any(|(kind, c)| *kind == ContainerKind::App && self.pod.is_running(&c.name));
+        if mains_run && !self.stopping {
+            // A probe or a hook ends it, to start it again.
+            return;
+        }
         let sidecar = all.iter().position(|(kind, c)| *kind == ContainerKind::Sidecar && c.name == *container);
         if let Some(at) = sidecar.filter(|_| *deadline > self.now) {
             let later = all[at + 1..].iter().filter(|(kind, _)| *kind != ContainerKind::Init);
