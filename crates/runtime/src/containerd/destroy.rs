@@ -13,6 +13,9 @@ use std::{
     time::Duration,
 };
 
+/// How long shims may take to end, or to show up.
+const SHIMS: Duration = Duration::from_secs(5);
+
 /// Stops and removes every sandbox, ends containerd and leftover shims, and unmounts everything below the directory.
 ///
 /// # Errors
@@ -24,11 +27,11 @@ pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), Contain
         let removed = remove_sandboxes(&containerd).await;
         containerd.shutdown().await;
         removed.map_err(|reason| ContainerdError::Destroy { path: data_dir.to_path_buf(), reason })?;
-        end_shims(&paths);
         if let Some(dir) = paths.socket.parent().filter(|d| d.starts_with("/run")) {
             let _ = fs::remove_dir_all(dir);
         }
     }
+    end_shims(&paths).await;
     unmount_below(&paths.data_dir)
 }
 
@@ -51,18 +54,46 @@ pub async fn remove_pods(endpoint: &str, data_dir: &Path) -> Result<(), RuntimeE
     futures::future::try_join_all(removals).await.map(drop)
 }
 
-/// Shims name the socket of their containerd on their command line.
-fn end_shims(paths: &Paths) {
-    let socket = paths.socket.as_os_str().as_encoded_bytes();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
-        let cmdline = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let mut args = cmdline.split(|b| *b == 0);
-        let shim = args.next().is_some_and(|program| program.windows(15).any(|w| w == b"containerd-shim"));
-        if shim && args.any(|arg| arg == socket) {
+/// Ends shims and all that they started: what was being started when Podium was killed is in no list. Looks again until
+/// there is none, for one that is starting shows up late.
+async fn end_shims(paths: &Paths) {
+    let deadline = tokio::time::Instant::now() + SHIMS;
+    loop {
+        let found = shims_and_children(paths);
+        if found.is_empty() || tokio::time::Instant::now() > deadline {
+            return;
+        }
+        for pid in found {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+fn shims_and_children(paths: &Paths) -> Vec<i32> {
+    let socket = paths.socket.as_os_str().as_encoded_bytes();
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<i32> = numbers.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    // Shims name the socket of their containerd on their command line.
+    let is_shim = |pid: &i32| {
+        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut args = cmdline.split(|b| *b == 0);
+        args.next().is_some_and(|program| program.windows(15).any(|w| w == b"containerd-shim"))
+            && args.any(|a| a == socket)
+    };
+    let parent = |pid: &i32| -> Option<i32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before it may hold anything, brackets too.
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let mut found: Vec<i32> = all.iter().copied().filter(|pid| is_shim(pid)).collect();
+    let parents: Vec<(i32, i32)> = all.iter().filter_map(|pid| Some((*pid, parent(pid)?))).collect();
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, ppid)| *ppid == pid).map(|(child, _)| *child));
+        at += 1;
+    }
+    found
 }
 
 fn unmount_below(dir: &Path) -> Result<(), ContainerdError> {
