@@ -15,7 +15,6 @@ use axum::{
     routing::{any, get},
 };
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use jiff::Timestamp;
 use lifecycle::Pod;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -54,5 +53,5 @@ async fn explain(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, Refused> {
     let pod = known(&shared, &namespace, &name)?;
-    Ok(Json(lifecycle::explain(&pod, &shared.options.policy, Timestamp::now())).into_response())
+    Ok(Json(lifecycle::explain(&pod, &shared.options.policy, shared.now())).into_response())
 }

@@ -42,11 +42,12 @@ const OWN: [&str; 5] = ["containerStatuses", "initContainerStatuses", "message",
 /// so are the kubelet's fields that are not there, whatever was seen of them: what was written last may not have come back.
 fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     let mut patch = json!(status);
-    for field in OWN {
-        // Null, where it is absent.
-        patch[field] = patch[field].take();
+    if let Some(fields) = patch.as_object_mut() {
+        for name in OWN {
+            fields.entry(name).or_insert(Value::Null);
+        }
     }
-    let old = json!(before.cloned().unwrap_or_default());
+    let old = json!(before);
     let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
     let known = list(&old, "conditions");
     if let Some(conditions) = patch.get_mut("conditions").and_then(Value::as_array_mut) {

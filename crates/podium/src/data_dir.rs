@@ -73,6 +73,11 @@ impl DataDir {
         std::fs::read_to_string(self.runtime_file()).ok()
     }
 
+    /// The runtime that the Pods run in.
+    pub(crate) fn runtime_endpoint(&self) -> String {
+        self.foreign_runtime().unwrap_or_else(|| runtime::containerd::endpoint(&self.root))
+    }
+
     fn lock_file(&self) -> PathBuf {
         self.root.join("podium.lock")
     }

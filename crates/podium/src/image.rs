@@ -24,9 +24,10 @@ pub(crate) async fn run(command: ImageCommand) -> Result<()> {
 }
 
 fn endpoint(args: &RuntimeArgs) -> Result<String> {
-    let dir = DataDir::new(&args.data_dir.data_dir)?;
-    let named = args.runtime_endpoint.clone().or_else(|| dir.foreign_runtime());
-    Ok(named.unwrap_or_else(|| runtime::containerd::endpoint(dir.root())))
+    match &args.runtime_endpoint {
+        Some(endpoint) => Ok(endpoint.clone()),
+        None => Ok(DataDir::new(&args.data_dir.data_dir)?.runtime_endpoint()),
+    }
 }
 
 /// Imports one archive and shows how far it is.

@@ -50,7 +50,7 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], scree
     let mut stop = stop_signals()?;
     let cluster = Cluster::start(dir, SocketAddr::from(([127, 0, 0, 1], 0)), &dir.kubeconfig(), &args.node).await?;
     screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
-    let endpoint = args.node.runtime_endpoint.clone().unwrap_or_else(|| runtime::containerd::endpoint(dir.root()));
+    let endpoint = dir.runtime_endpoint();
     cluster.wait_runtime_ready().await?;
     for file in &args.images {
         for name in image::import(&endpoint, file).await? {

@@ -10,8 +10,9 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::io;
@@ -98,20 +99,38 @@ pub(crate) async fn node(server: &ApiServer, resource: &Resource, call: &Call) -
 }
 
 async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
+    let request = Request::get(path).header(header::HOST, node).body(Empty::new());
+    let response = send(server, node, request).await?;
+    if !response.status().is_success() {
+        return Err(refused(response).await);
+    }
+    Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
+}
+
+/// Sends a request to a node's kubelet, on a connection of its own: it may become something else than HTTP.
+pub(crate) async fn send(
+    server: &ApiServer,
+    node: &str,
+    request: http::Result<Request<Empty<Bytes>>>,
+) -> Result<Response<Incoming>, ApiError> {
     let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
     let stream = server.dialer.dial(node).await.map_err(|e| failed(&e))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
-    tokio::spawn(connection);
-    let request = Request::get(path).header("host", node).body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
-    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
-    let (head, body) = response.into_parts();
-    if !head.status.is_success() {
-        let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).trim().to_owned();
-        let reason = if head.status == 404 { "NotFound" } else { "BadRequest" };
-        return Err(ApiError::new(head.status.as_u16(), reason, text));
-    }
-    let body = body.map_err(|e| -> BoxError { e.into() }).boxed_unsync();
-    Ok(Response::from_parts(head, body))
+    tokio::spawn(connection.with_upgrades());
+    sender.send_request(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))
+}
+
+/// The kubelet's refusal as a Status.
+pub(crate) async fn refused(response: Response<Incoming>) -> ApiError {
+    let status = response.status();
+    let text = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    let reason = match status {
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::FORBIDDEN => "Forbidden",
+        s if s.is_server_error() => "InternalError",
+        _ => "BadRequest",
+    };
+    ApiError::new(status.as_u16(), reason, text)
 }

@@ -4,13 +4,12 @@
 //! (WebSocket channels, SPDY) is between the two ends.
 
 use crate::{
-    node_proxy::{container, pod},
+    node_proxy::{container, pod, refused, send},
     reply::{BoxError, Reply},
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
 };
-use bytes::Bytes;
 use form_urlencoded::Serializer;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
@@ -65,22 +64,16 @@ fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<Str
 
 /// Passes the upgrade on, and then the bytes, until one side ends.
 async fn join(server: &ApiServer, node: &str, path: &str, call: Call) -> Reply {
-    let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
     let asked = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !asked.to_ascii_lowercase().contains("upgrade") {
         return Err(ApiError::bad_request("Upgrade request required"));
     }
     let client = call.upgrade.ok_or_else(|| ApiError::bad_request("Upgrade request required: use HTTP/1.1"))?;
-    let stream = server.dialer.dial(node).await.map_err(|e| failed(&e))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
-    tokio::spawn(connection.with_upgrades());
     let mut request = Request::builder().method(call.method).uri(path).header(header::HOST, node);
     if let Some(headers) = request.headers_mut() {
         copy(&call.headers, headers);
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
-    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
+    let response = send(server, node, request.body(Empty::new())).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(refused(response).await);
     }
@@ -94,7 +87,7 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: Call) -> Reply {
         let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(node), &mut TokioIo::new(client)).await;
     });
     let empty = Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync();
-    answer.body(empty).map_err(|e| failed(&e))
+    answer.body(empty).map_err(ApiError::internal)
 }
 
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {
@@ -103,18 +96,4 @@ fn copy(from: &HeaderMap, to: &mut HeaderMap) {
             to.append(name.clone(), value.clone());
         }
     }
-}
-
-/// The kubelet's refusal as a Status.
-async fn refused(response: Response<hyper::body::Incoming>) -> ApiError {
-    let status = response.status();
-    let text = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).trim().to_owned();
-    let reason = match status {
-        StatusCode::NOT_FOUND => "NotFound",
-        StatusCode::FORBIDDEN => "Forbidden",
-        s if s.is_server_error() => "InternalError",
-        _ => "BadRequest",
-    };
-    ApiError::new(status.as_u16(), reason, text)
 }

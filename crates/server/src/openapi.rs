@@ -85,7 +85,7 @@ pub(crate) async fn answer(path: &str, query: &str, headers: &HeaderMap) -> Opti
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
     // The documents are made by the first who asks, which takes longer than other tasks should wait for.
     let work = tokio::task::spawn_blocking(move || respond(&rest, &query, &headers));
-    let failed = |_| ApiError::new(500, "InternalError", "Internal error occurred: the documents could not be made");
+    let failed = |_| ApiError::internal("the documents could not be made");
     Some(work.await.map_err(failed).and_then(|r| r).unwrap_or_else(|e| reply::error(&e)))
 }
 
@@ -132,7 +132,7 @@ fn respond(path: &str, query: &str, headers: &HeaderMap) -> Result<Response<Body
         response
     } else {
         let mut text = Vec::new();
-        let failed = |e: io::Error| ApiError::new(500, "InternalError", format!("Internal error occurred: {e}"));
+        let failed = |e: io::Error| ApiError::internal(e);
         GzDecoder::new(document.gzip.as_ref()).read_to_end(&mut text).map_err(failed)?;
         reply::full(200, "application/json", text)
     };

@@ -4,7 +4,8 @@ use crate::{
     kinds::{ALL, Kind},
     status::ApiError,
 };
-use std::collections::BTreeMap;
+use percent_encoding::percent_decode_str;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// A request for a resource.
 #[derive(Clone)]
@@ -24,12 +25,10 @@ pub(crate) struct Query(BTreeMap<String, String>);
 
 impl Query {
     pub(crate) fn parse(query: &str) -> Self {
-        let decode = |s: &str| percent_decode(&s.replace('+', " "));
-        let pairs = query.split('&').filter(|p| !p.is_empty()).map(|p| p.split_once('=').unwrap_or((p, "")));
         let mut all = BTreeMap::new();
-        for (k, v) in pairs {
+        for (key, value) in form_urlencoded::parse(query.as_bytes()).into_owned() {
             // Of what stands twice, the first counts.
-            all.entry(decode(k)).or_insert_with(|| decode(v));
+            all.entry(key).or_insert(value);
         }
         Self(all)
     }
@@ -51,28 +50,12 @@ impl Query {
     }
 }
 
-/// Bytes that are no UTF-8 become the replacement character.
-fn percent_decode(s: &str) -> String {
-    let (mut out, mut bytes) = (Vec::with_capacity(s.len()), s.bytes());
-    while let Some(b) = bytes.next() {
-        let hex = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
-        if b == b'%' {
-            let rest = bytes.clone();
-            if let (Some(high), Some(low)) = (hex(bytes.next()), hex(bytes.next())) {
-                out.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
-                continue;
-            }
-            bytes = rest;
-        }
-        out.push(b);
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 /// The resource that a path names.
 pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
-    let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(percent_decode).collect();
-    let mut parts = parts.iter().map(String::as_str);
+    // Bytes that are no UTF-8 become the replacement character.
+    let decoded = |part| percent_decode_str(part).decode_utf8_lossy();
+    let parts: Vec<Cow<'_, str>> = path.split('/').filter(|p| !p.is_empty()).map(decoded).collect();
+    let mut parts = parts.iter().map(AsRef::as_ref);
     let (group, version) = match parts.next() {
         Some("api") => ("", parts.next()),
         Some("apis") => (parts.next().unwrap_or(""), parts.next()),

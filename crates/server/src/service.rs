@@ -73,11 +73,7 @@ impl ApiServer {
         let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => reply::error(&error),
-            Err(_) => reply::error(&ApiError::new(
-                500,
-                "InternalError",
-                "Internal error occurred: the request could not be handled",
-            )),
+            Err(_) => reply::error(&ApiError::internal("the request could not be handled")),
         };
         let response = if protobuf { protobuf::answer(response).await } else { response };
         if gzip { compress::answer(response).await } else { response }

@@ -15,7 +15,6 @@ pub(crate) mod control {
     pub(crate) const SYN_REPLY: u16 = 2;
     pub(crate) const RST_STREAM: u16 = 3;
     pub(crate) const PING: u16 = 6;
-    pub(crate) const GOAWAY: u16 = 7;
 }
 
 /// Status codes of `RST_STREAM`.

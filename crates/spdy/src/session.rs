@@ -254,8 +254,7 @@ impl Reader {
                     let _ = urgent.send(Out::Pong { id });
                 }
             }
-            control::GOAWAY => {}
-            // Settings, windows and what else there may be: nothing that Kubernetes uses.
+            // Goodbyes, settings, windows and what else there may be: nothing that Kubernetes uses.
             _ => {}
         }
         Ok(())

@@ -103,7 +103,7 @@ pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Even
         }
         Ok(_) => Err("the container runs on after it was stopped".to_owned()),
         Err(RuntimeError::NotFound(_)) => {
-            let name = api::pod::containers(&pod.object().spec.clone().unwrap_or_default())
+            let name = api::pod::containers(pods::spec(pod))
                 .map(|(_, c)| c.name.clone())
                 .find(|n| pod.container_id(n, false).is_some_and(|(known, _)| known == id))
                 .unwrap_or_default();

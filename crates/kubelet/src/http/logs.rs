@@ -32,8 +32,7 @@ pub(super) async fn container_logs(
     let since_seconds = number("sinceSeconds")?.and_then(|s| i64::try_from(s).ok());
     let options = LogOptions {
         tail: number("tailLines")?.and_then(|n| usize::try_from(n).ok()),
-        since: since_time
-            .or(since_seconds.and_then(|s| Timestamp::now().checked_sub(SignedDuration::from_secs(s)).ok())),
+        since: since_time.or(since_seconds.and_then(|s| shared.now().checked_sub(SignedDuration::from_secs(s)).ok())),
         timestamps: flag("timestamps"),
         limit_bytes: number("limitBytes")?.and_then(|n| usize::try_from(n).ok()),
     };
@@ -67,7 +66,7 @@ pub(super) async fn container_logs(
 }
 
 fn waiting_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
-    let status = lifecycle::status(pod, &shared.options.policy, Timestamp::now());
+    let status = lifecycle::status(pod, &shared.options.policy, shared.now());
     let all = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
     let state = all.into_iter().find(|c| c.name == container).and_then(|c| c.state);
     state.and_then(|s| s.waiting).and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned())

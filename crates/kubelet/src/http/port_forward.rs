@@ -79,7 +79,7 @@ pub(super) async fn port_forward(
 }
 
 fn ports(query: &str) -> Result<Vec<u16>, Refused> {
-    let named = form(query).filter(|(name, _)| name == "port" || name == "ports");
+    let named = form(query).filter(|(name, _)| name == "port");
     let each = named.flat_map(|(_, value)| value.split(',').map(str::to_owned).collect::<Vec<_>>());
     let ports: Result<Vec<u16>, Refused> = each
         .map(|p| match p.parse() {

@@ -86,9 +86,9 @@ impl Parameters {
             let on = matches!(value.as_str(), "1" | "true");
             match name.as_str() {
                 "command" => all.command.push(value),
-                "input" | "stdin" => all.io.stdin = on,
-                "output" | "stdout" => all.io.stdout = on,
-                "error" | "stderr" => all.io.stderr = on,
+                "input" => all.io.stdin = on,
+                "output" => all.io.stdout = on,
+                "error" => all.io.stderr = on,
                 "tty" => all.io.tty = on,
                 _ => {}
             }

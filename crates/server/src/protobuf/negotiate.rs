@@ -72,7 +72,7 @@ fn events(lines: &[u8]) -> Bytes {
     for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
         let frame = serde_json::from_slice::<Value>(line).unwrap_or_default();
         let encoded = super::encode_event(&frame).or_else(|| {
-            let error = ApiError::new(500, "InternalError", "Internal error occurred: an event has no binary form");
+            let error = ApiError::internal("an event has no binary form");
             super::encode_event(&serde_json::json!({"type": "ERROR", "object": error.to_json()}))
         });
         all.extend_from_slice(&encoded.unwrap_or_default());
