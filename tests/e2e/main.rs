@@ -11,6 +11,7 @@ mod commands;
 mod configuration;
 mod example_states;
 mod examples;
+mod failures;
 mod garbage;
 mod hooks;
 mod kills;
@@ -51,6 +52,7 @@ fn main() {
         configuration::TESTS,
         example_states::TESTS,
         examples::TESTS,
+        failures::TESTS,
         hooks::TESTS,
         podium::TESTS,
         probes::TESTS,
@@ -64,6 +66,7 @@ fn main() {
     ];
     let alone = [
         clusters::TESTS,
+        failures::ALONE,
         garbage::TESTS,
         kills::TESTS,
         kubectl::ALONE,

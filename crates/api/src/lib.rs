@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod feature_gates;
+pub mod host_port;
 pub mod names;
 pub mod pod;
 pub mod quantity;

@@ -199,7 +199,7 @@ impl Actor {
         let changes = !matches!(action, Action::Probe { .. } | Action::RunHook { .. });
         self.running.insert(key.clone(), changes);
         if let Action::Record(event) = &action {
-            self.shared.recorder.record(Arc::clone(self.pod.object()), event.clone());
+            self.shared.recorder.record(self.pod.object(), event.clone());
             let _ = self.mail.send(Mail::Ended(key.clone(), Ok(vec![Event::Done(key)])));
             return;
         }

@@ -45,11 +45,6 @@ impl Machine {
         };
         Self { allocatable: capacity.iter().map(left).collect(), capacity }
     }
-
-    /// How many Pods the node takes.
-    pub(crate) fn pods(&self) -> i64 {
-        self.capacity.get("pods").map_or(0, |pods| pods.value())
-    }
 }
 
 /// The configuration was checked when it was read.

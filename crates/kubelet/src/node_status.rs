@@ -7,12 +7,15 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
+use lifecycle::EventKind;
 use runtime::Image;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
 /// Upstream's `maxNamesPerImageInNodeStatus`.
 const NAMES_PER_IMAGE: usize = 5;
+/// Another one after each boot of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What of the node's status changes while it runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,11 +55,9 @@ impl NodeState {
     pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(shared.client.clone());
         let (now, name) = (shared.now(), &shared.options.node_name);
-        let known = within_deadline(api.get_opt(name))
-            .await?
-            .and_then(|n| n.status)
-            .and_then(|s| s.conditions)
-            .unwrap_or_default();
+        let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
+        let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
+        let known = before.conditions.unwrap_or_default();
         let conditions: Vec<Value> = self.conditions().into_iter().map(|c| stamp(c, &known, &json!(now))).collect();
         let status = json!({"status": {
             "capacity": quantities(&shared.machine.capacity), "allocatable": quantities(&shared.machine.allocatable),
@@ -66,7 +67,13 @@ impl NodeState {
             "nodeInfo": info(&self.runtime_version),
         }});
         tracing::debug!(not_ready = ?self.not_ready, "node status");
-        within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await.map(drop)
+        within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
+        let boot_id = read(BOOT_ID);
+        if booted.is_some_and(|known| known != boot_id) {
+            let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
+            shared.recorder.record_node(EventKind::Warning, "Rebooted", message);
+        }
+        Ok(())
     }
 
     fn conditions(&self) -> [Value; 4] {
@@ -131,7 +138,7 @@ fn info(runtime_version: &str) -> Value {
         os.lines().find_map(|l| l.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"').to_owned();
     json!({
         "machineID": read("/etc/machine-id"), "systemUUID": read("/sys/class/dmi/id/product_uuid"),
-        "bootID": read("/proc/sys/kernel/random/boot_id"), "kernelVersion": read("/proc/sys/kernel/osrelease"),
+        "bootID": read(BOOT_ID), "kernelVersion": read("/proc/sys/kernel/osrelease"),
         "osImage": pretty, "containerRuntimeVersion": runtime_version, "kubeletVersion": api::KUBERNETES_VERSION,
         "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": architecture(),
     })

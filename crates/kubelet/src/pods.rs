@@ -8,7 +8,7 @@ use crate::{
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
-use lifecycle::{Event, Pod};
+use lifecycle::{Admission, Event, Pod};
 use parking_lot::Mutex;
 use std::{
     collections::{HashMap, HashSet},
@@ -20,6 +20,9 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Pods {
     tasks: Mutex<HashMap<String, Handle>>,
+    /// Pods that the node has taken since it started. The lock makes decisions one at a time: what was given to one Pod is
+    /// not given to another.
+    admitted: Mutex<HashSet<String>>,
     /// Pods that came, changed or went since somebody asked.
     touched: Mutex<HashSet<String>>,
     bell: Notify,
@@ -44,8 +47,22 @@ impl Pods {
         self.tasks.lock().insert(uid, make());
     }
 
+    /// Decides whether the node takes a Pod, seeing the others that it has taken and that have not ended.
+    pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Admission) -> Admission {
+        let mut admitted = self.admitted.lock();
+        let pods = self.all().into_iter().map(|h| h.known.borrow().clone());
+        let here = pods.filter(|p| p.uid() != uid && (p.is_admitted() || admitted.contains(p.uid())));
+        let others: Vec<_> = here.map(|p| Arc::clone(p.object())).filter(|o| !api::pod::is_terminal(o)).collect();
+        let admission = decide(&others);
+        if admission == Admission::Admitted {
+            admitted.insert(uid.to_owned());
+        }
+        admission
+    }
+
     pub(crate) fn forget(&self, uid: &str) {
         self.tasks.lock().remove(uid);
+        self.admitted.lock().remove(uid);
         self.touch(uid.to_owned());
     }
 

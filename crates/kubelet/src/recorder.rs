@@ -1,4 +1,4 @@
-//! Kubernetes Events about Pods: recorded by one task, so that a slow API harms no Pod.
+//! Kubernetes Events about Pods and the node: recorded by one task, so that a slow API harms no Pod.
 
 use crate::{Options, deadline::within_deadline};
 use jiff::Timestamp;
@@ -10,9 +10,9 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use lifecycle::PodEvent;
+use lifecycle::{EventKind, PodEvent};
 use serde_json::json;
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,29 +22,53 @@ const QUEUE: usize = 4096;
 const REMEMBERED: usize = 4096;
 
 pub(crate) struct Recorder {
-    queue: mpsc::Sender<(Arc<Pod>, PodEvent)>,
+    queue: mpsc::Sender<(ObjectReference, PodEvent)>,
+    node: ObjectReference,
 }
 
 impl Recorder {
     pub(crate) fn start(client: Client, options: &Options, stop: CancellationToken) -> Self {
         let (host, clock) = (options.node_name.clone(), options.clock.clone());
-        let (queue, mut events) = mpsc::channel::<(Arc<Pod>, PodEvent)>(QUEUE);
+        let (queue, mut events) = mpsc::channel::<(ObjectReference, PodEvent)>(QUEUE);
         tokio::spawn(async move {
             let mut seen: HashMap<String, (String, i32)> = HashMap::new();
-            while let Some(Some((pod, event))) = stop.run_until_cancelled(events.recv()).await {
+            while let Some(Some((about, event))) = stop.run_until_cancelled(events.recv()).await {
                 if seen.len() > REMEMBERED {
                     seen.clear();
                 }
-                if let Err(error) = write(&client, &host, clock.now(), &pod, &event, &mut seen).await {
+                if let Err(error) = write(&client, &host, clock.now(), &about, &event, &mut seen).await {
                     tracing::debug!(%error, reason = event.reason, "an event was not recorded");
                 }
             }
         });
-        Self { queue }
+        let name = Some(options.node_name.clone());
+        // Upstream's kubelet has the node's name where its UID would be, and `kubectl describe` looks for both.
+        let node = ObjectReference { kind: Some("Node".to_owned()), uid: name.clone(), name, ..Default::default() };
+        Self { queue, node }
     }
 
-    pub(crate) fn record(&self, pod: Arc<Pod>, event: PodEvent) {
-        if self.queue.try_send((pod, event)).is_err() {
+    pub(crate) fn record(&self, pod: &Pod, event: PodEvent) {
+        let meta = &pod.metadata;
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            field_path: event.field_path.clone(),
+        };
+        self.send(about, event);
+    }
+
+    /// Records an event about the node.
+    pub(crate) fn record_node(&self, kind: EventKind, reason: &str, message: String) {
+        let (sequence, reason) = (0, reason.to_owned());
+        self.send(self.node.clone(), PodEvent { sequence, kind, reason, message, field_path: None });
+    }
+
+    fn send(&self, about: ObjectReference, event: PodEvent) {
+        if self.queue.try_send((about, event)).is_err() {
             tracing::warn!("too many events wait to be recorded; one was dropped");
         }
     }
@@ -54,12 +78,12 @@ async fn write(
     client: &Client,
     host: &str,
     now: Timestamp,
-    pod: &Pod,
+    about: &ObjectReference,
     event: &PodEvent,
     seen: &mut HashMap<String, (String, i32)>,
 ) -> Result<(), kube::Error> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
-    let (name, uid) = (pod.metadata.name.clone().unwrap_or_default(), pod.metadata.uid.clone().unwrap_or_default());
+    let namespace = about.namespace.as_deref().unwrap_or("default");
+    let (name, uid) = (about.name.as_deref().unwrap_or_default(), about.uid.as_deref().unwrap_or_default());
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let key = format!("{uid} {} {} {}", event.reason, event.message, event.field_path.as_deref().unwrap_or(""));
     if let Some((known, count)) = seen.get_mut(&key) {
@@ -76,15 +100,7 @@ async fn write(
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
-        involved_object: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            name: Some(name),
-            namespace: Some(namespace.to_owned()),
-            uid: Some(uid),
-            resource_version: pod.metadata.resource_version.clone(),
-            field_path: event.field_path.clone(),
-        },
+        involved_object: about.clone(),
         type_: Some(event.kind.as_str().to_owned()),
         reason: Some(event.reason.clone()),
         message: Some(event.message.chars().take(1024).collect()),

@@ -251,6 +251,13 @@ pub struct ContainerExit {
     pub finished_at: Timestamp,
 }
 
+impl ContainerExit {
+    /// Whether the runtime made it and could not start it: it counts as one that ran, with code 128 (LIFECYCLE.md 3.12).
+    pub(crate) fn failed_to_start(&self) -> bool {
+        self.started_at.is_none() && self.reason == "StartError"
+    }
+}
+
 /// What came of one probe (seed 000, "Ergebnis der Probe"; LIFECYCLE.md 3.10).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeOutcome {

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod admission;
 mod conditions;
 mod container;
 mod event;
@@ -32,6 +33,7 @@ mod restore;
 mod status;
 
 pub use action::*;
+pub use admission::{NodeView, Pressure, admit};
 pub use conditions::OWNED_CONDITIONS;
 pub use event::*;
 pub use explain::{Explanation, explain};

@@ -184,7 +184,10 @@ fn start(
     plan: &mut Plan,
 ) -> bool {
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
-        plan.wake_at(at);
+        // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
+        let failed = container.exit().filter(|e| e.failed_to_start());
+        let turn = failed.map(|e| e.finished_at + crate::status::RUN_CONTAINER_ERROR_SHOWN);
+        plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(at).min(at));
         return false;
     }
     if let Some(failure) = container.start_failure.as_ref() {

@@ -1,7 +1,7 @@
 //! What the API shows: derived from what is known, never kept twice.
 
 use crate::{
-    Admission, NodePolicy, Pod,
+    Admission, ContainerExit, NodePolicy, Pod, StartStage,
     conditions::conditions,
     container::{Container, Image, Instance, State, elapsed},
     hooks::PostStart,
@@ -22,6 +22,9 @@ use std::time::Duration;
 
 /// How long `ErrImagePull` is shown before `ImagePullBackOff`: long enough to be seen, short enough to be news.
 pub(crate) const ERR_IMAGE_PULL_SHOWN: Duration = Duration::from_secs(1);
+
+/// How long `RunContainerError` is shown before `CrashLoopBackOff`.
+pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 
 /// What the API shows of a Pod at this moment.
 #[must_use]
@@ -83,7 +86,7 @@ fn container_status(
 ) -> ContainerStatus {
     let container = pod.container(&spec.name);
     let id = |id: &str| format!("{}://{id}", policy.runtime_name);
-    let terminated = |ended_id: &str, exit: &crate::ContainerExit| ContainerState {
+    let terminated = |ended_id: &str, exit: &ContainerExit| ContainerState {
         terminated: Some(ContainerStateTerminated {
             container_id: Some(id(ended_id)),
             exit_code: exit.code,
@@ -201,6 +204,9 @@ fn waiting_to_restart(
         return None;
     }
     let at = container.restart_at(spec, &policy.container_backoff)?;
+    if let Some(failed) = start_error(exit, now) {
+        return Some(failed);
+    }
     if at <= now {
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
         return trouble(spec, container, now).or(hook.map(|_| post_start_failed()));
@@ -216,6 +222,12 @@ fn waiting_to_restart(
         at.round(jiff::Unit::Second).unwrap_or(at)
     );
     Some(waiting("CrashLoopBackOff", Some(message)))
+}
+
+/// What the runtime could not start, as upstream shows it until its next look at the Pod.
+fn start_error(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
+    let fresh = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
+    fresh.then(|| waiting(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
 }
 
 /// What hinders a start, if anything does.

@@ -3,9 +3,10 @@
 //! The filters and their words are those of upstream's default plugins, in their order; the first that refuses a node
 //! speaks for it.
 
-use crate::cluster::{Cluster, HostPort, NodeFacts, Used, host_ports};
+use crate::cluster::{Cluster, NodeFacts, Used};
 use crate::message;
 use api::affinity::{matches_node, matches_term};
+use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
 use api::resources::{self, Amounts, Side};
 use api::taint;

@@ -11,7 +11,7 @@ use crate::{
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
 use lifecycle::{Event, EventKind, Hook, HookOutcome, Pod, PodEvent};
 use runtime::{ContainerId, Runtime, RuntimeError};
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, time::Duration};
 use tokio::time::{sleep, timeout};
 
 /// Longer than any container lives: the runtime wants a limit, and a hook may have none.
@@ -35,7 +35,7 @@ pub(super) async fn run(
     let tell = |message: String| {
         let (kind, reason) = (EventKind::Warning, "LifecycleHTTPFallback".to_owned());
         let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };
-        shared.recorder.record(Arc::clone(pod.object()), event);
+        shared.recorder.record(pod.object(), event);
     };
     let ip = pod.ips().first().copied();
     let work = outcome(shared.runtime.as_ref(), &runtime_id, container, handler, ip, limit, &tell);
@@ -138,7 +138,7 @@ mod tests {
     use jiff::Timestamp;
     use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use std::net::Ipv4Addr;
+    use std::{net::Ipv4Addr, sync::Arc};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,

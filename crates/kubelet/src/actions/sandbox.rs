@@ -3,7 +3,6 @@
 use crate::{Shared, dns, hosts::PodHostname, pods, volumes};
 use lifecycle::{EventKind, Pod, PodEvent, SandboxFact};
 use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
-use std::sync::Arc;
 
 pub(super) fn namespaces(pod: &Pod) -> Namespaces {
     let spec = pods::spec(pod);
@@ -60,7 +59,7 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
     for message in complaints {
         let (kind, reason) = (EventKind::Warning, "DNSConfigForming".to_owned());
         let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };
-        shared.recorder.record(Arc::clone(pod.object()), event);
+        shared.recorder.record(pod.object(), event);
     }
     // A restart of the machine unmounts what is in memory.
     if attempt > 0

@@ -20,6 +20,8 @@ pub(crate) enum Run {
     Ends(u64, i32),
     /// Is killed by the kernel after so many seconds.
     OutOfMemory(u64),
+    /// The runtime makes it and cannot start it.
+    CannotStart,
 }
 
 /// What a container does with the stop signal.
@@ -180,6 +182,9 @@ impl Runtime {
         if self.containers[at].state == ContainerViewState::Created {
             self.run(at, now);
         }
+        if let ContainerViewState::Exited(exit) = &self.containers[at].state {
+            return vec![created, ContainerFact::Exited { id, exit: exit.clone() }];
+        }
         vec![created, ContainerFact::Started { id, at: now }]
     }
 
@@ -209,8 +214,15 @@ impl Runtime {
         self.ran.insert(container.name.clone());
         let run = runs.get(nth).or(runs.last()).copied().unwrap_or(Run::Forever);
         let after = |seconds| now + Duration::from_secs(seconds);
+        let message = "failed to create containerd task".to_owned();
+        let start_error =
+            ContainerExit { code: 128, reason: "StartError".to_owned(), message, started_at: None, finished_at: now };
         container.end = match run {
             Run::Forever => None,
+            Run::CannotStart => {
+                container.state = ContainerViewState::Exited(start_error);
+                return;
+            }
             Run::Ends(seconds, 0) => Some((after(seconds), 0, "Completed")),
             Run::Ends(seconds, code) => Some((after(seconds), code, "Error")),
             Run::OutOfMemory(seconds) => Some((after(seconds), 137, "OOMKilled")),

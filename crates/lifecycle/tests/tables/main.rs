@@ -5,6 +5,8 @@
 mod common;
 
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod backoff;
 #[cfg(test)]
 mod conditions;

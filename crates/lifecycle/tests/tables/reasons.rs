@@ -63,6 +63,30 @@ fn a_container_tells_what_it_waits_for() {
 }
 
 #[test]
+fn what_cannot_be_started_shows_its_error_then_its_back_off() {
+    let looping = || Sim::of("Always", &["c"]).script("c", &[Run::CannotStart]);
+    check(
+        looping(),
+        "c",
+        &[
+            (0, "waiting RunContainerError"),
+            (1, "waiting CrashLoopBackOff"),
+            (9, "waiting CrashLoopBackOff"),
+            (10, "waiting RunContainerError"),
+            (11, "waiting CrashLoopBackOff"),
+        ],
+    );
+    let mut sim = looping();
+    sim.settle();
+    let waiting = sim.container("c").state.unwrap().waiting.unwrap();
+    assert_eq!(waiting.message.as_deref(), Some("failed to create containerd task"));
+    assert_eq!((sim.phase().as_str(), sim.last_state("c").as_str()), ("Running", "terminated StartError 128"));
+    let mut never = Sim::of("Never", &["c"]).script("c", &[Run::CannotStart]);
+    never.settle();
+    assert_eq!((never.phase().as_str(), never.state("c").as_str()), ("Failed", "terminated StartError 128"));
+}
+
+#[test]
 fn with_init_containers_the_others_wait_for_them() {
     let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
     let sim = || Sim::new(spec.clone()).script("i", &[Run::Ends(5, 0)]);

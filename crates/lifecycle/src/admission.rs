@@ -1,0 +1,186 @@
+//! Whether the node takes a Pod, in upstream's order and words (LIFECYCLE.md 3.12, "Admission rejection reasons";
+//! `pkg/kubelet/lifecycle/predicate.go`). It is asked once in a Pod's life: what was taken is never asked about again.
+
+use crate::Admission;
+use api::{
+    affinity,
+    host_port::host_ports,
+    pod::{is_critical, is_static},
+    quantity::Amount,
+    resources::{self, Amounts, QosClass, Side},
+    taint,
+};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
+use std::sync::Arc;
+
+/// The operating system of this node.
+const OS: &str = "linux";
+const OS_LABEL: &str = "kubernetes.io/os";
+
+/// What the node lacks, as a condition of its status (`pkg/kubelet/eviction`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pressure {
+    /// Room on a disk, or inodes.
+    Disk,
+    /// Memory.
+    Memory,
+    /// Process ids.
+    Pid,
+}
+
+impl Pressure {
+    /// The type of the node's condition.
+    #[must_use]
+    pub fn condition(self) -> &'static str {
+        match self {
+            Self::Disk => "DiskPressure",
+            Self::Memory => "MemoryPressure",
+            Self::Pid => "PIDPressure",
+        }
+    }
+}
+
+/// What decides whether the node takes a Pod.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeView<'a> {
+    /// The node's name.
+    pub name: &'a str,
+    /// Its object; `None` when the API does not answer, and then nothing that only the object knows counts against a Pod.
+    pub node: Option<&'a Node>,
+    /// What the machine has for Pods (`status.allocatable`), `pods` included.
+    pub allocatable: &'a Amounts,
+    /// The other Pods that it has taken and that have not ended.
+    pub others: &'a [Arc<Pod>],
+    /// What it lacks.
+    pub pressures: &'a [Pressure],
+}
+
+/// Whether the node takes a Pod.
+#[must_use]
+pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Admission {
+    let nothing = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&nothing);
+    let refusal = under_pressure(pod, spec, view.pressures)
+        .or_else(|| another_system(pod, spec))
+        .or_else(|| strict_groups(spec, view.node))
+        .or_else(|| too_little(spec, view))
+        .or_else(|| unfit(pod, spec, view));
+    refusal.map_or(Admission::Admitted, |(reason, message)| Admission::Rejected { reason, message })
+}
+
+/// Reason and message.
+type Refusal = (String, String);
+
+fn refused(reason: &str, message: &str) -> Option<Refusal> {
+    Some((reason.to_owned(), message.to_owned()))
+}
+
+/// A node that lacks memory takes no Pod that asks for none; one that lacks anything else takes none at all.
+fn under_pressure(pod: &Pod, spec: &PodSpec, pressures: &[Pressure]) -> Option<Refusal> {
+    if pressures.is_empty() || is_critical(pod) {
+        return None;
+    }
+    if pressures == [Pressure::Memory] {
+        let taint = Taint {
+            key: "node.kubernetes.io/memory-pressure".to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Taint::default()
+        };
+        let tolerated = spec.tolerations.iter().flatten().any(|t| taint::tolerates(t, &taint));
+        if tolerated || resources::qos_class(spec) != QosClass::BestEffort {
+            return None;
+        }
+    }
+    let conditions: Vec<&str> = pressures.iter().map(|p| p.condition()).collect();
+    refused("Evicted", &format!("The node had condition: [{}]. ", conditions.join(" ")))
+}
+
+fn another_system(pod: &Pod, spec: &PodSpec) -> Option<Refusal> {
+    let label = pod.metadata.labels.as_ref().and_then(|l| l.get(OS_LABEL));
+    if label.is_some_and(|os| os != OS) {
+        let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+        return refused("PodOSSelectorNodeLabelDoesNotMatch", message);
+    }
+    if spec.os.as_ref().is_some_and(|os| os.name != OS) {
+        return refused("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
+    }
+    None
+}
+
+/// KEP-3619: only a runtime that says so keeps groups of the image's `/etc/group` away.
+fn strict_groups(spec: &PodSpec, node: Option<&Node>) -> Option<Refusal> {
+    let policy = spec.security_context.as_ref().and_then(|s| s.supplemental_groups_policy.as_deref());
+    let features = node.and_then(|n| n.status.as_ref()).and_then(|s| s.features.as_ref());
+    let supported = features.and_then(|f| f.supplemental_groups_policy) == Some(true);
+    if policy == Some("Strict") && !supported {
+        let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
+        return refused("SupplementalGroupsPolicyNotSupported", message);
+    }
+    None
+}
+
+/// The first resource of which not enough is left.
+fn too_little(spec: &PodSpec, view: &NodeView<'_>) -> Option<Refusal> {
+    let short = |name: &str, requested: i64, used: i64, capacity: i64| {
+        let text = "Node didn't have enough resource";
+        let message = format!("{text}: {name}, requested: {requested}, used: {used}, capacity: {capacity}");
+        refused(&format!("OutOf{name}"), &message)
+    };
+    let places = view.allocatable.get("pods").map_or(0, |a| a.value());
+    let taken = i64::try_from(view.others.len()).unwrap_or(i64::MAX);
+    if taken >= places {
+        return short("pods", 1, taken, places);
+    }
+    let mut used = Amounts::new();
+    for spec in view.others.iter().filter_map(|p| p.spec.as_ref()) {
+        resources::add(&mut used, &resources::pod(spec, Side::Requests));
+    }
+    let status = view.node.and_then(|n| n.status.as_ref());
+    let extended = resources::amounts(status.and_then(|s| s.allocatable.as_ref()));
+    let requests = resources::pod(spec, Side::Requests);
+    // Upstream looks at these three first, and at all others in no order.
+    let first = ["cpu", "memory", "ephemeral-storage"];
+    let rest = requests.keys().map(String::as_str).filter(|name| !first.contains(name));
+    for name in first.into_iter().chain(rest) {
+        let capacity = view.allocatable.get(name).or_else(|| extended.get(name)).copied();
+        let Some(wanted) = requests.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
+        // A resource of the cluster and not of a node: whoever provides it looks after it.
+        if capacity.is_none() && is_extended(name) {
+            continue;
+        }
+        let (capacity, used) = (capacity.unwrap_or_default(), used.get(name).copied().unwrap_or_default());
+        if used.plus(wanted) > capacity {
+            // Plain numbers, as upstream has them: thousandths of CPUs, and bytes.
+            let shown = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
+            return short(name, shown(wanted), shown(used), shown(capacity));
+        }
+    }
+    None
+}
+
+/// `IsExtendedResourceName`: a name of another domain than Kubernetes' own.
+fn is_extended(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
+}
+
+/// What no other Pod's end could change, and the host ports.
+fn unfit(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Refusal> {
+    let failed = |name: &str, reason: &str| refused(name, &format!("Predicate {name} failed: {reason}"));
+    if view.node.is_some_and(|node| !affinity::matches_node(spec, node)) {
+        return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
+    }
+    if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != view.name) {
+        return failed("NodeName", "node(s) didn't match the requested node name");
+    }
+    let wanted = host_ports(spec);
+    let held = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
+    if !wanted.is_empty() && held().any(|have| wanted.iter().any(|want| want.conflicts(&have))) {
+        return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
+    }
+    let taints = view.node.and_then(|n| n.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    if !is_static(pod) && taint::untolerated(taints, tolerations, &["NoExecute"]).is_some() {
+        return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate");
+    }
+    None
+}

@@ -1,0 +1,256 @@
+//! What goes wrong with containers, sandboxes and nodes, as a user sees it.
+
+use crate::{Alone, Shared};
+use nix::{
+    mount::{MntFlags, umount2},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use std::{path::Path, time::Duration};
+use tests::{Cluster, Kubectl, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a container without memory is killed and says so", out_of_memory),
+    ("a command that does not exist shows its errors and backs off", a_command_that_does_not_exist),
+    ("a missing Secret holds a container back until it appears", a_missing_secret),
+    ("a sandbox that dies is made again, and a Pod that never restarts ends", a_sandbox_dies),
+    ("a node refuses Pods of other systems and ports that are held", a_node_refuses),
+];
+
+pub(crate) const ALONE: &[Alone] = &[
+    ("what a node has taken stays, whatever it would refuse after a restart", what_was_taken_stays),
+    ("after a restart of the machine Pods go on by their policy", the_machine_restarts),
+];
+
+const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+
+fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    for (to, from) in [("/spec", spec), ("/spec/containers/0", container)] {
+        for (key, value) in from.as_object().into_iter().flatten() {
+            pod.pointer_mut(to).unwrap()[key] = value.clone();
+        }
+    }
+    pod
+}
+
+fn ready(kubectl: &Kubectl, name: &str) {
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+fn container(kubectl: &Kubectl, name: &str) -> Value {
+    kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0")
+}
+
+fn out_of_memory(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let limit = json!({"resources": {"limits": {"memory": "16Mi"}}});
+    let eat = "exec dd if=/dev/zero of=/dev/null bs=64M count=1";
+    kubectl.apply(&pod("never", eat, &json!({"restartPolicy": "Never"}), &limit).to_string());
+    kubectl.apply(&pod("always", eat, &json!({}), &limit).to_string());
+    kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
+    let ended = &container(&kubectl, "never")["state"]["terminated"];
+    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{ended}");
+    kubectl.wait_value("pod/always", "/status/containerStatuses/0/state/waiting/reason", &json!("CrashLoopBackOff"));
+    let last = &container(&kubectl, "always")["lastState"]["terminated"];
+    assert_eq!((&last["reason"], &last["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{last}");
+    assert!(kubectl.run("get pod never --no-headers").ok().contains("OOMKilled"));
+}
+
+fn a_command_that_does_not_exist(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let missing = json!({"command": ["/no/such/program"]});
+    kubectl.apply(&pod("p", "", &json!({}), &missing).to_string());
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("RunContainerError"));
+    let shown = container(&kubectl, "p");
+    let message = shown["state"]["waiting"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("exec: \"/no/such/program\": stat /no/such/program: no such file"), "{shown}");
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("CrashLoopBackOff"));
+    let last = &container(&kubectl, "p")["lastState"]["terminated"];
+    assert_eq!((&last["reason"], &last["exitCode"]), (&json!("StartError"), &json!(128)), "{last}");
+    assert!(kubectl.events("p").iter().any(|(reason, m)| reason == "Failed" && m.starts_with("Error: ")));
+    // A shell that finds no command is one that ran.
+    kubectl.apply(&pod("shell", "no-such-command", &json!({"restartPolicy": "Never"}), &json!({})).to_string());
+    kubectl.wait_value("pod/shell", "/status/phase", &json!("Failed"));
+    let ended = &container(&kubectl, "shell")["state"]["terminated"];
+    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("Error"), &json!(127)), "{ended}");
+}
+
+fn a_missing_secret(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let env = json!({"env": [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "word"}}}]});
+    kubectl.apply(&pod("p", &format!("echo $WORD; {SERVE}"), &json!({}), &env).to_string());
+    let reason = "/status/containerStatuses/0/state/waiting/reason";
+    let message = "/status/containerStatuses/0/state/waiting/message";
+    kubectl.wait_value("pod/p", reason, &json!("CreateContainerConfigError"));
+    assert_eq!(kubectl.value("pod/p", message), "secret \"words\" not found");
+    kubectl.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: words}\nstringData: {other: hello}");
+    let expected = format!("couldn't find key word in Secret {}/words", kubectl.namespace());
+    kubectl.wait_value("pod/p", message, &json!(expected));
+    kubectl.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: words}\nstringData: {word: hello}");
+    ready(&kubectl, "p");
+    assert_eq!(kubectl.run("logs p").ok(), "hello\n");
+    assert_eq!(container(&kubectl, "p")["restartCount"], 0);
+}
+
+/// The processes in cgroups of these Pods, with their names.
+fn processes_of(uids: &[String]) -> Vec<(Pid, String)> {
+    let read = |pid: i32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let theirs = pids.filter(|pid| {
+        let cgroup = read(*pid, "cgroup");
+        uids.iter().any(|uid| cgroup.contains(uid.as_str()))
+    });
+    theirs.map(|pid| (Pid::from_raw(pid), read(pid, "comm").trim().to_owned())).collect()
+}
+
+fn uid(kubectl: &Kubectl, name: &str) -> String {
+    kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
+}
+
+fn a_sandbox_dies(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
+    kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
+    ready(&kubectl, "always");
+    ready(&kubectl, "never");
+    let before = container(&kubectl, "always");
+    for name in ["always", "never"] {
+        let pause = processes_of(&[uid(&kubectl, name)]).into_iter().find(|(_, comm)| comm == "pause");
+        kill(pause.expect("a sandbox has a process").0, Signal::SIGKILL).unwrap();
+    }
+    kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
+    ready(&kubectl, "always");
+    let after = container(&kubectl, "always");
+    assert_eq!(after["lastState"]["terminated"]["containerID"], before["containerID"], "{after}");
+    let changed = "Pod sandbox changed, it will be killed and re-created.";
+    assert!(kubectl.events("always").contains(&("SandboxChanged".to_owned(), changed.to_owned())));
+    kubectl.wait_value("pod/never", "/status/conditions/0/status", &json!("False"));
+    wait_for("the Pod that never restarts to end", Duration::from_secs(60), || {
+        let phase = kubectl.value("pod/never", "/status/phase");
+        if phase == "Succeeded" || phase == "Failed" { Ok(()) } else { Err(phase.to_string()) }
+    });
+    assert_eq!(container(&kubectl, "never")["restartCount"], 0);
+}
+
+fn node(kubectl: &Kubectl) -> String {
+    kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok()
+}
+
+#[track_caller]
+fn refused(kubectl: &Kubectl, name: &str, reason: &str, message: &str) {
+    kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Failed"));
+    let status = kubectl.value(&format!("pod/{name}"), "/status");
+    let message = format!("Pod was rejected: {message}");
+    assert_eq!((&status["reason"], &status["message"]), (&json!(reason), &json!(message)), "{status}");
+    assert_eq!(status["containerStatuses"], Value::Null);
+}
+
+fn a_node_refuses(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let name = node(&kubectl);
+    let windows = json!({"nodeName": name, "os": {"name": "windows"}});
+    kubectl.apply(&pod("windows", SERVE, &windows, &json!({})).to_string());
+    refused(&kubectl, "windows", "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
+    let port = json!({"ports": [{"containerPort": 80, "hostPort": 47811}]});
+    let bound = json!({"nodeName": name});
+    kubectl.apply(&pod("first", SERVE, &bound, &port).to_string());
+    ready(&kubectl, "first");
+    kubectl.apply(&pod("second", SERVE, &bound, &port).to_string());
+    let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    refused(&kubectl, "second", "NodePorts", message);
+    let memory = json!({"resources": {"requests": {"memory": "1Ei"}}});
+    kubectl.apply(&pod("large", SERVE, &bound, &memory).to_string());
+    kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfmemory"));
+}
+
+fn what_was_taken_stays() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    let name = node(&kubectl);
+    kubectl.run(&format!("label node {name} disk=fast")).ok();
+    let fast = json!({"nodeName": name, "nodeSelector": {"disk": "fast"}});
+    kubectl.apply(&pod("before", SERVE, &fast, &json!({})).to_string());
+    ready(&kubectl, "before");
+    let before = container(&kubectl, "before");
+    cluster.kill(Signal::SIGKILL);
+    cluster.up_to_api();
+    kubectl.run(&format!("label node {name} disk-")).ok();
+    kubectl.apply(&pod("after", SERVE, &fast, &json!({})).to_string());
+    let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+    refused(&kubectl, "after", "NodeAffinity", message);
+    cluster.kill(Signal::SIGKILL);
+    cluster.up();
+    ready(&kubectl, "before");
+    assert_eq!(container(&kubectl, "before"), before);
+    refused(&kubectl, "after", "NodeAffinity", message);
+}
+
+/// What a restart of the machine takes away: every process, every mount, every cgroup.
+fn take_away(cluster: &mut Cluster, uids: &[String]) {
+    let containerd = cluster.containerd();
+    let marker = cluster.data_dir().display().to_string();
+    cluster.kill(Signal::SIGKILL);
+    kill(containerd, Signal::SIGKILL).unwrap();
+    wait_for("every process to go", Duration::from_secs(30), || {
+        let shims = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+        let shims = shims.filter(|pid: &i32| {
+            let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            cmdline.contains("containerd") && cmdline.contains(&marker)
+        });
+        let all: Vec<Pid> =
+            processes_of(uids).into_iter().map(|(pid, _)| pid).chain(shims.map(Pid::from_raw)).collect();
+        for pid in &all {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        if all.is_empty() { Ok(()) } else { Err(format!("{all:?}")) }
+    });
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    for mount in mounts.lines().filter_map(|l| l.split(' ').nth(4)).filter(|m| m.starts_with(&marker)).rev() {
+        umount2(Path::new(mount), MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+fn the_machine_restarts() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    let volumes = json!([{"name": "m", "emptyDir": {"medium": "Memory"}}, {"name": "v", "emptyDir": {}}]);
+    let mounts = json!([{"name": "m", "mountPath": "/m"}, {"name": "v", "mountPath": "/v"}]);
+    // Memory is empty after a restart of the machine, and only then.
+    let script = format!("[ -e /m/f ] && exit 9; touch /m/f; echo start >> /v/starts; {SERVE}");
+    let spec = |policy: &str| json!({"restartPolicy": policy, "volumes": volumes});
+    for (name, policy) in [("always", "Always"), ("never", "Never")] {
+        kubectl.apply(&pod(name, &script, &spec(policy), &json!({"volumeMounts": mounts})).to_string());
+        ready(&kubectl, name);
+    }
+    kubectl.apply(&pod("done", "true", &spec("Never"), &json!({})).to_string());
+    kubectl.wait_value("pod/done", "/status/phase", &json!("Succeeded"));
+    let name = node(&kubectl);
+    let patch = r#"{"status":{"nodeInfo":{"bootID":"another"}}}"#;
+    kubectl.args(&["patch", "node", &name, "--subresource=status", "--type=merge", "-p", patch], "").ok();
+    let uids: Vec<String> = ["always", "never"].iter().map(|name| uid(&kubectl, name)).collect();
+    take_away(&mut cluster, &uids);
+    cluster.up();
+    kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
+    ready(&kubectl, "always");
+    assert_eq!(kubectl.run("exec always -- cat /v/starts").ok(), "start\nstart\n");
+    kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
+    for (name, at) in [("always", "lastState"), ("never", "state")] {
+        let shown = container(&kubectl, name);
+        // What became of it nobody saw: containerd says so.
+        let ended = &shown[at]["terminated"];
+        assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(255), &json!("Unknown")), "{name}: {shown}");
+    }
+    assert_eq!(container(&kubectl, "never")["restartCount"], 0);
+    assert_eq!(kubectl.value("pod/done", "/status/phase"), "Succeeded");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let expected = format!("Node {name} has been rebooted, boot id: {}", boot.trim());
+    wait_for("the event that tells of it", Duration::from_secs(20), || {
+        let events = kubectl.events(&name);
+        if events.contains(&("Rebooted".to_owned(), expected.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
+    });
+}
