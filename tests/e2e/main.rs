@@ -17,6 +17,7 @@ mod hooks;
 mod kills;
 mod kubectl;
 mod lifecycle;
+mod node;
 mod node_config;
 mod podium;
 mod probes;
@@ -58,6 +59,7 @@ fn main() {
         probes::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
+        node::TESTS,
         scheduling::TESTS,
         sidecars::TESTS,
         skew::TESTS,
@@ -70,6 +72,7 @@ fn main() {
         garbage::TESTS,
         kills::TESTS,
         kubectl::ALONE,
+        node::ALONE,
         node_config::TESTS,
         restart::TESTS,
         run::TESTS,

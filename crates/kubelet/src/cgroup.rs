@@ -6,7 +6,10 @@
 
 mod hierarchy;
 mod limits;
+mod usage;
 pub(crate) mod values;
+
+pub(crate) use usage::Usage;
 
 use crate::{Options, machine::Machine};
 use api::resources::{self, QosClass};
@@ -57,7 +60,7 @@ impl Cgroups {
 
     /// The cgroups of the quality-of-service classes; what is guaranteed lies directly in `kubepods`.
     fn make_classes(&self, hierarchy: &Hierarchy, machine: &Machine, enforce: bool) -> io::Result<()> {
-        hierarchy.set(&self.kubepods, &Limits::of_all_pods(&machine.allocatable, enforce))?;
+        hierarchy.set(&self.kubepods, &Limits::of_all_pods(&machine.unreserved, enforce))?;
         for class in [QosClass::Burstable, QosClass::BestEffort] {
             hierarchy.set(&self.class_path(class), &Limits::shares(values::MIN_SHARES))?;
         }
@@ -77,6 +80,28 @@ impl Cgroups {
         self.hierarchy.as_ref()?;
         let class = resources::qos_class(pod.spec.as_ref()?);
         Some(format!("{}/pod{}", self.class_path(class), pod.metadata.uid.as_deref()?))
+    }
+
+    /// The cgroup of all Pods.
+    pub(crate) fn root(&self) -> &str {
+        &self.kubepods
+    }
+
+    /// What the processes in a cgroup use; `None` when it is not there.
+    pub(crate) fn usage(&self, path: &str) -> Option<Usage> {
+        self.hierarchy.as_ref()?.usage(path)
+    }
+
+    /// A process in a cgroup.
+    pub(crate) fn process(&self, path: &str) -> Option<u32> {
+        self.hierarchy.as_ref()?.process(path)
+    }
+
+    /// The memory that all Pods together may use, and what of it they cannot do without; `None` when it is not limited.
+    pub(crate) fn all_pods(&self) -> Option<(i64, i64)> {
+        let usage = self.usage(&self.kubepods)?;
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Some((number(usage.memory_limit?), number(usage.working_set?)))
     }
 
     /// Makes the cgroup of a Pod and sets its limits.

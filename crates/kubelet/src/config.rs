@@ -1,11 +1,15 @@
 //! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the part of it that Podium acts upon.
 
 mod duration;
+mod eviction;
 mod known;
+
+pub use eviction::EvictionSettings;
 
 use api::feature_gates::FeatureGates;
 use k8s_openapi::api::core::v1::Taint;
-use serde::{Deserialize, Deserializer};
+use lifecycle::eviction::EvictionPolicy;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -32,7 +36,7 @@ pub enum ConfigError {
 }
 
 /// What of a KubeletConfiguration the kubelet acts upon; upstream's defaults.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeletConfiguration {
     /// How many Pods the node takes.
@@ -40,12 +44,12 @@ pub struct KubeletConfiguration {
     /// How many Pods the node takes for each of its CPUs; 0 for any number. Never more than `max_pods`.
     pub pods_per_core: u32,
     /// A container's log is rotated when it is larger, in bytes (`10Mi`).
-    #[serde(deserialize_with = "bytes")]
+    #[serde(deserialize_with = "bytes", serialize_with = "quantity")]
     pub container_log_max_size: u64,
     /// Log files kept for a container, the current one included.
     pub container_log_max_files: u32,
     /// How often log sizes are looked at.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
     pub container_log_monitor_interval: Duration,
     /// One pull at a time. `None` means yes, unless `maxParallelImagePulls` says otherwise.
     pub serialize_image_pulls: Option<bool>,
@@ -54,10 +58,10 @@ pub struct KubeletConfiguration {
     /// How long the node's Lease holds; it is renewed after a quarter of that.
     pub node_lease_duration_seconds: u32,
     /// How often the node is looked at.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
     pub node_status_update_frequency: Duration,
     /// How often an unchanged node status is written.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
     pub node_status_report_frequency: Duration,
     /// Restart delays.
     pub crash_loop_back_off: CrashLoopBackOff,
@@ -88,7 +92,11 @@ pub struct KubeletConfiguration {
     #[serde(rename = "cpuCFSQuota")]
     pub cpu_cfs_quota: bool,
     /// The period of CPU limits.
-    #[serde(rename = "cpuCFSQuotaPeriod", deserialize_with = "duration::deserialize")]
+    #[serde(
+        rename = "cpuCFSQuotaPeriod",
+        deserialize_with = "duration::deserialize",
+        serialize_with = "duration::serialize"
+    )]
     pub cpu_cfs_quota_period: Duration,
     /// How many processes a Pod may have; -1 for any number.
     pub pod_pids_limit: i64,
@@ -100,16 +108,19 @@ pub struct KubeletConfiguration {
     pub cgroup_driver: String,
     /// Feature gates, as `--feature-gates` sets them.
     pub feature_gates: BTreeMap<String, bool>,
+    /// When Pods have to go because the node lacks something.
+    #[serde(flatten)]
+    pub eviction: EvictionSettings,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
 
 /// Restart delays of the node.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CrashLoopBackOff {
     /// The longest delay between restarts, 1 s to 300 s.
-    #[serde(deserialize_with = "duration::deserialize_some")]
+    #[serde(deserialize_with = "duration::deserialize_some", serialize_with = "duration::serialize_some")]
     pub max_container_restart_period: Option<Duration>,
 }
 
@@ -144,6 +155,7 @@ impl Default for KubeletConfiguration {
             cgroup_root: None,
             cgroup_driver: "cgroupfs".to_owned(),
             feature_gates: BTreeMap::new(),
+            eviction: EvictionSettings::default(),
             rest: BTreeMap::new(),
         }
     }
@@ -198,6 +210,11 @@ impl KubeletConfiguration {
         if serialize { Some(1) } else { self.max_parallel_image_pulls }
     }
 
+    /// When Pods have to go because the node lacks something.
+    pub(crate) fn evictions(&self) -> Result<EvictionPolicy, String> {
+        self.eviction.policy(self.enforce_node_allocatable.iter().any(|what| what == "pods"))
+    }
+
     fn validate(self) -> Result<Self, ConfigError> {
         let invalid = |what: &str| Err(ConfigError::Invalid(what.to_owned()));
         if self.container_log_max_files < 2 {
@@ -228,6 +245,7 @@ impl KubeletConfiguration {
         for quantity in self.system_reserved.values().chain(self.kube_reserved.values()) {
             api::quantity::Amount::parse(quantity).map_err(|e| ConfigError::Invalid(format!("{quantity:?}: {e}")))?;
         }
+        self.evictions().map_err(ConfigError::Invalid)?;
         self.gates().map(|_| self)
     }
 }
@@ -250,9 +268,15 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     u64::try_from(amount.value()).map_err(serde::de::Error::custom)
 }
 
+fn quantity<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    let amount = api::quantity::Amount::units(i64::try_from(*bytes).unwrap_or(i64::MAX));
+    serializer.serialize_str(&amount.to_binary_quantity().0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn parse(body: &str) -> Result<KubeletConfiguration, String> {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}");
@@ -268,14 +292,15 @@ mod tests {
     #[test]
     fn the_fields_in_use_are_read() {
         let config = parse(
-            "maxPods: 7\ncontainerLogMaxSize: 1Mi\nnodeStatusUpdateFrequency: 1m30s\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 2s\nresolvConf: /x\nclusterDNS: [10.0.0.10]\nevictionHard: {memory.available: 5%}",
+            "maxPods: 7\ncontainerLogMaxSize: 1Mi\nnodeStatusUpdateFrequency: 1m30s\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 2s\nresolvConf: /x\nclusterDNS: [10.0.0.10]\nevictionHard: {memory.available: 5%}\noomScoreAdj: -1",
         )
         .unwrap();
         assert_eq!((config.max_pods, config.container_log_max_size), (7, 1 << 20));
         assert_eq!(config.node_status_update_frequency, Duration::from_secs(90));
         assert_eq!(config.crash_loop_back_off.max_container_restart_period, Some(Duration::from_secs(2)));
         assert_eq!((config.resolv_conf.as_str(), config.cluster_dns.len()), ("/x", 1));
-        assert_eq!(config.unused().collect::<Vec<_>>(), ["evictionHard"]);
+        assert_eq!(config.unused().collect::<Vec<_>>(), ["oomScoreAdj"]);
+        assert_eq!(config.evictions().unwrap().thresholds.len(), 2);
     }
 
     #[test]
@@ -288,6 +313,7 @@ mod tests {
         refuses("crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "between 1s and 300s");
         refuses("crashLoopBackOff: {max: 1s}", "unknown field");
         refuses("systemReserved: {cpu: lots}", "lots");
+        refuses("evictionHard: {disk: 1%}", "unsupported eviction signal disk");
         assert!(matches!(KubeletConfiguration::parse("kind: Pod"), Err(ConfigError::WrongKind { .. })));
     }
 
@@ -300,6 +326,23 @@ mod tests {
         assert_eq!((config.node_status_update_frequency, config.max_pods), (Duration::from_secs(10), 110));
         assert_eq!(config.unused().count(), 0);
         assert_eq!(config.cluster_domain, "cluster.local");
+    }
+
+    #[test]
+    fn it_is_shown_as_it_is_written() {
+        let config =
+            parse("maxPods: 7\nnodeStatusUpdateFrequency: 1m30s\ncontainerLogMaxSize: 1Mi\noomScoreAdj: -1").unwrap();
+        let shown = serde_json::to_value(&config).unwrap();
+        for (field, expected) in [
+            ("maxPods", json!(7)),
+            ("nodeStatusUpdateFrequency", json!("1m30s")),
+            ("evictionPressureTransitionPeriod", json!("5m0s")),
+            ("cpuCFSQuotaPeriod", json!("100ms")),
+            ("containerLogMaxSize", json!("1Mi")),
+            ("oomScoreAdj", json!(-1)),
+        ] {
+            assert_eq!(shown[field], expected, "{field}");
+        }
     }
 
     #[test]

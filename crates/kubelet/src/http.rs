@@ -1,10 +1,15 @@
-//! The node's HTTP API: logs, explanations, and streams into containers. Paths and parameters are upstream's kubelet's.
+//! The node's HTTP API: logs, explanations, figures, and streams into containers. Paths and parameters are upstream's kubelet's.
 
 mod channels;
+mod lists;
 mod logs;
+mod metrics;
 mod port_forward;
 mod remote_command;
+mod summary;
 mod upgrade;
+
+pub(crate) use summary::Rates;
 
 use crate::Shared;
 use axum::{
@@ -25,6 +30,15 @@ type Refused = (StatusCode, String);
 pub(crate) async fn serve(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
+        .route("/pods", get(lists::pods))
+        .route("/pods/", get(lists::pods))
+        .route("/runningpods", get(lists::running_pods))
+        .route("/runningpods/", get(lists::running_pods))
+        .route("/configz", get(lists::configz))
+        .route("/metrics", get(metrics::kubelet))
+        .route("/metrics/resource", get(metrics::resource))
+        .route("/metrics/cadvisor", get(metrics::cadvisor))
+        .route("/stats/summary", get(summary::summary))
         .route("/containerLogs/{namespace}/{pod}/{container}", get(logs::container_logs))
         .route("/explain/{namespace}/{pod}", get(explain))
         // GET opens a WebSocket, POST SPDY.

@@ -15,12 +15,15 @@ mod config;
 mod deadline;
 mod dns;
 mod environment;
+mod eviction;
+mod figures;
 mod hosts;
 mod http;
 mod log_rotation;
 mod logs;
 mod machine;
 mod node;
+mod node_conditions;
 mod node_status;
 mod objects;
 mod paths;
@@ -29,6 +32,7 @@ mod probe;
 mod recorder;
 mod relist;
 mod runtime_events;
+mod stats;
 mod status;
 mod volumes;
 
@@ -42,9 +46,11 @@ mod fake_runtime;
 
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
-pub use config::{ConfigError, CrashLoopBackOff, KubeletConfiguration};
+pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, KubeletConfiguration};
 
 use cgroup::Cgroups;
+use eviction::Evictions;
+use figures::Figures;
 use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
@@ -84,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) paths: Paths,
     pub(crate) machine: Machine,
     pub(crate) cgroups: Cgroups,
+    pub(crate) evictions: Evictions,
+    pub(crate) rates: http::Rates,
     /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
     pub(crate) pulls: tokio::sync::Semaphore,
     pub(crate) stop: CancellationToken,
@@ -116,6 +124,9 @@ impl Kubelet {
         let paths = Paths::new(options.root_dir.clone());
         let machine = Machine::measure(&options.root_dir, &options.config);
         let cgroups = Cgroups::prepare(&options, &machine);
+        // The configuration was checked when it was read.
+        let policy = options.config.evictions().unwrap_or_default();
+        let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
         let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
         let pulls = pulls.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS).min(tokio::sync::Semaphore::MAX_PERMITS);
         let shared = Shared {
@@ -127,6 +138,8 @@ impl Kubelet {
             paths,
             machine,
             cgroups,
+            evictions,
+            rates: http::Rates::default(),
             pulls: tokio::sync::Semaphore::new(pulls),
             stop,
         };
@@ -136,10 +149,16 @@ impl Kubelet {
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
     pub async fn run(&self) {
         let shared = &self.shared;
-        tokio::join!(node::run(shared), pods::run(shared), log_rotation::run(shared), volumes::refresh::run(shared));
+        tokio::join!(
+            node::run(shared),
+            pods::run(shared),
+            log_rotation::run(shared),
+            eviction::run(shared),
+            volumes::refresh::run(shared)
+        );
     }
 
-    /// Answers the node's HTTP API (`/containerLogs`, `/explain`, `/healthz`) on a byte stream, HTTP/1.1.
+    /// Answers the node's HTTP API (`crate::http`) on a byte stream, HTTP/1.1.
     pub async fn serve_stream(
         &self,
         stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,

@@ -5,6 +5,7 @@ use api::{
     quantity::Amount,
     resources::{Amounts, add},
 };
+use lifecycle::eviction::Signal;
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Resources of the node, by name.
@@ -12,7 +13,9 @@ use std::{collections::BTreeMap, fs, path::Path};
 pub(crate) struct Machine {
     /// All there is (`status.capacity`).
     pub(crate) capacity: Amounts,
-    /// Without what is reserved (`status.allocatable`).
+    /// Without what is reserved: what all Pods together are held to.
+    pub(crate) unreserved: Amounts,
+    /// Without what must be left on top of that, or Pods go (`status.allocatable`).
     pub(crate) allocatable: Amounts,
 }
 
@@ -43,8 +46,30 @@ impl Machine {
             let left = all.minus(reserved.get(name).copied().unwrap_or_default());
             (name.clone(), left.max(Amount::ZERO))
         };
-        Self { allocatable: capacity.iter().map(left).collect(), capacity }
+        let unreserved: Amounts = capacity.iter().map(left).collect();
+        let mut allocatable = unreserved.clone();
+        for (name, least) in kept(config, &capacity) {
+            if let Some(amount) = allocatable.get_mut(name) {
+                *amount = amount.minus(least).max(Amount::ZERO);
+            }
+        }
+        Self { capacity, unreserved, allocatable }
     }
+}
+
+/// What hard thresholds keep free (`hardEvictionReservation`).
+fn kept(config: &KubeletConfiguration, capacity: &Amounts) -> Vec<(&'static str, Amount)> {
+    let thresholds = config.evictions().unwrap_or_default().thresholds;
+    let hard = thresholds.into_iter().filter(|t| t.grace.is_zero());
+    hard.filter_map(|t| {
+        let name = match t.signal {
+            Signal::MemoryAvailable => "memory",
+            Signal::NodeFsAvailable => "ephemeral-storage",
+            _ => return None,
+        };
+        Some((name, t.level.of(capacity.get(name)?.value())))
+    })
+    .collect()
 }
 
 /// The configuration was checked when it was read.
@@ -71,6 +96,15 @@ mod tests {
         check("", "cpu", ("2", "2"));
         check("systemReserved: {cpu: 250m}\nkubeReserved: {cpu: 250m}", "cpu", ("2", "1500m"));
         check("kubeReserved: {memory: 2Gi}", "memory", ("1073741824", "0"));
+        check("systemReserved: {memory: 24Mi}", "memory", ("1073741824", "943718400"));
+        check("evictionHard: {}", "memory", ("1073741824", "1073741824"));
+        check("evictionHard: {memory.available: 50%}", "memory", ("1073741824", "536870912"));
+        check(
+            "evictionSoft: {memory.available: 50%}\nevictionSoftGracePeriod: {memory.available: 1m}",
+            "memory",
+            ("1073741824", "968884224"),
+        );
+        check("evictionHard: {nodefs.available: 10%}", "ephemeral-storage", ("1099511627776", "989560464999"));
         check("podsPerCore: 10", "pods", ("20", "20"));
         check("podsPerCore: 100", "pods", ("110", "110"));
     }

@@ -9,6 +9,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
+use lifecycle::EventKind;
 use node_status::NodeState;
 use serde_json::json;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub(crate) async fn run(shared: &Shared) {
         }
         tokio::time::sleep(RETRY).await;
     }
+    shared.recorder.record_node(EventKind::Normal, "Starting", "Starting kubelet.".to_owned());
     tokio::join!(keep_alive(shared), report(shared));
 }
 
@@ -69,7 +71,11 @@ async fn report(shared: &Shared) {
                 Err(error) => tracing::warn!(%error, "the node's status was not taken"),
             }
         }
-        if shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+        // What the node lacks is told at once.
+        let news = async {
+            let _ = tokio::time::timeout(pause, shared.evictions.changed.notified()).await;
+        };
+        if shared.stop.run_until_cancelled(news).await.is_none() {
             return;
         }
     }

@@ -1,13 +1,13 @@
 //! What the node's status says.
 
-use crate::{Shared, deadline::within_deadline};
+use crate::{Shared, deadline::within_deadline, node_conditions};
 use api::resources::Amounts;
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lifecycle::EventKind;
+use lifecycle::{EventKind, Pressure};
 use runtime::Image;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -22,6 +22,8 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub(crate) struct NodeState {
     /// Why the node takes no Pods, if it takes none.
     not_ready: Option<String>,
+    /// What it lacks.
+    pressures: Vec<Pressure>,
     runtime_version: String,
     images: Value,
 }
@@ -43,6 +45,7 @@ impl NodeState {
         };
         Self {
             not_ready,
+            pressures: shared.evictions.pressures(),
             runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
             images: list(images, shared.options.config.node_status_max_images),
         }
@@ -58,16 +61,24 @@ impl NodeState {
         let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
         let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
         let known = before.conditions.unwrap_or_default();
-        let conditions: Vec<Value> = self.conditions().into_iter().map(|c| stamp(c, &known, &json!(now))).collect();
+        let conditions = node_conditions::conditions(&self.pressures, self.not_ready.as_deref());
+        let news = node_conditions::events(&conditions, &known);
+        let stamped = conditions.into_iter().map(|c| node_conditions::stamp(c, &known, &json!(now)));
+        let conditions: Vec<Value> = stamped.collect();
+        let swap = shared.evictions.figures().memory().map_or(0, |memory| memory.swap_total);
         let status = json!({"status": {
             "capacity": quantities(&shared.machine.capacity), "allocatable": quantities(&shared.machine.allocatable),
             "conditions": conditions, "images": self.images,
             "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-            "nodeInfo": info(&self.runtime_version),
+            "nodeInfo": info(&self.runtime_version, swap),
         }});
         tracing::debug!(not_ready = ?self.not_ready, "node status");
         within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
+        for reason in news {
+            let message = format!("Node {name} status is now: {reason}");
+            shared.recorder.record_node(EventKind::Normal, reason, message);
+        }
         let boot_id = read(BOOT_ID);
         if booted.is_some_and(|known| known != boot_id) {
             let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
@@ -75,30 +86,6 @@ impl NodeState {
         }
         Ok(())
     }
-
-    fn conditions(&self) -> [Value; 4] {
-        let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
-        let memory = "kubelet has sufficient memory available";
-        let ready = match &self.not_ready {
-            None => condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-            Some(why) => condition("Ready", "False", "KubeletNotReady", why),
-        };
-        [
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", memory),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-            ready,
-        ]
-    }
-}
-
-/// Gives a condition its times; that of its transition stays while its status does.
-fn stamp(mut condition: Value, known: &[NodeCondition], now: &Value) -> Value {
-    let same = known.iter().find(|k| condition["type"] == k.type_ && condition["status"] == k.status);
-    let since = same.and_then(|k| k.last_transition_time.as_ref()).map_or_else(|| now.clone(), |t| json!(t));
-    condition["lastHeartbeatTime"] = now.clone();
-    condition["lastTransitionTime"] = since;
-    condition
 }
 
 fn quantities(amounts: &Amounts) -> Value {
@@ -132,16 +119,23 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-fn info(runtime_version: &str) -> Value {
+fn info(runtime_version: &str, swap: u64) -> Value {
     let os = read("/etc/os-release");
     let pretty =
         os.lines().find_map(|l| l.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"').to_owned();
-    json!({
-        "machineID": read("/etc/machine-id"), "systemUUID": read("/sys/class/dmi/id/product_uuid"),
+    let machine = read("/etc/machine-id");
+    // Some machines have none of their own.
+    let system = Some(read("/sys/class/dmi/id/product_uuid")).filter(|id| !id.is_empty());
+    let mut info = json!({
+        "machineID": machine, "systemUUID": system.unwrap_or_else(|| machine.clone()),
         "bootID": read(BOOT_ID), "kernelVersion": read("/proc/sys/kernel/osrelease"),
         "osImage": pretty, "containerRuntimeVersion": runtime_version, "kubeletVersion": api::KUBERNETES_VERSION,
         "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": architecture(),
-    })
+    });
+    if swap > 0 {
+        info["swap"] = json!({"capacity": swap});
+    }
+    info
 }
 
 #[cfg(test)]
@@ -161,19 +155,5 @@ mod tests {
         assert_eq!(list(images(), 2), json!([b, c]));
         assert_eq!(list(images(), 0), json!([]));
         assert_eq!(list(images(), -1).as_array().map(Vec::len), Some(3));
-    }
-
-    #[test]
-    fn a_condition_keeps_the_time_of_its_transition() {
-        let known: Vec<NodeCondition> = serde_json::from_value(
-            json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]),
-        )
-        .unwrap();
-        let now = json!("2026-01-02T00:00:00Z");
-        let time = |status: &str| {
-            stamp(json!({"type": "Ready", "status": status}), &known, &now)["lastTransitionTime"].clone()
-        };
-        assert_eq!(time("True"), "2026-01-01T00:00:00Z");
-        assert_eq!(time("False"), now);
     }
 }

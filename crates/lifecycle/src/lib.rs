@@ -20,6 +20,7 @@ mod admission;
 mod conditions;
 mod container;
 mod event;
+pub mod eviction;
 mod explain;
 mod hooks;
 mod kill;

@@ -197,6 +197,12 @@ impl Pod {
         self.admission == Some(Admission::Admitted)
     }
 
+    /// Whether it has ended, or is on its way to its end, whatever the node does.
+    #[must_use]
+    pub fn is_ending(&self, now: Timestamp) -> bool {
+        self.ended.is_some() || self.finished() || self.stop(now).is_some()
+    }
+
     /// The runtime's id and restart count of a container: the newest one, or the one before.
     #[must_use]
     pub fn container_id(&self, name: &str, previous: bool) -> Option<(String, u32)> {

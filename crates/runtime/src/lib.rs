@@ -12,11 +12,13 @@ mod import;
 mod model;
 mod pause;
 mod session;
+mod usage;
 
 pub use cri::CriRuntime;
 pub use import::{ImportError, import};
 pub use model::*;
 pub use session::*;
+pub use usage::ContainerDisk;
 
 use futures::{future::BoxFuture, stream::BoxStream};
 use std::time::Duration;
@@ -69,6 +71,8 @@ pub trait Runtime: Send + Sync + 'static {
     fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus>;
     /// All containers of Podium's Pods; `exit` is only filled by [`Runtime::container`].
     fn containers(&self) -> Call<'_, Vec<ContainerStatus>>;
+    /// What containers have written to their root file systems, as far as the runtime has counted it.
+    fn container_disks(&self) -> Call<'_, Vec<ContainerDisk>>;
     /// Asks the runtime to reopen a container's log file after it was rotated away.
     fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
     /// Sets new resource limits on a running container.
@@ -92,6 +96,8 @@ pub trait Runtime: Send + Sync + 'static {
     fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String>;
     /// All images that are present.
     fn images(&self) -> Call<'_, Vec<Image>>;
+    /// Where images are on this node; `None` when the runtime does not say.
+    fn image_fs(&self) -> Call<'_, Option<std::path::PathBuf>>;
     /// Removes an image. One that is gone is a success.
     fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()>;
 

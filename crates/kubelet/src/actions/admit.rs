@@ -13,13 +13,14 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     let api: Api<Node> = Api::all(shared.client.clone());
     // A node that cannot be asked for takes nothing from a Pod that was bound to it.
     let node = within_deadline(api.get(&shared.options.node_name)).await.ok();
+    let pressures = shared.evictions.pressures();
     shared.pods.admit(pod.uid(), |others| {
         let view = NodeView {
             name: &shared.options.node_name,
             node: node.as_ref(),
             allocatable: &shared.machine.allocatable,
             others,
-            pressures: &[],
+            pressures: &pressures,
         };
         lifecycle::admit(pod.object(), &view)
     })

@@ -1,6 +1,6 @@
 //! Durations as Go writes them: `10s`, `1m30s`, `1.5h`, `100ms`.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 use std::time::Duration;
 
 const UNITS: [(&str, f64); 7] =
@@ -33,10 +33,47 @@ pub(super) fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Re
     deserialize(deserializer).map(Some)
 }
 
+/// As Go writes them: `1m30s`, `5m0s`, `100ms`, `1.5s`.
+fn text(duration: Duration) -> String {
+    if duration.is_zero() {
+        return "0s".to_owned();
+    }
+    if duration < Duration::from_secs(1) {
+        let unit = if duration >= Duration::from_millis(1) { "ms" } else { "µs" };
+        let scale = if unit == "ms" { 1e3 } else { 1e6 };
+        return format!("{}{unit}", duration.as_secs_f64() * scale);
+    }
+    let (minutes, seconds) = (duration.as_secs() / 60, duration - Duration::from_secs(duration.as_secs() / 60 * 60));
+    let (hours, minutes, seconds) = (minutes / 60, minutes % 60, seconds.as_secs_f64());
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&text(*duration))
+}
+
+pub(super) fn serialize_some<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => serialize(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, text};
     use std::time::Duration;
+
+    #[test]
+    fn durations_are_written_as_go_writes_them() {
+        for (ms, expected) in [(0, "0s"), (100, "100ms"), (1500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")] {
+            assert_eq!(text(Duration::from_millis(ms)), expected);
+        }
+    }
 
     #[test]
     fn durations_are_read_as_go_reads_them() {

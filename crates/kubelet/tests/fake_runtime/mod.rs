@@ -4,9 +4,9 @@ use futures::{FutureExt, StreamExt, future, stream::BoxStream};
 use kubelet::Clock;
 use parking_lot::Mutex;
 use runtime::{
-    Call, ContainerConfig, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Image, LinuxResources,
-    PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
-    SandboxStatus, Session, SessionIo, Version,
+    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Image,
+    LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig,
+    SandboxId, SandboxStatus, Session, SessionIo, Version,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -328,6 +328,14 @@ impl Runtime for FakeRuntime {
             let there = state.images.contains(image);
             if there { Ok(image.to_owned()) } else { Err(RuntimeError::Failed(format!("{image}: no such image"))) }
         })
+    }
+
+    fn container_disks(&self) -> Call<'_, Vec<ContainerDisk>> {
+        async { Ok(Vec::new()) }.boxed()
+    }
+
+    fn image_fs(&self) -> Call<'_, Option<std::path::PathBuf>> {
+        async { Ok(None) }.boxed()
     }
 
     fn images(&self) -> Call<'_, Vec<Image>> {

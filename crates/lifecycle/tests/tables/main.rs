@@ -11,6 +11,10 @@ mod backoff;
 #[cfg(test)]
 mod conditions;
 #[cfg(test)]
+mod eviction;
+#[cfg(test)]
+mod eviction_properties;
+#[cfg(test)]
 mod example_states;
 #[cfg(test)]
 mod hooks;

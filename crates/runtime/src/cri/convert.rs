@@ -2,8 +2,9 @@
 
 use super::proto;
 use crate::{
-    ContainerConfig, ContainerId, ContainerState, ContainerStatus, Exit, Image, LinuxResources, NamespaceMode,
-    Namespaces, Propagation, RuntimeError, SandboxConfig, SandboxId, SandboxStatus, SeccompProfile, labels,
+    ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Image, LinuxResources,
+    NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig, SandboxId, SandboxStatus, SeccompProfile,
+    labels,
 };
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -263,6 +264,13 @@ pub(super) fn container_status(c: proto::ContainerStatus) -> ContainerStatus {
         image: c.image.unwrap_or_default().image,
         image_ref: c.image_ref,
     }
+}
+
+pub(super) fn container_disk(stats: proto::ContainerStats) -> Option<ContainerDisk> {
+    let layer = stats.writable_layer?;
+    let number = |n: Option<proto::UInt64Value>| n.map_or(0, |n| n.value);
+    let id = ContainerId(stats.attributes?.id);
+    Some(ContainerDisk { id, bytes: number(layer.used_bytes), inodes: number(layer.inodes_used) })
 }
 
 pub(super) fn image(i: proto::Image) -> Image {

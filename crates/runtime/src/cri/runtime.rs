@@ -2,12 +2,12 @@
 
 use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto, stream};
 use crate::{
-    Call, ContainerConfig, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward, RegistryAuth,
-    Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session, SessionIo,
-    Version,
+    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward,
+    RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session,
+    SessionIo, Version,
 };
 use futures::{FutureExt, stream::BoxStream};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 fn missing(what: &str) -> RuntimeError {
     RuntimeError::Failed(format!("the container runtime's answer lacks {what}"))
@@ -148,6 +148,14 @@ impl Runtime for CriRuntime {
         .boxed()
     }
 
+    fn container_disks(&self) -> Call<'_, Vec<ContainerDisk>> {
+        async {
+            let stats = call(REQUEST_TIMEOUT, self.runtime().list_container_stats(proto::Empty {})).await?.stats;
+            Ok(stats.into_iter().filter_map(convert::container_disk).collect())
+        }
+        .boxed()
+    }
+
     fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
         let request = proto::ContainerId { container_id: id.0.clone() };
         async { call(REQUEST_TIMEOUT, self.runtime().reopen_container_log(request)).await.map(drop) }.boxed()
@@ -236,6 +244,15 @@ impl Runtime for CriRuntime {
         async {
             let images = call(REQUEST_TIMEOUT, CriRuntime::images(self).list_images(proto::Empty {})).await?.images;
             Ok(images.into_iter().map(convert::image).collect())
+        }
+        .boxed()
+    }
+
+    fn image_fs(&self) -> Call<'_, Option<PathBuf>> {
+        async {
+            let info = call(REQUEST_TIMEOUT, CriRuntime::images(self).image_fs_info(proto::Empty {})).await?;
+            let found = info.image_filesystems.into_iter().find_map(|fs| fs.fs_id);
+            Ok(found.map(|id| PathBuf::from(id.mountpoint)))
         }
         .boxed()
     }

@@ -1,0 +1,189 @@
+//! `evictionHard`, `evictionSoft` and what belongs to them (upstream's `ParseThresholdConfig`).
+
+use super::duration;
+use lifecycle::eviction::{EvictionPolicy, Level, Signal, Threshold};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+
+/// What must be left before anything goes. Upstream's defaults, but for the disks: a machine that people work on is often
+/// fuller than 85 % (docs/deviations.md).
+const HARD: [(&str, &str); 5] = [
+    ("memory.available", "100Mi"),
+    ("nodefs.available", "5%"),
+    ("nodefs.inodesFree", "5%"),
+    ("imagefs.available", "5%"),
+    ("imagefs.inodesFree", "5%"),
+];
+/// Signals that follow from those of `nodefs` and `imagefs`; what is set for them has no effect, as upstream warns.
+const FOLLOWING: [&str; 2] = ["containerfs.available", "containerfs.inodesFree"];
+
+/// Quantities or percentages by signal.
+type Levels = BTreeMap<String, String>;
+
+/// When Pods have to go because the node lacks something.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EvictionSettings {
+    /// What must be left, or Pods go at once; `None` for the defaults.
+    pub eviction_hard: Option<Levels>,
+    /// What must be left, or Pods go after a while.
+    pub eviction_soft: Levels,
+    /// How long that while is.
+    pub eviction_soft_grace_period: BTreeMap<String, String>,
+    /// How much more must be reclaimed until it is enough.
+    pub eviction_minimum_reclaim: Levels,
+    /// How long a condition stays after it was last seen.
+    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    pub eviction_pressure_transition_period: Duration,
+    /// The longest grace of a Pod that goes for a soft threshold, in seconds; negative for its own.
+    pub eviction_max_pod_grace_period: i64,
+    /// Whether `evictionHard` adds to the defaults instead of taking their place.
+    pub merge_default_eviction_settings: bool,
+}
+
+impl Default for EvictionSettings {
+    fn default() -> Self {
+        Self {
+            eviction_hard: None,
+            eviction_soft: Levels::new(),
+            eviction_soft_grace_period: BTreeMap::new(),
+            eviction_minimum_reclaim: Levels::new(),
+            eviction_pressure_transition_period: Duration::from_secs(300),
+            eviction_max_pod_grace_period: 0,
+            merge_default_eviction_settings: false,
+        }
+    }
+}
+
+impl EvictionSettings {
+    /// What follows from the settings; `pods_are_limited` says whether all Pods together are held to what the node has
+    /// for them (`enforceNodeAllocatable`).
+    ///
+    /// # Errors
+    /// In upstream's words for what makes no sense.
+    pub(crate) fn policy(&self, pods_are_limited: bool) -> Result<EvictionPolicy, String> {
+        let reclaim = levels(&self.eviction_minimum_reclaim, "eviction minimum reclaim")?;
+        let mut thresholds = Vec::new();
+        for (signal, level) in levels(&self.hard(), "eviction threshold")? {
+            thresholds.push(Threshold { signal, level, grace: Duration::ZERO, min_reclaim: None });
+        }
+        for (signal, level) in levels(&self.eviction_soft, "eviction threshold")? {
+            let grace = self.grace(signal)?;
+            thresholds.push(Threshold { signal, level, grace, min_reclaim: None });
+        }
+        for threshold in &mut thresholds {
+            let found = reclaim.iter().find(|(signal, _)| *signal == threshold.signal);
+            threshold.min_reclaim = found.map(|(_, level)| level.clone());
+        }
+        let hard_memory = |t: &&Threshold| t.signal == Signal::MemoryAvailable && t.grace.is_zero();
+        let allocatable = thresholds.iter().find(hard_memory).filter(|_| pods_are_limited).cloned();
+        thresholds.extend(allocatable.map(|t| Threshold { signal: Signal::AllocatableMemoryAvailable, ..t }));
+        Ok(EvictionPolicy {
+            thresholds,
+            transition_period: self.eviction_pressure_transition_period,
+            max_pod_grace_seconds: u32::try_from(self.eviction_max_pod_grace_period).ok(),
+        })
+    }
+
+    fn hard(&self) -> Levels {
+        let defaults = || HARD.iter().map(|(signal, level)| ((*signal).to_owned(), (*level).to_owned()));
+        match &self.eviction_hard {
+            None => defaults().collect(),
+            Some(set) if self.merge_default_eviction_settings => defaults().chain(set.clone()).collect(),
+            Some(set) => set.clone(),
+        }
+    }
+
+    fn grace(&self, signal: Signal) -> Result<Duration, String> {
+        let name = signal.as_str();
+        let text = self.eviction_soft_grace_period.get(name);
+        let text = text.ok_or(format!("grace period must be specified for the soft eviction threshold {name}"))?;
+        duration::parse(text).ok_or_else(|| format!("time: invalid duration {text:?}"))
+    }
+}
+
+/// Levels of 0 % and 100 % set nothing, as upstream has it.
+fn levels(set: &Levels, what: &str) -> Result<Vec<(Signal, Level)>, String> {
+    let mut found = Vec::new();
+    for (name, text) in set {
+        if FOLLOWING.contains(&name.as_str()) {
+            continue;
+        }
+        let signal = Signal::parse(name).ok_or_else(|| format!("unsupported eviction signal {name}"))?;
+        if let Some(percent) = text.strip_suffix('%') {
+            let share: f64 = percent.parse().map_err(|_| format!("{what} {text:?} of {name} is no percentage"))?;
+            if share < 0.0 {
+                return Err(format!("eviction percentage threshold {name} must be >= 0%: {text}"));
+            }
+            if share > 100.0 {
+                return Err(format!("eviction percentage threshold {name} must be <= 100%: {text}"));
+            }
+            if share > 0.0 && share < 100.0 {
+                found.push((signal, Level::Share(share / 100.0)));
+            }
+            continue;
+        }
+        let level = Level::quantity(text).map_err(|e| format!("{what} {text:?} of {name}: {e}"))?;
+        if level.of(0).is_negative() {
+            return Err(format!("{what} {name} must be positive: {text}"));
+        }
+        found.push((signal, level));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn policy(settings: serde_json::Value, limited: bool) -> Result<Vec<String>, String> {
+        let settings: EvictionSettings = serde_json::from_value(settings).unwrap();
+        let shown = |t: &Threshold| {
+            let reclaim = t.min_reclaim.as_ref().map_or(String::new(), |l| format!(" +{}", l.of(1000).value()));
+            format!("{}<{} after {}s{reclaim}", t.signal.as_str(), t.level.of(1000).value(), t.grace.as_secs())
+        };
+        Ok(settings.policy(limited)?.thresholds.iter().map(shown).collect())
+    }
+
+    #[test]
+    fn thresholds_are_read() {
+        let defaults = [
+            "imagefs.available<50 after 0s",
+            "imagefs.inodesFree<50 after 0s",
+            "memory.available<104857600 after 0s",
+            "nodefs.available<50 after 0s",
+            "nodefs.inodesFree<50 after 0s",
+        ];
+        assert_eq!(policy(json!({}), false).unwrap(), defaults);
+        assert_eq!(policy(json!({"evictionHard": {}}), true).unwrap(), Vec::<String>::new());
+        let hard = json!({"evictionHard": {"memory.available": "1Ki", "containerfs.available": "3%", "pid.available": "0%"},
+            "evictionMinimumReclaim": {"memory.available": "10%"}});
+        let expected = ["memory.available<1024 after 0s +100", "allocatableMemory.available<1024 after 0s +100"];
+        assert_eq!(policy(hard, true).unwrap(), expected);
+        let merged = json!({"evictionHard": {"memory.available": "1Ki"}, "mergeDefaultEvictionSettings": true});
+        let merged = policy(merged, false).unwrap();
+        assert_eq!((merged.len(), merged[2].as_str()), (5, "memory.available<1024 after 0s"));
+        let soft = json!({"evictionHard": {}, "evictionSoft": {"nodefs.available": "10%"},
+            "evictionSoftGracePeriod": {"nodefs.available": "1m30s"}});
+        assert_eq!(policy(soft, true).unwrap(), ["nodefs.available<100 after 90s"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        for (settings, part) in [
+            (json!({"evictionHard": {"disk.free": "1%"}}), "unsupported eviction signal disk.free"),
+            (json!({"evictionHard": {"memory.available": "101%"}}), "memory.available must be <= 100%: 101%"),
+            (json!({"evictionHard": {"memory.available": "-1%"}}), "memory.available must be >= 0%: -1%"),
+            (json!({"evictionHard": {"memory.available": "-1Mi"}}), "memory.available must be positive"),
+            (json!({"evictionHard": {"memory.available": "much"}}), "much"),
+            (
+                json!({"evictionSoft": {"memory.available": "1Mi"}}),
+                "grace period must be specified for the soft eviction threshold memory.available",
+            ),
+        ] {
+            let error = policy(settings, true).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Pods go when the node lacks something: what there is to see is looked at, and `lifecycle::eviction` decides.
+
+use crate::{Shared, actor::Mail, blocking, figures::Figures, pods, stats};
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use lifecycle::{
+    Event, EventKind, Eviction, Pod, Pressure,
+    eviction::{Candidate, EvictionPolicy, NodeFigures, Starved, Watch, has_limits, over_limits, victim},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// How often the node is looked at (LIFECYCLE.md 3.2, "eviction monitor").
+const INTERVAL: Duration = Duration::from_secs(10);
+/// How long a Pod that goes is waited for before the node is looked at again (`podCleanupTimeout`).
+const CLEANUP: Duration = Duration::from_secs(30);
+
+/// What the node lacks, and what came of it.
+pub(crate) struct Evictions {
+    policy: EvictionPolicy,
+    figures: Figures,
+    watch: Mutex<Watch>,
+    /// How many Pods went, by what for.
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    /// Where images are, once the runtime has said.
+    image_fs: OnceLock<PathBuf>,
+    /// Rung when the conditions of the node have changed.
+    pub(crate) changed: Notify,
+}
+
+impl Evictions {
+    pub(crate) fn new(policy: EvictionPolicy, figures: Figures) -> Self {
+        let (watch, counts) = (Mutex::default(), Mutex::default());
+        Self { policy, figures, watch, counts, image_fs: OnceLock::new(), changed: Notify::new() }
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// What the node lacks now.
+    pub(crate) fn pressures(&self) -> Vec<Pressure> {
+        self.watch.lock().pressures().to_vec()
+    }
+
+    /// How many Pods went since the start, by what for.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.lock().clone()
+    }
+
+    fn count(&self, signal: &'static str) {
+        *self.counts.lock().entry(signal).or_default() += 1;
+    }
+}
+
+pub(crate) async fn run(shared: &Shared) {
+    while !shared.stop.is_cancelled() {
+        let gone = look(shared).await;
+        let pause = async {
+            if gone.is_empty() {
+                tokio::time::sleep(INTERVAL).await;
+            } else {
+                let all = futures::future::join_all(gone.iter().map(|uid| stopped(shared, uid)));
+                let _ = tokio::time::timeout(CLEANUP, all).await;
+            }
+        };
+        shared.stop.run_until_cancelled(pause).await;
+    }
+}
+
+/// Waits until a Pod that has to go has heard of it, and nothing of it runs any more.
+async fn stopped(shared: &Shared, uid: &str) {
+    let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.known) else { return };
+    let runs = |pod: &Pod| api::pod::containers(pods::spec(pod)).any(|(_, c)| pod.is_running(&c.name));
+    // Nobody who might tell is there any more: it is gone.
+    let _ = known.wait_for(|pod| pod.is_ending(shared.now()) && !runs(pod)).await;
+}
+
+/// Looks at the node once; gives the Pods that have to go.
+async fn look(shared: &Shared) -> Vec<String> {
+    let evictions = &shared.evictions;
+    let image_fs = image_fs(shared).await;
+    let starved = if evictions.policy.thresholds.is_empty() {
+        None
+    } else {
+        let figures = node_figures(shared, image_fs.clone()).await;
+        let mut watch = evictions.watch.lock();
+        let before = watch.pressures().to_vec();
+        let starved = watch.observe(&evictions.policy, &figures, shared.now());
+        if before != watch.pressures() {
+            tracing::info!(pressures = ?watch.pressures(), "what the node lacks has changed");
+            evictions.changed.notify_one();
+        }
+        starved
+    };
+    let split = evictions.figures.split_disks(&image_fs);
+    // Who took more than promised goes first; that may be enough.
+    let gone = over_their_limits(shared, split).await;
+    match starved {
+        Some(starved) if gone.is_empty() => one_goes(shared, &starved, split).await,
+        _ => gone,
+    }
+}
+
+/// Where images are: where the runtime says, or where our own puts them.
+pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
+    let known = &shared.evictions.image_fs;
+    if let Some(path) = known.get() {
+        return path.clone();
+    }
+    match shared.runtime.image_fs().await {
+        Ok(path) => known.get_or_init(|| path.unwrap_or_else(|| shared.options.root_dir.clone())).clone(),
+        Err(_) => shared.options.root_dir.clone(),
+    }
+}
+
+async fn node_figures(shared: &Shared, image_fs: PathBuf) -> NodeFigures {
+    let figures = shared.evictions.figures.clone();
+    let pods = shared.cgroups.all_pods();
+    let read = blocking::run(move || Ok(figures.of_node(&image_fs, pods)));
+    read.await.unwrap_or_default()
+}
+
+fn candidates(shared: &Shared) -> Vec<Arc<Pod>> {
+    let mut all = stats::active(shared);
+    all.retain(|pod| !pod.is_ending(shared.now()));
+    all
+}
+
+async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
+    let mut pods = candidates(shared);
+    pods.retain(|pod| has_limits(pods::spec(pod)));
+    let mut gone = Vec::new();
+    for stats in stats::of_pods(shared, pods, true).await {
+        if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
+            gone.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
+        }
+    }
+    gone
+}
+
+async fn one_goes(shared: &Shared, starved: &Starved, split: bool) -> Vec<String> {
+    let message = format!("Attempting to reclaim {}", starved.resource());
+    shared.recorder.record_node(EventKind::Warning, "EvictionThresholdMet", message);
+    let stats = stats::of_pods(shared, candidates(shared), true).await;
+    let candidates: Vec<Candidate> =
+        stats.iter().map(|s| Candidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
+    let chosen = victim(starved, &candidates, split);
+    let gone = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
+    gone.into_iter().collect()
+}
+
+/// Tells a Pod's task; gives the Pod's UID.
+fn evict(shared: &Shared, pod: &ApiPod, eviction: Eviction, signal: &'static str) -> Option<String> {
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    let handle = shared.pods.by_uid(&uid)?;
+    tracing::info!(pod = pod.metadata.name, why = eviction.message, "a Pod has to go");
+    handle.mail.send(Mail::Fact(Event::Evicted(eviction))).ok()?;
+    shared.evictions.count(signal);
+    Some(uid)
+}

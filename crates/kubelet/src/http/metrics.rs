@@ -1,0 +1,264 @@
+//! Metrics in Prometheus' text format: `/metrics`, `/metrics/resource` (`pkg/kubelet/metrics/collectors`, which
+//! metrics-server reads) and `/metrics/cadvisor`. Everything is read when it is asked for.
+
+use crate::{
+    Shared,
+    cgroup::Usage,
+    stats::{self, PodStats},
+};
+use axum::{
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use jiff::Timestamp;
+use prometheus_client::{
+    encoding::text::encode_registry,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use std::sync::{Arc, atomic::AtomicU64};
+
+/// Names and values.
+type Labels = Vec<(&'static str, String)>;
+type Float = Gauge<f64, AtomicU64>;
+type FloatCounter = Counter<f64, AtomicU64>;
+
+/// What is to be shown, built for one answer.
+#[derive(Default)]
+struct Page(Registry);
+
+impl Page {
+    fn gauge(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
+        let family = Family::<Labels, Float>::default();
+        for (labels, value) in values {
+            if labels.is_empty() {
+                let one = Float::default();
+                one.set(value);
+                return self.0.register(name, help, one);
+            }
+            family.get_or_create_owned(&labels).set(value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    /// The name is shown with `_total`.
+    fn counter(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
+        let family = Family::<Labels, FloatCounter>::default();
+        for (labels, value) in values {
+            if labels.is_empty() {
+                let one = FloatCounter::default();
+                one.inc_by(value);
+                return self.0.register(name, help, one);
+            }
+            family.get_or_create_owned(&labels).inc_by(value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn answer(self) -> Response {
+        let mut text = String::new();
+        match encode_registry(&mut text, &self.0) {
+            Ok(()) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+            Err(_) => http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
+    }
+}
+
+/// Prometheus counts in floating point.
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// Nanoseconds as seconds.
+fn seconds(nanos: u64) -> f64 {
+    float(nanos) / 1e9
+}
+
+fn since_epoch(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
+}
+
+/// The labels of a Pod, and of a container in it.
+fn labels(pod: &PodStats, container: Option<&str>) -> Labels {
+    let meta = &pod.pod.metadata;
+    let word = |w: &Option<String>| w.clone().unwrap_or_default();
+    let container = container.map(|name| ("container", name.to_owned()));
+    container.into_iter().chain([("pod", word(&meta.name)), ("namespace", word(&meta.namespace))]).collect()
+}
+
+/// One value of each container, where it is known.
+fn of_containers(pods: &[PodStats], value: impl Fn(&stats::ContainerStats) -> Option<f64>) -> Vec<(Labels, f64)> {
+    let containers = pods.iter().flat_map(|p| p.containers.iter().map(move |c| (p, c)));
+    containers.filter_map(|(p, c)| Some((labels(p, Some(&c.name)), value(c)?))).collect()
+}
+
+fn of_pods(pods: &[PodStats], value: impl Fn(&Usage) -> Option<f64>) -> Vec<(Labels, f64)> {
+    pods.iter().filter_map(|p| Some((labels(p, None), value(&p.usage)?))).collect()
+}
+
+pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
+    let pods = stats::of_pods(&shared, stats::active(&shared), false).await;
+    let figures = shared.evictions.figures();
+    let memory = figures.memory();
+    let mut page = Page::default();
+    let none = Labels::new;
+    let error = f64::from(u8::from(memory.is_none()));
+    let (cpu, working) = ("Cumulative cpu time consumed by the", "Current working set of the");
+    page.counter(
+        "node_cpu_usage_seconds",
+        &format!("{cpu} node in core-seconds"),
+        figures.cpu().map(|n| (none(), seconds(n))),
+    );
+    page.gauge(
+        "node_memory_working_set_bytes",
+        &format!("{working} node in bytes"),
+        memory.map(|m| (none(), float(m.total.saturating_sub(m.available)))),
+    );
+    page.gauge(
+        "node_swap_usage_bytes",
+        "Current swap usage of the node in bytes. Reported only on non-windows systems",
+        memory.map(|m| (none(), float(m.swap_total.saturating_sub(m.swap_free)))),
+    );
+    page.gauge(
+        "container_start_time_seconds",
+        "Start time of the container since unix epoch in seconds",
+        of_containers(&pods, |c| c.started_at.map(since_epoch)),
+    );
+    page.counter(
+        "container_cpu_usage_seconds",
+        &format!("{cpu} container in core-seconds"),
+        of_containers(&pods, |c| c.usage.cpu.map(seconds)),
+    );
+    page.gauge(
+        "container_memory_working_set_bytes",
+        &format!("{working} container in bytes"),
+        of_containers(&pods, |c| c.usage.working_set.map(float)),
+    );
+    page.gauge(
+        "container_swap_usage_bytes",
+        "Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        of_containers(&pods, |c| c.usage.swap.map(float)),
+    );
+    page.counter(
+        "pod_cpu_usage_seconds",
+        &format!("{cpu} pod in core-seconds"),
+        of_pods(&pods, |u| u.cpu.map(seconds)),
+    );
+    page.gauge(
+        "pod_memory_working_set_bytes",
+        &format!("{working} pod in bytes"),
+        of_pods(&pods, |u| u.working_set.map(float)),
+    );
+    page.gauge(
+        "pod_swap_usage_bytes",
+        "Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        of_pods(&pods, |u| u.swap.map(float)),
+    );
+    for name in ["scrape_error", "resource_scrape_error"] {
+        page.gauge(name, "1 if there was an error while getting container metrics, 0 otherwise", [(none(), error)]);
+    }
+    page.answer()
+}
+
+pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
+    let pods = stats::of_pods(&shared, stats::active(&shared), false).await;
+    let mut page = Page::default();
+    let cgroup = |mut labels: Labels, path: &Option<String>| {
+        labels.insert(1, ("id", path.clone().unwrap_or_default()));
+        labels
+    };
+    // Of the Pod as a whole the container has no name, as cAdvisor has it.
+    let all: Vec<(Labels, Usage)> = pods
+        .iter()
+        .flat_map(|p| {
+            let containers = p.containers.iter().map(|c| (cgroup(labels(p, Some(&c.name)), &c.cgroup), c.usage));
+            containers.chain([(cgroup(labels(p, Some("")), &p.cgroup), p.usage)])
+        })
+        .collect();
+    let values = |value: fn(&Usage) -> Option<u64>| {
+        all.iter().filter_map(|(labels, usage)| Some((labels.clone(), float(value(usage)?)))).collect::<Vec<_>>()
+    };
+    let cpu = values(|u| u.cpu).into_iter().map(|(labels, nanos)| (labels, nanos / 1e9));
+    page.counter("container_cpu_usage_seconds", "Cumulative cpu time consumed in seconds.", cpu);
+    page.gauge("container_memory_usage_bytes", "Current memory usage in bytes.", values(|u| u.memory));
+    page.gauge("container_memory_working_set_bytes", "Current working set in bytes.", values(|u| u.working_set));
+    page.gauge("container_memory_rss", "Size of RSS in bytes.", values(|u| u.rss));
+    page.gauge("container_memory_swap", "Container swap usage in bytes.", values(|u| u.swap));
+    page.gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", values(|u| u.memory_limit));
+    page.gauge("container_processes", "Number of processes running inside the container.", values(|u| u.processes));
+    let amount = |name: &str| shared.machine.capacity.get(name).map_or(0.0, |a| float(a.value().unsigned_abs()));
+    page.gauge("machine_cpu_cores", "Number of logical CPU cores.", [(Labels::new(), amount("cpu"))]);
+    page.gauge(
+        "machine_memory_bytes",
+        "Amount of memory installed on the machine.",
+        [(Labels::new(), amount("memory"))],
+    );
+    page.answer()
+}
+
+pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
+    let pods = stats::active(&shared);
+    let running = |p: &lifecycle::Pod| {
+        let names = api::pod::containers(crate::pods::spec(p)).map(|(_, c)| &c.name);
+        names.filter(|name| p.is_running(name)).count() as u64
+    };
+    let containers: u64 = pods.iter().map(|p| running(p)).sum();
+    let sandboxes = pods.iter().filter(|p| p.sandbox_id().is_some()).count() as u64;
+    let mut page = Page::default();
+    let none = Labels::new;
+    let one = |name: &'static str, value: &str| vec![(name, value.to_owned())];
+    page.gauge(
+        "kubelet_node_name",
+        "The node's name. The count is always 1.",
+        [(one("node", &shared.options.node_name), 1.0)],
+    );
+    page.gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", [(none(), float(sandboxes))]);
+    page.gauge(
+        "kubelet_running_containers",
+        "Number of containers currently running",
+        [(one("container_state", "running"), float(containers))],
+    );
+    page.gauge(
+        "kubelet_active_pods",
+        "The number of pods the kubelet considers active",
+        [(none(), float(pods.len() as u64))],
+    );
+    let evictions = shared.evictions.counts().into_iter().map(|(signal, n)| (one("eviction_signal", signal), float(n)));
+    page.counter("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", evictions);
+    page.gauge(
+        "kubernetes_build_info",
+        "A metric with a constant '1' value labeled by version",
+        [(one("git_version", api::KUBERNETES_VERSION), 1.0)],
+    );
+    let own = Process::read();
+    page.counter(
+        "process_cpu_seconds",
+        "Total user and system CPU time spent in seconds.",
+        own.cpu.map(|s| (none(), s)),
+    );
+    page.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", own.resident.map(|n| (none(), n)));
+    page.gauge("process_open_fds", "Number of open file descriptors.", own.descriptors.map(|n| (none(), n)));
+    page.answer()
+}
+
+/// What Podium itself uses.
+struct Process {
+    cpu: Option<f64>,
+    resident: Option<f64>,
+    descriptors: Option<f64>,
+}
+
+impl Process {
+    fn read() -> Self {
+        let text = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+        let stat = text("stat");
+        // The name, which comes in parentheses, may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+        let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
+        let pages = text("statm").split(' ').nth(1).and_then(|n| n.parse::<f64>().ok());
+        let descriptors = std::fs::read_dir("/proc/self/fd").ok().map(|dir| float(dir.count() as u64));
+        let cpu = ticks(11).zip(ticks(12)).map(|(user, system)| (user + system) / 100.0);
+        Self { cpu, resident: pages.map(|n| n * 4096.0), descriptors }
+    }
+}

@@ -1,0 +1,245 @@
+//! `/stats/summary`: what the node and its Pods use, in upstream's shape (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`).
+
+use crate::{
+    Shared,
+    cgroup::Usage,
+    eviction,
+    figures::{self, FileSystem, Link},
+    stats::{self, ContainerStats, PodStats},
+};
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use lifecycle::eviction::DiskUsage;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use std::{collections::HashMap, sync::Arc};
+
+/// CPU time at the last look, by cgroup, so that the next one can tell a rate.
+#[derive(Default)]
+pub(crate) struct Rates(Mutex<HashMap<String, (Timestamp, u64)>>);
+
+impl Rates {
+    /// Billionths of a CPU since the last look; nothing at the first one, and when it was just now.
+    fn since(&self, of: &str, now: Timestamp, cpu: u64) -> Option<u64> {
+        let mut known = self.0.lock();
+        let (at, before) = known.get(of).copied().unwrap_or((now, cpu));
+        let elapsed = u64::try_from(now.duration_since(at).as_nanos()).ok()?;
+        if elapsed == 0 || elapsed >= 1_000_000_000 {
+            known.insert(of.to_owned(), (now, cpu));
+        }
+        let used = u128::from(cpu.saturating_sub(before)) * 1_000_000_000;
+        u64::try_from(used.checked_div(u128::from(elapsed))?).ok()
+    }
+
+    /// Forgets what is not there any more.
+    fn keep(&self, there: impl Fn(&str) -> bool) {
+        self.0.lock().retain(|of, _| there(of));
+    }
+}
+
+pub(super) async fn summary(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Json<Value> {
+    let brief = query.get("only_cpu_and_memory").is_some_and(|v| v == "true" || v == "1");
+    let pods = stats::of_pods(&shared, stats::active(&shared), !brief).await;
+    let view = View { shared: &shared, now: shared.now(), brief, disk: shared.evictions.figures().node_fs() };
+    let shown: Vec<Value> = pods.iter().map(|p| view.pod(p)).collect();
+    let node = view.node(eviction::image_fs(&shared).await.as_path(), &pods);
+    let known: Vec<&String> =
+        pods.iter().flat_map(|p| p.containers.iter().map(|c| &c.cgroup).chain([&p.cgroup])).flatten().collect();
+    shared.rates.keep(|of| !of.contains("/pod") || known.iter().any(|k| *k == of));
+    Json(json!({"node": node, "pods": shown}))
+}
+
+struct View<'a> {
+    shared: &'a Shared,
+    now: Timestamp,
+    /// Only CPU and memory.
+    brief: bool,
+    /// The file system that holds volumes and logs.
+    disk: Option<FileSystem>,
+}
+
+impl View<'_> {
+    fn node(&self, image_fs: &std::path::Path, pods: &[PodStats]) -> Value {
+        let figures = self.shared.evictions.figures();
+        let memory = figures.memory().unwrap_or_default();
+        let usage = Usage {
+            cpu: figures.cpu(),
+            memory: Some(memory.used),
+            working_set: Some(memory.total.saturating_sub(memory.available)),
+            swap: Some(memory.swap_total.saturating_sub(memory.swap_free)),
+            memory_limit: Some(memory.total),
+            ..Usage::default()
+        };
+        let mut node = self.usage("/", &usage);
+        node.insert("nodeName".to_owned(), json!(self.shared.options.node_name));
+        node.insert("startTime".to_owned(), json!(Time(booted(self.now))));
+        node.insert("systemContainers".to_owned(), self.system_containers());
+        if self.brief {
+            return node.into();
+        }
+        if let Some(swap) = node.get_mut("swap") {
+            swap["swapAvailableBytes"] = json!(memory.swap_free);
+        }
+        if let Some(disk) = self.disk {
+            node.insert("fs".to_owned(), self.disk(disk, None));
+        }
+        if let Some(disk) = figures::file_system(image_fs) {
+            let written = pods.iter().flat_map(|p| &p.containers).filter_map(|c| c.rootfs);
+            let containers = written.fold(DiskUsage::default(), DiskUsage::plus);
+            let (images, containers) = (self.disk(disk, None), self.disk(disk, Some(containers)));
+            node.insert("runtime".to_owned(), json!({"imageFs": images, "containerFs": containers}));
+        }
+        if let Some(network) = self.network(&figures.links()) {
+            node.insert("network".to_owned(), network);
+        }
+        if let Some(processes) = figures.processes() {
+            let rlimit = json!({"time": Time(self.now), "maxpid": processes.max, "curproc": processes.running});
+            node.insert("rlimit".to_owned(), rlimit);
+        }
+        node.into()
+    }
+
+    /// All Pods together.
+    fn system_containers(&self) -> Value {
+        let cgroups = &self.shared.cgroups;
+        let Some(usage) = cgroups.usage(cgroups.root()) else { return json!([]) };
+        let mut pods = self.usage(cgroups.root(), &usage);
+        pods.insert("name".to_owned(), json!("pods"));
+        pods.insert("startTime".to_owned(), json!(Time(booted(self.now))));
+        json!([pods])
+    }
+
+    fn pod(&self, stats: &PodStats) -> Value {
+        let meta = &stats.pod.metadata;
+        let mut pod = self.usage(stats.cgroup.as_deref().unwrap_or_default(), &stats.usage);
+        let reference = json!({"name": meta.name, "namespace": meta.namespace, "uid": meta.uid});
+        pod.insert("podRef".to_owned(), reference);
+        let started = stats.pod.status.as_ref().and_then(|s| s.start_time.clone());
+        pod.insert("startTime".to_owned(), json!(started));
+        let containers: Vec<Value> = stats.containers.iter().map(|c| self.container(c)).collect();
+        pod.insert("containers".to_owned(), json!(containers));
+        if self.brief {
+            return pod.into();
+        }
+        if let Some(disk) = self.disk {
+            let volume = |(name, usage): (&String, &DiskUsage)| {
+                let mut volume = self.disk(disk, Some(*usage));
+                volume["name"] = json!(name);
+                volume
+            };
+            pod.insert("volume".to_owned(), stats.volumes.iter().map(volume).collect());
+            pod.insert("ephemeral-storage".to_owned(), self.disk(disk, Some(stats.storage())));
+        }
+        if let Some(network) = self.network(&stats.links) {
+            pod.insert("network".to_owned(), network);
+        }
+        if let Some(processes) = stats.usage.processes {
+            pod.insert("process_stats".to_owned(), json!({"process_count": processes}));
+        }
+        pod.into()
+    }
+
+    fn container(&self, stats: &ContainerStats) -> Value {
+        let mut container = self.usage(stats.cgroup.as_deref().unwrap_or_default(), &stats.usage);
+        container.insert("name".to_owned(), json!(stats.name));
+        container.insert("startTime".to_owned(), json!(stats.started_at.map(Time)));
+        for (field, usage) in [("rootfs", stats.rootfs), ("logs", stats.logs)] {
+            if let Some((usage, disk)) = usage.zip(self.disk) {
+                container.insert(field.to_owned(), self.disk(disk, Some(usage)));
+            }
+        }
+        container.into()
+    }
+
+    /// `cpu`, `memory` and `swap`.
+    fn usage(&self, of: &str, usage: &Usage) -> Map<String, Value> {
+        let now = Time(self.now);
+        let mut all = Map::new();
+        if let Some(used) = usage.cpu {
+            let rate = self.shared.rates.since(of, self.now, used);
+            all.insert(
+                "cpu".to_owned(),
+                told(json!({"time": now, "usageNanoCores": rate, "usageCoreNanoSeconds": used})),
+            );
+        }
+        if usage.memory.is_some() {
+            let available = usage.memory_limit.zip(usage.working_set).map(|(limit, used)| limit.saturating_sub(used));
+            let memory = json!({
+                "time": now, "availableBytes": available, "usageBytes": usage.memory, "workingSetBytes": usage.working_set,
+                "rssBytes": usage.rss, "pageFaults": usage.page_faults, "majorPageFaults": usage.major_page_faults,
+            });
+            all.insert("memory".to_owned(), told(memory));
+        }
+        if let Some(swap) = usage.swap.filter(|_| !self.brief) {
+            all.insert("swap".to_owned(), json!({"time": now, "swapUsageBytes": swap}));
+        }
+        all
+    }
+
+    /// What went over links; the first of them stands for all.
+    fn network(&self, links: &[Link]) -> Option<Value> {
+        let shown = |link: &Link| {
+            json!({
+                "name": link.name, "rxBytes": link.received, "rxErrors": link.receive_errors,
+                "txBytes": link.sent, "txErrors": link.send_errors,
+            })
+        };
+        let mut network = shown(links.first()?);
+        network["time"] = json!(Time(self.now));
+        network["interfaces"] = links.iter().map(shown).collect();
+        Some(network)
+    }
+
+    /// A file system, and what of it is used by whom it is about; by all without.
+    fn disk(&self, disk: FileSystem, used: Option<DiskUsage>) -> Value {
+        let all = DiskUsage {
+            bytes: figures::number(disk.capacity.saturating_sub(disk.available)),
+            inodes: figures::number(disk.inodes.saturating_sub(disk.inodes_free)),
+        };
+        let used = used.unwrap_or(all);
+        json!({
+            "time": Time(self.now), "availableBytes": disk.available, "capacityBytes": disk.capacity,
+            "usedBytes": used.bytes, "inodesFree": disk.inodes_free, "inodes": disk.inodes, "inodesUsed": used.inodes,
+        })
+    }
+}
+
+/// Without what is not known.
+fn told(mut value: Value) -> Value {
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|_, field| !field.is_null());
+    }
+    value
+}
+
+/// When the machine was booted.
+fn booted(now: Timestamp) -> Timestamp {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = uptime.split(['.', ' ']).next().and_then(|s| s.parse().ok()).unwrap_or(0);
+    now.checked_sub(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_told_from_the_second_look_on() {
+        let rates = Rates::default();
+        let at = |ms: i64| Timestamp::from_millisecond(1_000_000 + ms).unwrap();
+        assert_eq!(rates.since("/p", at(0), 5_000_000_000), None);
+        assert_eq!(rates.since("/p", at(2000), 6_000_000_000), Some(500_000_000));
+        // One that comes right after tells the rate so far, and begins no new one.
+        assert_eq!(rates.since("/p", at(2500), 6_250_000_000), Some(500_000_000));
+        assert_eq!(rates.since("/p", at(3000), 6_250_000_000), Some(250_000_000));
+        rates.keep(|of| of != "/p");
+        assert_eq!(rates.since("/p", at(4000), 7_000_000_000), None);
+    }
+}

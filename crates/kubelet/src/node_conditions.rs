@@ -1,0 +1,137 @@
+//! The node's conditions in upstream's words (`pkg/kubelet/nodestatus/setters.go`).
+
+use k8s_openapi::api::core::v1::NodeCondition;
+use lifecycle::Pressure;
+use serde_json::{Value, json};
+
+/// What a pressure is called, while the node has it and while it does not.
+struct Words {
+    pressure: Pressure,
+    reasons: [&'static str; 2],
+    messages: [&'static str; 2],
+    events: [&'static str; 2],
+}
+
+const PRESSURES: [Words; 3] = [
+    Words {
+        pressure: Pressure::Memory,
+        reasons: ["KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"],
+        messages: ["kubelet has insufficient memory available", "kubelet has sufficient memory available"],
+        events: ["NodeHasInsufficientMemory", "NodeHasSufficientMemory"],
+    },
+    Words {
+        pressure: Pressure::Disk,
+        reasons: ["KubeletHasDiskPressure", "KubeletHasNoDiskPressure"],
+        messages: ["kubelet has disk pressure", "kubelet has no disk pressure"],
+        events: ["NodeHasDiskPressure", "NodeHasNoDiskPressure"],
+    },
+    Words {
+        pressure: Pressure::Pid,
+        reasons: ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"],
+        messages: ["kubelet has insufficient PID available", "kubelet has sufficient PID available"],
+        events: ["NodeHasInsufficientPID", "NodeHasSufficientPID"],
+    },
+];
+
+/// The conditions, without their times, `Ready` last.
+pub(crate) fn conditions(pressures: &[Pressure], not_ready: Option<&str>) -> Vec<Value> {
+    let condition = |kind: &str, holds: bool, reason: &str, message: &str| {
+        let status = if holds { "True" } else { "False" };
+        json!({"type": kind, "status": status, "reason": reason, "message": message})
+    };
+    let mut all: Vec<Value> = PRESSURES
+        .iter()
+        .map(|words| {
+            let (holds, kind) = (pressures.contains(&words.pressure), words.pressure.condition());
+            let n = usize::from(!holds);
+            condition(kind, holds, words.reasons[n], words.messages[n])
+        })
+        .collect();
+    all.push(match not_ready {
+        None => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
+        Some(why) => condition("Ready", false, "KubeletNotReady", why),
+    });
+    all
+}
+
+/// The reasons of the events that tell of what has changed.
+pub(crate) fn events(conditions: &[Value], known: &[NodeCondition]) -> Vec<&'static str> {
+    let changed = conditions.iter().filter(|c| same(c, known).is_none());
+    let reason = |condition: &Value| {
+        let n = usize::from(condition["status"] != "True");
+        let of = |words: &&Words| condition["type"] == words.pressure.condition();
+        PRESSURES.iter().find(of).map_or(["NodeReady", "NodeNotReady"][n], |words| words.events[n])
+    };
+    changed.map(reason).collect()
+}
+
+/// The condition as it was, if its status is the same.
+fn same<'a>(condition: &Value, known: &'a [NodeCondition]) -> Option<&'a NodeCondition> {
+    known.iter().find(|k| condition["type"] == k.type_ && condition["status"] == k.status)
+}
+
+/// Gives a condition its times; that of its transition stays while its status does.
+pub(crate) fn stamp(mut condition: Value, known: &[NodeCondition], now: &Value) -> Value {
+    let since = same(&condition, known).and_then(|k| k.last_transition_time.as_ref());
+    condition["lastTransitionTime"] = since.map_or_else(|| now.clone(), |t| json!(t));
+    condition["lastHeartbeatTime"] = now.clone();
+    condition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(conditions: &[Value]) -> Vec<NodeCondition> {
+        let stamped = conditions.iter().map(|c| stamp(c.clone(), &[], &json!("2026-01-01T00:00:00Z")));
+        serde_json::from_value(stamped.collect()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(pressures: &[Pressure], not_ready: Option<&str>, expected: [(&str, &str, &str); 4], told: &[&str]) {
+        let all = conditions(pressures, not_ready);
+        let shown: Vec<_> = all
+            .iter()
+            .map(|c| {
+                let word = |field: &str| c[field].as_str().unwrap();
+                (word("type"), word("status"), word("reason"))
+            })
+            .collect();
+        assert_eq!(shown, expected);
+        assert_eq!(events(&all, &known(&conditions(&[], None))), told);
+    }
+
+    #[test]
+    fn each_condition_has_upstreams_words() {
+        let memory = ("MemoryPressure", "False", "KubeletHasSufficientMemory");
+        let disk = ("DiskPressure", "False", "KubeletHasNoDiskPressure");
+        let pid = ("PIDPressure", "False", "KubeletHasSufficientPID");
+        let ready = ("Ready", "True", "KubeletReady");
+        check(&[], None, [memory, disk, pid, ready], &[]);
+        let no_memory = ("MemoryPressure", "True", "KubeletHasInsufficientMemory");
+        check(&[Pressure::Memory], None, [no_memory, disk, pid, ready], &["NodeHasInsufficientMemory"]);
+        let (no_disk, no_pid) =
+            (("DiskPressure", "True", "KubeletHasDiskPressure"), ("PIDPressure", "True", "KubeletHasInsufficientPID"));
+        let not_ready = ("Ready", "False", "KubeletNotReady");
+        check(
+            &[Pressure::Disk, Pressure::Pid],
+            Some("no runtime"),
+            [memory, no_disk, no_pid, not_ready],
+            &["NodeHasDiskPressure", "NodeHasInsufficientPID", "NodeNotReady"],
+        );
+        let first = events(&conditions(&[], None), &[]);
+        assert_eq!(first, ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"]);
+    }
+
+    #[test]
+    fn a_condition_keeps_the_time_of_its_transition() {
+        let known = known(&conditions(&[], None));
+        let now = json!("2026-01-02T00:00:00Z");
+        let time = |not_ready: Option<&str>| {
+            let ready = conditions(&[], not_ready).pop().unwrap();
+            stamp(ready, &known, &now)["lastTransitionTime"].clone()
+        };
+        assert_eq!(time(None), json!("2026-01-01T00:00:00Z"));
+        assert_eq!(time(Some("why")), now);
+    }
+}

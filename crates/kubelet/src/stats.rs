@@ -1,0 +1,180 @@
+//! What Pods use, read when somebody asks.
+
+use crate::{
+    Shared, blocking,
+    cgroup::Usage,
+    figures::{self, Link},
+    logs,
+};
+use api::pod::containers;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod as ApiPod};
+use lifecycle::{
+    Pod,
+    eviction::{ContainerFigures, DiskUsage, PodFigures},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// What a container uses.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ContainerStats {
+    pub(crate) name: String,
+    /// The runtime's id.
+    pub(crate) id: String,
+    /// The cgroup, absolute within the hierarchies.
+    pub(crate) cgroup: Option<String>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) usage: Usage,
+    /// What it has written to its root file system.
+    pub(crate) rootfs: Option<DiskUsage>,
+    pub(crate) logs: Option<DiskUsage>,
+}
+
+/// What a Pod uses.
+#[derive(Debug, Clone)]
+pub(crate) struct PodStats {
+    pub(crate) pod: Arc<ApiPod>,
+    pub(crate) cgroup: Option<String>,
+    pub(crate) usage: Usage,
+    /// The Pod's own links; none with the node's network.
+    pub(crate) links: Vec<Link>,
+    pub(crate) containers: Vec<ContainerStats>,
+    /// Volumes that are directories of the Pod.
+    pub(crate) volumes: BTreeMap<String, DiskUsage>,
+    /// The file of hosts, and what else is the Pod's on the node.
+    pub(crate) other: DiskUsage,
+}
+
+impl PodStats {
+    /// What decides who has to go.
+    pub(crate) fn figures(&self) -> PodFigures {
+        let known = |n: Option<u64>| n.map(figures::number);
+        let container = |c: &ContainerStats| ContainerFigures {
+            name: c.name.clone(),
+            memory: known(c.usage.working_set),
+            rootfs: c.rootfs,
+            logs: c.logs,
+        };
+        PodFigures {
+            memory: known(self.usage.working_set),
+            processes: known(self.usage.processes),
+            containers: self.containers.iter().map(container).collect(),
+            volumes: self.volumes.clone(),
+        }
+    }
+
+    /// What the Pod takes of the node's disk.
+    pub(crate) fn storage(&self) -> DiskUsage {
+        let containers = self.containers.iter().flat_map(|c| [c.rootfs, c.logs]).flatten();
+        let in_memory = |name: &str| {
+            let volumes = self.pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
+            let medium = |v: &k8s_openapi::api::core::v1::Volume| v.empty_dir.as_ref().and_then(|e| e.medium.clone());
+            volumes.iter().find(|v| v.name == name).and_then(medium).is_some_and(|medium| !medium.is_empty())
+        };
+        let volumes = self.volumes.iter().filter(|(name, _)| !in_memory(name)).map(|(_, usage)| *usage);
+        containers.chain(volumes).fold(self.other, DiskUsage::plus)
+    }
+}
+
+/// What these Pods use; `disks` asks for what they take of the disk, too, which has to be counted file by file.
+pub(crate) async fn of_pods(shared: &Shared, pods: Vec<Arc<Pod>>, disks: bool) -> Vec<PodStats> {
+    let layers = if disks && !pods.is_empty() { layers(shared).await } else { HashMap::new() };
+    let mut all = Vec::new();
+    for pod in pods {
+        all.push(of_pod(shared, &pod, disks, &layers).await);
+    }
+    all
+}
+
+/// What containers have written to their root file systems, as far as the runtime tells.
+async fn layers(shared: &Shared) -> HashMap<String, DiskUsage> {
+    match shared.runtime.container_disks().await {
+        Ok(all) => all
+            .into_iter()
+            .map(|d| (d.id.0, DiskUsage { bytes: figures::number(d.bytes), inodes: figures::number(d.inodes) }))
+            .collect(),
+        Err(error) => {
+            tracing::debug!(%error, "the runtime does not tell what containers have written");
+            HashMap::new()
+        }
+    }
+}
+
+/// Pods that hold anything of the node.
+pub(crate) fn active(shared: &Shared) -> Vec<Arc<Pod>> {
+    let all = shared.pods.all().into_iter().map(|h| h.known.borrow().clone());
+    all.filter(|pod| pod.is_admitted() && !api::pod::is_terminal(pod.object())).collect()
+}
+
+async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool, layers: &HashMap<String, DiskUsage>) -> PodStats {
+    let cgroup = shared.cgroups.path(pod.object());
+    let mut stats = PodStats {
+        pod: Arc::clone(pod.object()),
+        usage: cgroup.as_deref().and_then(|path| shared.cgroups.usage(path)).unwrap_or_default(),
+        containers: running(shared, pod, cgroup.as_deref()),
+        links: Vec::new(),
+        volumes: BTreeMap::new(),
+        other: DiskUsage::default(),
+        cgroup,
+    };
+    if !disks {
+        return stats;
+    }
+    if crate::pods::spec(pod).host_network != Some(true) {
+        let mut cgroups = stats.containers.iter().filter_map(|c| c.cgroup.as_deref());
+        let process = cgroups.find_map(|path| shared.cgroups.process(path));
+        stats.links = process.map(|pid| figures::links(&PathBuf::from(format!("/proc/{pid}/net")))).unwrap_or_default();
+    }
+    for container in &mut stats.containers {
+        container.rootfs = layers.get(&container.id).copied();
+    }
+    let logs: Vec<PathBuf> = stats.containers.iter().map(|c| log_dir(shared, pod, &c.name)).collect();
+    let volumes: Vec<(String, PathBuf)> = crate::pods::spec(pod)
+        .volumes
+        .iter()
+        .flatten()
+        .filter(|v| v.host_path.is_none())
+        .map(|v| (v.name.clone(), shared.paths.volume(pod.uid(), &v.name)))
+        .collect();
+    let hosts = shared.paths.hosts_file(pod.uid());
+    let counted = blocking::run(move || {
+        let logs: Vec<DiskUsage> = logs.iter().map(|dir| figures::disk_usage(dir)).collect();
+        let there = volumes.into_iter().filter(|(_, dir)| dir.exists());
+        let volumes: BTreeMap<_, _> = there.map(|(name, dir)| (name, figures::disk_usage(&dir))).collect();
+        Ok((logs, volumes, figures::disk_usage(&hosts)))
+    });
+    if let Ok((logs, volumes, other)) = counted.await {
+        stats.containers.iter_mut().zip(logs).for_each(|(c, usage)| c.logs = Some(usage));
+        (stats.volumes, stats.other) = (volumes, other);
+    }
+    stats
+}
+
+fn log_dir(shared: &Shared, pod: &Pod, container: &str) -> PathBuf {
+    let file = logs::path(shared, pod, container, 0);
+    file.parent().map(PathBuf::from).unwrap_or(file)
+}
+
+fn running(shared: &Shared, pod: &Pod, cgroup: Option<&str>) -> Vec<ContainerStats> {
+    let status = lifecycle::status(pod, &shared.options.policy, shared.now());
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let statuses: Vec<&ContainerStatus> = lists.into_iter().flatten().flatten().collect();
+    let started_at = |name: &str| {
+        let state = statuses.iter().find(|s| s.name == name)?.state.as_ref()?;
+        Some(state.running.as_ref()?.started_at.as_ref()?.0)
+    };
+    containers(crate::pods::spec(pod))
+        .filter(|(_, c)| pod.is_running(&c.name))
+        .filter_map(|(_, c)| {
+            let (id, _) = pod.container_id(&c.name, false)?;
+            let cgroup = cgroup.map(|path| format!("{path}/{id}"));
+            let usage = cgroup.as_deref().and_then(|path| shared.cgroups.usage(path)).unwrap_or_default();
+            let (name, started_at) = (c.name.clone(), started_at(&c.name));
+            Some(ContainerStats { name, id, cgroup, started_at, usage, rootfs: None, logs: None })
+        })
+        .collect()
+}

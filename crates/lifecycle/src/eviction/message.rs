@@ -1,0 +1,59 @@
+//! What is said of an eviction, in upstream's words.
+
+use super::{PodFigures, Resource, Starved};
+use api::quantity::{Amount, canonical};
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+/// Why a Pod goes that could have stayed on a larger node.
+pub(super) fn of_pressure(starved: &Starved, pod: &Pod, figures: Option<&PodFigures>) -> String {
+    let (resource, name) = (starved.threshold.signal.resource(), starved.resource());
+    let mut message = format!("The node was low on resource: {name}. ");
+    if let Some((quantity, available)) = &starved.quantities {
+        message += &format!("Threshold quantity: {quantity}, available: {available}. ");
+    }
+    let Some(figures) = figures else {
+        return message;
+    };
+    message += &pod_excess(resource, pod, figures).unwrap_or_default();
+    for container in &figures.containers {
+        let usage = match resource {
+            Resource::Memory => container.memory,
+            Resource::EphemeralStorage => {
+                container.rootfs.zip(container.logs).map(|(rootfs, logs)| rootfs.plus(logs).bytes)
+            }
+            Resource::Inodes | Resource::Pids => None,
+        };
+        let Some((usage, spec)) = usage.map(Amount::units).zip(spec_of(pod, &container.name)) else {
+            continue;
+        };
+        let requests = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
+        let (request, shown) = amount(requests.and_then(|r| r.get(name)).map(|q| q.0.as_str()));
+        if usage > request {
+            let usage = usage.to_binary_quantity().0;
+            let of = &container.name;
+            message +=
+                &format!("Container {of} was using {usage}, request is {shown}, has larger consumption of {name}. ");
+        }
+    }
+    message
+}
+
+/// A Pod with resources of its own (KEP-2837).
+fn pod_excess(resource: Resource, pod: &Pod, figures: &PodFigures) -> Option<String> {
+    let requests = pod.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
+    let request = requests.get("memory").filter(|_| resource == Resource::Memory)?;
+    let usage = Amount::units(figures.memory?).to_binary_quantity().0;
+    let (name, (_, shown)) = (pod.metadata.name.as_deref().unwrap_or_default(), amount(Some(&request.0)));
+    Some(format!("Pod {name} was using {usage}, request is {shown}, has larger consumption of memory. "))
+}
+
+/// An amount and its canonical form; nothing is `0`.
+pub(super) fn amount(text: Option<&str>) -> (Amount, String) {
+    let known = text.and_then(|t| Some((Amount::parse(t).ok()?, canonical(t).ok()?)));
+    known.unwrap_or_else(|| (Amount::ZERO, "0".to_owned()))
+}
+
+fn spec_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+    let all = pod.spec.as_ref().into_iter().flat_map(api::pod::containers);
+    all.map(|(_, c)| c).find(|c| c.name == name)
+}

@@ -1,0 +1,351 @@
+//! Who goes when the node lacks something, when, and in which words (`pkg/kubelet/eviction`).
+
+use crate::common::start;
+use k8s_openapi::api::core::v1::Pod;
+use lifecycle::{
+    Eviction, Pressure,
+    eviction::{
+        Candidate, ContainerFigures, DiskUsage, EvictionPolicy, Figure, Level, NodeFigures, PodFigures, Signal,
+        Starved, Threshold, Watch, has_limits, over_limits, victim,
+    },
+};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+const MIB: i64 = 1 << 20;
+
+fn hard(signal: Signal, level: &str) -> Threshold {
+    let level = match level.strip_suffix('%') {
+        Some(percent) => Level::Share(percent.parse::<f64>().unwrap() / 100.0),
+        None => Level::quantity(level).unwrap(),
+    };
+    Threshold { signal, level, grace: Duration::ZERO, min_reclaim: None }
+}
+
+fn soft(signal: Signal, level: &str, grace: u64) -> Threshold {
+    Threshold { grace: Duration::from_secs(grace), ..hard(signal, level) }
+}
+
+fn policy(thresholds: &[Threshold]) -> EvictionPolicy {
+    let thresholds = thresholds.to_vec();
+    EvictionPolicy { thresholds, transition_period: Duration::from_secs(300), max_pod_grace_seconds: Some(60) }
+}
+
+fn left(figures: &[(Signal, i64, i64)]) -> NodeFigures {
+    figures
+        .iter()
+        .map(|(signal, available, capacity)| (*signal, Figure { available: *available, capacity: *capacity }))
+        .collect()
+}
+
+/// What is left of 1000 MiB of memory over time (seconds, MiB), the conditions then, and whether a Pod has to go.
+#[track_caller]
+fn check(policy: &EvictionPolicy, story: &[(u64, i64, &[Pressure], bool)]) {
+    let mut watch = Watch::default();
+    for (at, available, pressures, goes) in story {
+        let figures = left(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
+        let starved = watch.observe(policy, &figures, start() + Duration::from_secs(*at));
+        assert_eq!((watch.pressures(), starved.is_some()), (*pressures, *goes), "after {at} s");
+    }
+}
+
+const MEMORY: &[Pressure] = &[Pressure::Memory];
+
+#[test]
+fn a_hard_threshold_counts_at_once_and_its_condition_stays_for_a_while() {
+    let policy = policy(&[hard(Signal::MemoryAvailable, "100Mi")]);
+    let story: &[(u64, i64, &[Pressure], bool)] = &[
+        (0, 100, &[], false),
+        (10, 99, MEMORY, true),
+        (20, 50, MEMORY, true),
+        (30, 100, MEMORY, false),
+        (319, 100, MEMORY, false),
+        (320, 100, &[], false),
+    ];
+    check(&policy, story);
+}
+
+#[test]
+fn a_soft_threshold_counts_after_its_grace_without_a_break() {
+    let policy = policy(&[soft(Signal::MemoryAvailable, "10%", 30)]);
+    let story: &[(u64, i64, &[Pressure], bool)] = &[
+        (0, 99, MEMORY, false),
+        (20, 99, MEMORY, false),
+        (25, 100, MEMORY, false),
+        (30, 99, MEMORY, false),
+        (59, 99, MEMORY, false),
+        (60, 99, MEMORY, true),
+    ];
+    check(&policy, story);
+}
+
+#[test]
+fn what_was_crossed_is_reclaimed_to_its_minimum() {
+    let mut one = hard(Signal::MemoryAvailable, "100Mi");
+    one.min_reclaim = Some(Level::quantity("50Mi").unwrap());
+    let story: &[(u64, i64, &[Pressure], bool)] = &[
+        (0, 120, &[], false),
+        (10, 99, MEMORY, true),
+        (20, 149, MEMORY, true),
+        (30, 150, MEMORY, false),
+        (40, 120, MEMORY, false),
+    ];
+    check(&policy(&[one]), story);
+}
+
+#[test]
+fn without_a_transition_period_a_condition_goes_with_its_cause() {
+    let policy =
+        EvictionPolicy { transition_period: Duration::ZERO, ..policy(&[hard(Signal::MemoryAvailable, "100Mi")]) };
+    check(&policy, &[(0, 99, MEMORY, true), (10, 100, &[], false)]);
+}
+
+#[test]
+fn memory_comes_before_all_else_and_what_is_not_seen_is_not_lacking() {
+    let policy = policy(&[
+        hard(Signal::NodeFsAvailable, "10%"),
+        hard(Signal::ImageFsInodesFree, "5%"),
+        hard(Signal::PidAvailable, "10"),
+        hard(Signal::AllocatableMemoryAvailable, "100Mi"),
+    ]);
+    let observe = |figures: &[(Signal, i64, i64)]| {
+        let mut watch = Watch::default();
+        let starved = watch.observe(&policy, &left(figures), start());
+        (starved.map(|s| s.resource()), watch.pressures().to_vec())
+    };
+    let (disk, memory) = ((Signal::NodeFsAvailable, 9, 100), (Signal::AllocatableMemoryAvailable, 9, 1000 * MIB));
+    assert_eq!(observe(&[disk, memory]), (Some("memory"), vec![Pressure::Disk, Pressure::Memory]));
+    assert_eq!(observe(&[disk]), (Some("ephemeral-storage"), vec![Pressure::Disk]));
+    assert_eq!(observe(&[(Signal::ImageFsInodesFree, 4, 100)]), (Some("inodes"), vec![Pressure::Disk]));
+    assert_eq!(observe(&[(Signal::PidAvailable, 9, 100)]), (Some("pids"), vec![Pressure::Pid]));
+    assert_eq!(observe(&[]), (None, vec![]));
+}
+
+fn starved(threshold: &Threshold, available: i64, capacity: i64) -> Starved {
+    let figures = left(&[(threshold.signal, available, capacity)]);
+    Watch::default()
+        .observe(&policy(std::slice::from_ref(threshold)), &figures, start() + Duration::from_secs(1))
+        .unwrap()
+}
+
+fn pod(name: &str, priority: i32, request: &Value, grace: Option<i64>) -> Arc<Pod> {
+    let spec = json!({"priority": priority, "terminationGracePeriodSeconds": grace,
+        "volumes": [{"name": "v", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory"}}],
+        "containers": [{"name": "c", "resources": {"requests": request}}]});
+    Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap())
+}
+
+fn disk(bytes: i64, inodes: i64) -> DiskUsage {
+    DiskUsage { bytes, inodes }
+}
+
+fn uses_memory(mib: i64) -> PodFigures {
+    let container = ContainerFigures { name: "c".to_owned(), memory: Some(mib * MIB), ..Default::default() };
+    PodFigures { memory: Some(mib * MIB), processes: Some(mib), containers: vec![container], ..Default::default() }
+}
+
+/// A Pod: name, priority, memory that it asks for, memory that it uses (MiB).
+type Row = (&'static str, i32, &'static str, i64);
+
+/// Who goes, one after the other.
+#[track_caller]
+fn goes(signal: Signal, rows: &[Row], expected: &[&str]) {
+    let starved = starved(&hard(signal, "1000"), 999, 10_000);
+    let mut left: Vec<Candidate> = rows
+        .iter()
+        .map(|(name, priority, request, used)| Candidate {
+            pod: pod(name, *priority, &json!({"memory": request}), None),
+            figures: (*used >= 0).then(|| uses_memory(*used)),
+        })
+        .collect();
+    let mut order = Vec::new();
+    while let Some((first, _)) = victim(&starved, &left, false) {
+        let name = first.pod.metadata.name.clone().unwrap();
+        left.retain(|c| c.pod.metadata.name.as_ref() != Some(&name));
+        order.push(name);
+    }
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn who_uses_more_than_asked_for_goes_first_then_the_lower_priority_then_the_larger_excess() {
+    let rows: &[Row] = &[
+        ("within", 0, "100Mi", 90),
+        ("exact", -5, "100Mi", 100),
+        ("over", 0, "100Mi", 110),
+        ("far-over", 0, "10Mi", 105),
+        ("important", 10, "0", 500),
+        ("best-effort", 0, "0", 50),
+        ("unseen", 1000, "0", -1),
+        ("system", 2_000_000_000, "0", 900),
+    ];
+    goes(Signal::MemoryAvailable, rows, &["unseen", "far-over", "best-effort", "over", "important", "exact", "within"]);
+    // For process ids only priority and their number count.
+    let rows: &[Row] = &[("few", 0, "0", 5), ("many", 0, "0", 50), ("important", 1, "0", 500)];
+    goes(Signal::PidAvailable, rows, &["many", "few", "important"]);
+}
+
+#[test]
+fn a_static_pod_stays() {
+    let mut fixed = Pod::clone(&pod("p", 0, &json!({}), None));
+    fixed.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
+    let candidates = [Candidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];
+    assert!(victim(&starved(&hard(Signal::MemoryAvailable, "100Mi"), 1, 2), &candidates, false).is_none());
+}
+
+#[test]
+fn for_a_disk_counts_what_is_on_it() {
+    // Each has 100 of one kind; the one that counts goes.
+    let candidates: Vec<Candidate> = ["rootfs", "logs", "volume", "memory-volume"]
+        .iter()
+        .map(|name| {
+            let some = |of: &str| Some(if *name == of { disk(100, 100) } else { disk(1, 1) });
+            let (rootfs, logs) = (some("rootfs"), some("logs"));
+            let container = ContainerFigures { name: "c".to_owned(), memory: None, rootfs, logs };
+            let volumes = [("v", "volume"), ("m", "memory-volume")].map(|(v, of)| (v.to_owned(), some(of).unwrap()));
+            let figures = PodFigures { containers: vec![container], volumes: volumes.into(), ..Default::default() };
+            Candidate { pod: pod(name, 0, &json!({}), None), figures: Some(figures) }
+        })
+        .collect();
+    let first = |signal: Signal, split: bool, without: &str| {
+        let kept: Vec<Candidate> =
+            candidates.iter().filter(|c| c.pod.metadata.name.as_deref() != Some(without)).cloned().collect();
+        let starved = starved(&hard(signal, "10%"), 1, 100);
+        victim(&starved, &kept, split).unwrap().0.pod.metadata.name.clone().unwrap()
+    };
+    assert_eq!(first(Signal::NodeFsAvailable, true, ""), "logs");
+    assert_eq!(first(Signal::NodeFsAvailable, true, "logs"), "volume");
+    assert_eq!(first(Signal::ImageFsAvailable, true, ""), "rootfs");
+    assert_eq!(first(Signal::ImageFsInodesFree, true, ""), "rootfs");
+    assert_eq!(first(Signal::NodeFsInodesFree, false, ""), "rootfs");
+    assert_eq!(first(Signal::NodeFsAvailable, false, "rootfs"), "logs");
+}
+
+#[track_caller]
+fn says(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodFigures>, expected: &str) {
+    let candidates = [Candidate { pod: pod("p", 0, request, None), figures }];
+    let starved = starved(threshold, available, 1000 * MIB);
+    assert_eq!(victim(&starved, &candidates, false).unwrap().1.message, expected);
+}
+
+#[test]
+fn the_message_names_what_was_low_and_who_used_it() {
+    let memory = hard(Signal::MemoryAvailable, "100Mi");
+    says(
+        &memory,
+        52 * MIB,
+        &json!({"memory": "64Mi"}),
+        Some(uses_memory(80)),
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. Container c was using 80Mi, request is 64Mi, has larger consumption of memory. ",
+    );
+    let low = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 53249Ki. ";
+    says(&memory, 52 * MIB + 1024, &json!({"memory": "64Mi"}), Some(uses_memory(64)), low);
+    says(&memory, 52 * MIB + 1024, &json!({}), None, low);
+    says(
+        &memory,
+        MIB,
+        &json!({}),
+        Some(uses_memory(1)),
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. Container c was using 1Mi, request is 0, has larger consumption of memory. ",
+    );
+    let mut on_disk = uses_memory(1);
+    on_disk.containers[0].rootfs = Some(disk(3 << 10, 1));
+    on_disk.containers[0].logs = Some(disk(1 << 10, 1));
+    says(
+        &hard(Signal::NodeFsAvailable, "10%"),
+        99 * MIB,
+        &json!({"ephemeral-storage": "1k"}),
+        Some(on_disk),
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 100Mi, available: 99Mi. Container c was using 4Ki, request is 1k, has larger consumption of ephemeral-storage. ",
+    );
+    says(
+        &hard(Signal::NodeFsInodesFree, "2k"),
+        1999,
+        &json!({}),
+        Some(uses_memory(1)),
+        "The node was low on resource: inodes. Threshold quantity: 2k, available: 1999. ",
+    );
+}
+
+#[test]
+fn a_hard_threshold_gives_a_second_and_a_soft_one_what_was_set() {
+    let grace = |threshold: &Threshold, max: Option<u32>, own: Option<i64>| {
+        let figures = left(&[(threshold.signal, 1, 2)]);
+        let policy = EvictionPolicy { max_pod_grace_seconds: max, ..policy(std::slice::from_ref(threshold)) };
+        let mut watch = Watch::default();
+        watch.observe(&policy, &figures, start());
+        let starved = watch.observe(&policy, &figures, start() + Duration::from_secs(60)).unwrap();
+        let candidates = [Candidate { pod: pod("p", 0, &json!({}), own), figures: None }];
+        let eviction = victim(&starved, &candidates, false).unwrap().1;
+        assert_eq!((eviction.reason.as_str(), eviction.disruption_target), ("Evicted", true));
+        eviction.grace_seconds
+    };
+    let (hard, soft) = (hard(Signal::MemoryAvailable, "1Mi"), soft(Signal::MemoryAvailable, "1Mi", 30));
+    assert_eq!(grace(&hard, Some(60), Some(30)), Some(1));
+    assert_eq!(grace(&soft, Some(60), Some(30)), Some(30));
+    assert_eq!(grace(&soft, Some(10), Some(30)), Some(10));
+    assert_eq!(grace(&soft, Some(0), Some(30)), Some(1));
+    assert_eq!(grace(&soft, None, Some(30)), None);
+}
+
+/// What is said of a Pod with this spec whose container has written so many KiB, and its volume so many.
+fn local(spec: &Value, written: i64, in_volume: i64, split: bool) -> Option<Eviction> {
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+    let container = ContainerFigures {
+        name: "c".to_owned(),
+        rootfs: Some(disk(written << 10, 1)),
+        logs: Some(disk(1 << 10, 1)),
+        memory: None,
+    };
+    let volumes = [("v".to_owned(), disk(in_volume << 10, 1))].into();
+    over_limits(&pod, &PodFigures { containers: vec![container], volumes, ..Default::default() }, split)
+}
+
+#[track_caller]
+fn exceeds(spec: &Value, written: i64, in_volume: i64, expected: Option<&str>) {
+    assert_eq!(local(spec, written, in_volume, false).map(|e| e.message).as_deref(), expected);
+}
+
+#[test]
+fn a_pod_that_takes_more_of_the_disk_than_it_may_goes() {
+    let sized = |limit: &str| json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": limit}}], "containers": [{"name": "c"}]});
+    exceeds(&sized("1Mi"), 0, 1024, None);
+    exceeds(&sized("1024Ki"), 0, 1025, Some("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "));
+    exceeds(&sized("0"), 0, 1025, None);
+    let limits = |limits: &[&str]| {
+        let names = ["c", "d"];
+        let containers: Vec<Value> = limits
+            .iter()
+            .zip(names)
+            .map(|(limit, name)| json!({"name": name, "resources": {"limits": {"ephemeral-storage": limit}}}))
+            .collect();
+        json!({"volumes": [{"name": "v", "emptyDir": {}}], "containers": containers})
+    };
+    let whole = "Pod ephemeral local storage usage exceeds the total limit of containers 10Ki. ";
+    exceeds(&limits(&["10Ki"]), 4, 5, None);
+    exceeds(&limits(&["10Ki"]), 4, 6, Some(whole));
+    exceeds(&limits(&["5Ki", "15Ki"]), 3, 6, None);
+    let own = "Container c exceeded its local ephemeral storage limit \"5Ki\". ";
+    exceeds(&limits(&["5Ki", "15Ki"]), 5, 6, Some(own));
+    let decimal = "Pod ephemeral local storage usage exceeds the total limit of containers 3k. ";
+    exceeds(&limits(&["1k", "2k"]), 9, 9, Some(decimal));
+    // What is written to the root file system is on the other disk.
+    assert_eq!(local(&limits(&["5Ki"]), 100, 1, true), None);
+    let eviction = local(&sized("1Ki"), 0, 2, false).unwrap();
+    assert_eq!((eviction.grace_seconds, eviction.disruption_target), (Some(1), false));
+    let mut critical = sized("1Ki");
+    critical["priority"] = json!(2_000_000_000);
+    assert_eq!(local(&critical, 0, 2, false), None);
+}
+
+#[test]
+fn only_pods_that_promised_something_are_worth_measuring() {
+    for (spec, expected) in [
+        (json!({"containers": [{"name": "c"}], "volumes": [{"name": "v", "emptyDir": {}}]}), false),
+        (json!({"containers": [{"name": "c"}], "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), true),
+        (json!({"containers": [{"name": "c", "resources": {"limits": {"ephemeral-storage": "1Mi"}}}]}), true),
+        (json!({"containers": [{"name": "c", "resources": {"limits": {"memory": "1Mi"}}}]}), false),
+    ] {
+        assert_eq!(has_limits(&serde_json::from_value(spec).unwrap()), expected);
+    }
+}

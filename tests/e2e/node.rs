@@ -1,0 +1,219 @@
+//! The node: what it says of itself, what it answers, and whom it sends away when it lacks something.
+
+use crate::{Alone, Shared};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tests::{Cluster, Kubectl, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a node tells what it has, what it is and that it lives", a_node_tells_of_itself),
+    ("a node answers with its Pods, its figures and its configuration", a_node_answers),
+    ("a Pod that takes more of the disk than it may goes", over_their_limits),
+];
+
+pub(crate) const ALONE: &[Alone] =
+    &[("without memory Pods go, and those that ask for none do not come", without_memory)];
+
+fn node(kubectl: &Kubectl) -> String {
+    kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok()
+}
+
+fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    for (to, from) in [("/spec", spec), ("/spec/containers/0", container)] {
+        for (key, value) in from.as_object().into_iter().flatten() {
+            pod.pointer_mut(to).unwrap()[key] = value.clone();
+        }
+    }
+    pod.to_string()
+}
+
+const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+
+fn a_node_tells_of_itself(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let name = node(&kubectl);
+    let status = kubectl.value(&format!("node/{name}"), "/status");
+    let amount = |list: &str, of: &str| {
+        let text = status[list][of].as_str().unwrap_or_else(|| panic!("{list} {of}: {status}"));
+        text.strip_suffix("Ki").map_or_else(|| text.parse::<i64>().unwrap(), |n| n.parse::<i64>().unwrap() * 1024)
+    };
+    for of in ["memory", "ephemeral-storage"] {
+        let (all, left) = (amount("capacity", of), amount("allocatable", of));
+        assert!(0 < left && left < all, "{of}: what Pods go for is not for them: {status}");
+    }
+    assert_eq!(amount("capacity", "memory") - amount("allocatable", "memory"), 100 << 20);
+    assert_eq!(amount("capacity", "pods"), 110);
+    let info = &status["nodeInfo"];
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_eq!(info["bootID"], boot.trim());
+    for field in ["machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"] {
+        assert!(info[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {info}");
+    }
+    let conditions: Vec<String> = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| {
+            format!(
+                "{}={} {}",
+                c["type"].as_str().unwrap(),
+                c["status"].as_str().unwrap(),
+                c["reason"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(
+        conditions,
+        [
+            "MemoryPressure=False KubeletHasSufficientMemory",
+            "DiskPressure=False KubeletHasNoDiskPressure",
+            "PIDPressure=False KubeletHasSufficientPID",
+            "Ready=True KubeletReady"
+        ]
+    );
+    wait_for("the image in the node's status", Duration::from_secs(60), || {
+        let images = kubectl.value(&format!("node/{name}"), "/status/images").to_string();
+        if images.contains("busybox") { Ok(()) } else { Err(images) }
+    });
+    let lease = cluster.kubectl_in("kube-node-lease");
+    let renewed = lease.value(&format!("lease/{name}"), "/spec/renewTime");
+    wait_for("the Lease to be renewed", Duration::from_secs(30), || {
+        let now = lease.value(&format!("lease/{name}"), "/spec/renewTime");
+        if now != renewed { Ok(()) } else { Err(now.to_string()) }
+    });
+}
+
+fn a_node_answers(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let volumes = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
+    let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    kubectl.apply(&pod("p", &format!("dd if=/dev/zero of=/v/f bs=1M count=2; {SERVE}"), &volumes, &mounts));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let (name, namespace) = (node(&kubectl), kubectl.namespace().to_owned());
+    let raw = |path: &str| kubectl.run(&format!("get --raw /api/v1/nodes/{name}/proxy/{path}")).ok();
+    let json = |path: &str| -> Value { serde_json::from_str(&raw(path)).unwrap() };
+    assert_eq!(raw("healthz"), "ok");
+    for list in ["pods", "runningpods/"] {
+        let all = json(list);
+        let items = all["items"].as_array().unwrap();
+        let ours = items.iter().find(|p| p["metadata"]["namespace"] == namespace.as_str());
+        let ours = ours.unwrap_or_else(|| panic!("{list}: {all}"));
+        assert_eq!((&ours["metadata"]["name"], &ours["spec"]["containers"][0]["name"]), (&json!("p"), &json!("c")));
+    }
+    assert_eq!(json("configz")["kubeletconfig"]["maxPods"], 110);
+    assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");
+    let value = |page: &str, metric: &str| {
+        let text = raw(page);
+        let line = text.lines().find(|l| l.starts_with(metric)).map(str::to_owned);
+        let line = line.unwrap_or_else(|| panic!("no {metric} in {text}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    let of_container = format!("{{container=\"c\",pod=\"p\",namespace=\"{namespace}\"}} ");
+    let of_pod = format!("{{pod=\"p\",namespace=\"{namespace}\"}} ");
+    for metric in [
+        format!("container_cpu_usage_seconds_total{of_container}"),
+        format!("container_memory_working_set_bytes{of_container}"),
+        format!("container_start_time_seconds{of_container}"),
+        format!("pod_cpu_usage_seconds_total{of_pod}"),
+        format!("pod_memory_working_set_bytes{of_pod}"),
+        "node_cpu_usage_seconds_total ".to_owned(),
+        "node_memory_working_set_bytes ".to_owned(),
+    ] {
+        assert!(value("metrics/resource", &metric) > 0.0, "{metric}");
+    }
+    assert!(value("metrics/resource", "resource_scrape_error ").abs() < 0.5);
+    assert!(value("metrics", "kubelet_running_pods ") >= 1.0);
+    assert!(value("metrics/cadvisor", "container_memory_working_set_bytes{container=\"c\",id=\"/") > 0.0);
+    let summary = json("stats/summary");
+    let all = summary["pods"].as_array().unwrap();
+    let ours = all.iter().find(|p| p["podRef"]["namespace"] == namespace.as_str()).unwrap();
+    let volume = ours["volume"].as_array().unwrap().iter().find(|v| v["name"] == "v").unwrap();
+    assert!(volume["usedBytes"].as_u64().unwrap() >= 2 << 20, "{volume}");
+    for field in [
+        "/containers/0/memory/workingSetBytes",
+        "/cpu/usageCoreNanoSeconds",
+        "/process_stats/process_count",
+        "/network/interfaces/0/rxBytes",
+    ] {
+        assert!(ours.pointer(field).and_then(Value::as_u64).is_some_and(|n| n > 0), "{field}: {ours}");
+    }
+    assert_eq!(ours["network"]["interfaces"][0]["name"], "eth0", "{ours}");
+    for field in
+        ["/nodeName", "/memory/availableBytes", "/fs/capacityBytes", "/runtime/imageFs/usedBytes", "/rlimit/maxpid"]
+    {
+        assert!(summary["node"].pointer(field).is_some_and(|v| !v.is_null()), "{field}: {}", summary["node"]);
+    }
+    let brief = json("stats/summary?only_cpu_and_memory=true");
+    assert!(brief["pods"][0].get("volume").is_none() && brief["node"].get("fs").is_none());
+}
+
+#[track_caller]
+fn evicted(kubectl: &Kubectl, name: &str) -> String {
+    kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Failed"));
+    let status = kubectl.value(&format!("pod/{name}"), "/status");
+    assert_eq!(status["reason"], "Evicted", "{status}");
+    let message = status["message"].as_str().unwrap().to_owned();
+    wait_for("the event that tells of it", Duration::from_secs(20), || {
+        let events = kubectl.events(name);
+        if events.contains(&("Evicted".to_owned(), message.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
+    });
+    message
+}
+
+fn over_their_limits(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let volumes = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]});
+    let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let fill = |file: &str| format!("dd if=/dev/zero of={file} bs=1M count=2; {SERVE}");
+    kubectl.apply(&pod("volume", &fill("/v/f"), &volumes, &mounts));
+    kubectl.apply(&pod("modest", &fill("/tmp/f"), &volumes, &mounts));
+    let limits = json!({"resources": {"limits": {"ephemeral-storage": "1Mi"}}});
+    kubectl.apply(&pod("storage", &fill("/f"), &json!({}), &limits));
+    assert_eq!(evicted(&kubectl, "volume"), "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ");
+    let message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ";
+    assert_eq!(evicted(&kubectl, "storage"), message);
+    assert_eq!(kubectl.value("pod/modest", "/status/phase"), "Running");
+}
+
+fn without_memory() {
+    // A machine on which nothing runs at all would have more.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.yaml");
+    let config = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nevictionHard: {memory.available: 99.9%}\n";
+    std::fs::write(&path, config).unwrap();
+    let cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
+    let kubectl = cluster.kubectl_in("default");
+    let name = node(&kubectl);
+    wait_for("the node to lack memory", Duration::from_secs(30), || {
+        let node = kubectl.get(&format!("node/{name}")).unwrap();
+        let conditions = node["status"]["conditions"].as_array().unwrap();
+        let memory = conditions.iter().find(|c| c["type"] == "MemoryPressure").unwrap();
+        let expected = "kubelet has insufficient memory available";
+        let tainted = node["spec"]["taints"].to_string().contains("node.kubernetes.io/memory-pressure");
+        let told = (&memory["status"], &memory["reason"], &memory["message"]);
+        let lacks = told == (&json!("True"), &json!("KubeletHasInsufficientMemory"), &json!(expected));
+        if lacks && tainted { Ok(()) } else { Err(node.to_string()) }
+    });
+    let here = json!({"nodeName": name});
+    kubectl.apply(&pod("modest", SERVE, &here, &json!({})));
+    kubectl.wait_value("pod/modest", "/status/reason", &json!("Evicted"));
+    let expected = "Pod was rejected: The node had condition: [MemoryPressure]. ";
+    assert_eq!(kubectl.value("pod/modest", "/status/message"), expected);
+    let asking = json!({"resources": {"requests": {"memory": "1Ki"}}});
+    kubectl.apply(&pod("asking", SERVE, &here, &asking));
+    let message = evicted(&kubectl, "asking");
+    let (low, rest) = message.split_once("available: ").unwrap();
+    assert!(low.starts_with("The node was low on resource: memory. Threshold quantity: "), "{message}");
+    let used = rest.split_once(". Container c was using ").unwrap().1;
+    assert!(used.ends_with(", request is 1Ki, has larger consumption of memory. "), "{message}");
+    let conditions = kubectl.value("pod/asking", "/status/conditions");
+    let target = conditions.as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    let told = (&target["status"], &target["reason"], &target["message"]);
+    assert_eq!(told, (&json!("True"), &json!("TerminationByKubelet"), &json!(message)));
+    let events = kubectl.events(&name);
+    let met = ("EvictionThresholdMet".to_owned(), "Attempting to reclaim memory".to_owned());
+    assert!(events.contains(&met) && events.iter().any(|(r, _)| r == "NodeHasInsufficientMemory"), "{events:?}");
+}
