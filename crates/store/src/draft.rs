@@ -125,6 +125,7 @@ impl<'a> Draft<'a> {
 }
 
 /// Answers that are ready to be sent.
+#[derive(Default)]
 pub(crate) struct Answers {
     decided: Vec<Decided>,
     failure: Option<WriteError>,

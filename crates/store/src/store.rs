@@ -1,6 +1,8 @@
 //! The store itself.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::{Mutex, RwLock};
@@ -8,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::draft::Pending;
 use crate::state::State;
-use crate::writer::Writer;
+use crate::writer::{self, Writer};
 use crate::{
     Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Watch, Write, WriteError, list,
 };
@@ -27,7 +29,11 @@ struct Inner {
     state: Arc<RwLock<State>>,
     /// `None` only while the last handle is being dropped.
     queue: Option<mpsc::Sender<Pending>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Shared with the writer thread, which closes the engine when the queue is closed.
+    writer: Weak<Mutex<Writer>>,
+    /// Callers that have a write to make, or wait for one.
+    callers: AtomicUsize,
 }
 
 impl Store {
@@ -57,12 +63,21 @@ impl Store {
         let state = Arc::new(RwLock::new(state));
         let path = engine.path().to_owned();
         let (queue, pending) = mpsc::channel(options.queue_writes);
-        let writer = Writer { engine, state: state.clone(), options, head, failing: false };
+        let batch_writes = options.batch_writes;
+        let writer = Arc::new(Mutex::new(Writer::new(Box::new(engine), state.clone(), options, head)));
+        let inner = Inner {
+            state,
+            queue: Some(queue),
+            thread: Mutex::new(None),
+            writer: Arc::downgrade(&writer),
+            callers: AtomicUsize::new(0),
+        };
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || writer.run(pending))
+            .spawn(move || writer::run(&writer, pending, batch_writes))
             .map_err(OpenError::io(path))?;
-        Ok(Self { inner: Arc::new(Inner { state, queue: Some(queue), writer: Mutex::new(Some(thread)) }) })
+        *inner.thread.lock() = Some(thread);
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The object as it is now.
@@ -115,7 +130,14 @@ impl Store {
     pub async fn write(&self, write: Write) -> Result<Object, WriteError> {
         let (reply, answer) = oneshot::channel();
         let queue = self.inner.queue.as_ref().ok_or(WriteError::Closed)?;
-        queue.send(Pending { write, reply }).await.map_err(|_| WriteError::Closed)?;
+        let (_caller, others) = Caller::enter(&self.inner.callers);
+        let mut pending = VecDeque::from([Pending { write, reply }]);
+        if others == 0 {
+            self.inner.write_alone(&mut pending);
+        }
+        if let Some(pending) = pending.pop_front() {
+            queue.send(pending).await.map_err(|_| WriteError::Closed)?;
+        }
         answer.await.map_err(|_| WriteError::Closed)?
     }
 
@@ -131,10 +153,39 @@ impl Store {
     }
 }
 
+impl Inner {
+    /// Makes a write on the caller's thread, if that is likely to be quicker than to wake the writer.
+    fn write_alone(&self, write: &mut VecDeque<Pending>) {
+        let Some(writer) = self.writer.upgrade() else { return };
+        if let Some(mut writer) = writer.try_lock()
+            && writer.is_quick()
+        {
+            writer.write_batch(write).send();
+        }
+    }
+}
+
+/// Counts a caller for as long as it is there.
+struct Caller<'a>(&'a AtomicUsize);
+
+impl<'a> Caller<'a> {
+    /// The caller, and how many others there are.
+    fn enter(callers: &'a AtomicUsize) -> (Self, usize) {
+        let others = callers.fetch_add(1, Ordering::Relaxed);
+        (Self(callers), others)
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.queue = None;
-        let thread = self.writer.lock().take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id())
             && thread.join().is_err()
         {

@@ -1,39 +1,64 @@
-//! The writer thread: the only one that changes anything.
+//! Commits: done by the caller itself when it is alone and the disk is quick, else by the writer thread for many at once.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 
 use crate::draft::{Answers, Draft, Pending};
 use crate::state::State;
 use crate::{CommitError, Engine, Head, Options, WriteError};
 
-/// Takes queued writes in batches until the queue is closed and empty.
-pub(crate) struct Writer<E> {
-    pub(crate) engine: E,
-    pub(crate) state: Arc<RwLock<State>>,
-    pub(crate) options: Options,
+/// How long the last commit may have taken for a caller to do the next one itself. It saves two wake-ups of sleeping
+/// threads, which cost more than such a commit; a slower one would hold up what else runs on the caller's thread.
+const QUICK: Duration = Duration::from_micros(500);
+
+/// The only one that changes anything, one batch at a time.
+pub(crate) struct Writer {
+    engine: Box<dyn Engine>,
+    state: Arc<RwLock<State>>,
+    options: Options,
     /// The head of what is durable and published.
-    pub(crate) head: Head,
+    head: Head,
     /// Whether the last commit failed: a disk that stays full is logged once, not with every write.
-    pub(crate) failing: bool,
+    failing: bool,
+    /// How long the last commit took; unknown before the first.
+    took: Option<Duration>,
+    /// Whether the engine panicked: nothing is known of it any more.
+    broken: bool,
 }
 
-impl<E: Engine> Writer<E> {
-    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Pending>) {
-        let mut taken = Vec::with_capacity(self.options.batch_writes);
-        let mut backlog = VecDeque::with_capacity(self.options.batch_writes);
-        while queue.blocking_recv_many(&mut taken, self.options.batch_writes) > 0 {
-            backlog.extend(taken.drain(..));
-            while !backlog.is_empty() {
-                self.write_batch(&mut backlog).send();
-            }
-        }
+impl Writer {
+    pub(crate) fn new(engine: Box<dyn Engine>, state: Arc<RwLock<State>>, options: Options, head: Head) -> Self {
+        Self { engine, state, options, head, failing: false, took: None, broken: false }
     }
 
-    fn write_batch(&mut self, backlog: &mut VecDeque<Pending>) -> Answers {
+    /// Whether the next commit is likely to be over before a thread could be woken to do it.
+    pub(crate) fn is_quick(&self) -> bool {
+        !self.failing && self.took.is_some_and(|took| took < QUICK)
+    }
+
+    /// Takes writes from the front of a backlog, as many as one batch holds, and commits them.
+    ///
+    /// Dropping the answers without sending them tells the callers that the store is closed.
+    pub(crate) fn write_batch(&mut self, backlog: &mut VecDeque<Pending>) -> Answers {
+        if self.broken {
+            backlog.clear();
+            return Answers::default();
+        }
+        let answers = catch_unwind(AssertUnwindSafe(|| self.write_draft(backlog)));
+        if answers.is_err() {
+            tracing::error!("the store's engine panicked: nothing can be written until the store is opened again");
+            self.broken = true;
+            backlog.clear();
+        }
+        answers.unwrap_or_default()
+    }
+
+    fn write_draft(&mut self, backlog: &mut VecDeque<Pending>) -> Answers {
         let mut draft = Draft::new(&self.state, &self.options, self.head);
         while !draft.is_full() {
             let Some(pending) = backlog.pop_front() else {
@@ -48,7 +73,10 @@ impl<E: Engine> Writer<E> {
             return draft.committed().1;
         }
         let batch = draft.batch();
-        if let Err(error) = self.engine.commit(&batch) {
+        let begin = Instant::now();
+        let committed = self.engine.commit(&batch);
+        self.took = Some(begin.elapsed());
+        if let Err(error) = committed {
             return draft.failed(failure(&mut self.failing, error));
         }
         if std::mem::take(&mut self.failing) {
@@ -61,6 +89,19 @@ impl<E: Engine> Writer<E> {
             bell.send_replace(self.head.revision);
         }
         answers
+    }
+}
+
+/// The writer thread: takes queued writes in batches until the queue is closed and empty.
+pub(crate) fn run(writer: &Mutex<Writer>, mut queue: mpsc::Receiver<Pending>, batch_writes: usize) {
+    let mut taken = Vec::with_capacity(batch_writes);
+    let mut backlog = VecDeque::with_capacity(batch_writes);
+    while queue.blocking_recv_many(&mut taken, batch_writes) > 0 {
+        let mut writer = writer.lock();
+        backlog.extend(taken.drain(..));
+        while !backlog.is_empty() {
+            writer.write_batch(&mut backlog).send();
+        }
     }
 }
 

@@ -1,0 +1,73 @@
+//! Who commits: the caller when it is alone, the writer thread for many; and what is left when an engine panics.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
+
+#[cfg(test)]
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use common::{block_on, create, outcome, pod, put};
+use parking_lot::Mutex;
+use store::{Batch, CommitError, Engine, Expect, Head, MemoryEngine, OpenError, Options, Record, Store};
+
+/// An engine that notes which thread committed, and panics where it is told to.
+struct Witness {
+    inner: MemoryEngine,
+    threads: Arc<Mutex<Vec<ThreadId>>>,
+    panics_at: usize,
+}
+
+impl Engine for Witness {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Head, OpenError> {
+        self.inner.load(each)
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        let mut threads = self.threads.lock();
+        assert!(threads.len() != self.panics_at, "the engine is told to panic");
+        threads.push(thread::current().id());
+        self.inner.commit(batch)
+    }
+}
+
+fn open(panics_at: usize) -> (Store, Arc<Mutex<Vec<ThreadId>>>) {
+    let threads = Arc::<Mutex<Vec<ThreadId>>>::default();
+    let engine = Witness { inner: MemoryEngine::new(), threads: threads.clone(), panics_at };
+    (Store::open(engine, Options::default()).unwrap(), threads)
+}
+
+#[test]
+fn a_caller_that_is_alone_commits_by_itself_once_the_disk_is_known_to_be_quick() {
+    let (store, threads) = open(usize::MAX);
+    block_on(async {
+        for name in ["a", "b", "c"] {
+            create(&store, &pod(name), "text").await;
+        }
+    });
+    let threads = threads.lock();
+    assert_ne!(threads[0], thread::current().id(), "nothing was known of the disk");
+    assert!(threads[1..].contains(&thread::current().id()), "{threads:?}");
+}
+
+#[test]
+fn an_engine_that_panics_closes_the_store_for_writes() {
+    // The second commit is the caller's own, so that the panic is on its thread.
+    for panics_at in [0, 1, 2] {
+        let (store, _) = open(panics_at);
+        block_on(async {
+            for number in 0..4 {
+                let answer = store.write(put(&pod(&number.to_string()), Expect::Absent, "text")).await;
+                let expected = if number < panics_at { "done" } else { "closed" };
+                assert_eq!(outcome(&answer), expected, "write {number} of a store that panics at {panics_at}");
+            }
+            let there = (0..4).filter(|number| store.get(&pod(&number.to_string())).is_some()).count();
+            assert_eq!(there, panics_at, "what was written can be read");
+        });
+    }
+}
