@@ -34,6 +34,7 @@ mod relist;
 mod runtime_events;
 mod stats;
 mod status;
+mod turns;
 mod volumes;
 
 // The runtime in memory that the tests of the whole kubelet use serves those of its parts, too.
@@ -94,6 +95,8 @@ pub(crate) struct Shared {
     pub(crate) rates: http::Rates,
     /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
     pub(crate) pulls: tokio::sync::Semaphore,
+    /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
+    pub(crate) sandboxes: turns::Turns,
     pub(crate) stop: CancellationToken,
 }
 
@@ -141,6 +144,7 @@ impl Kubelet {
             evictions,
             rates: http::Rates::default(),
             pulls: tokio::sync::Semaphore::new(pulls),
+            sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
             stop,
         };
         Self { shared: Arc::new(shared) }

@@ -72,7 +72,7 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
         return failed(message);
     }
     super::weigh_burstable(shared, None);
-    let id = match shared.runtime.run_sandbox(&config).await {
+    let id = match shared.sandboxes.take(shared.runtime.run_sandbox(&config)).await {
         Ok(id) => id,
         Err(error) => return failed(error.to_string()),
     };
