@@ -8,6 +8,7 @@ mod api_load;
 mod client;
 mod podium;
 mod pods;
+mod reactions;
 mod report;
 
 use anyhow::Result;
@@ -72,6 +73,20 @@ async fn main() -> Result<()> {
         rows.push(row("pods", "one Pod, POST to Ready observed by a watch, p50", "1.00 s", "0.45 s", start));
         rows.push(row("pods", "one Pod, DELETE to gone (exits on SIGTERM), p50", "1.71 s", "0.30 s", stop));
         rows.push(row("pods", "30 Pods at once, last one Ready", "3.5 s", "2.0 s", pods::burst(&api).await?));
+    }
+    if wanted("reactions") {
+        let (exit, ready) = (reactions::exit_to_status(&podium, &api).await?, reactions::success_to_ready(&api).await?);
+        let kill = reactions::failure_to_kill(&podium, &api).await?;
+        rows.push(row(
+            "reactions",
+            "a container's exit to the status seen by a watch, p50",
+            "up to 1 s",
+            "20 ms",
+            exit,
+        ));
+        rows.push(row("reactions", "readiness success to Ready seen by a watch, p50", "up to 1 s", "10 ms", ready));
+        let work = "liveness failure to the end of a container that exits on SIGTERM, p50";
+        rows.push(row("reactions", work, "up to 1 s", "10 ms", kill));
     }
     println!("{}", table(&rows));
     Ok(())

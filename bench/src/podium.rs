@@ -74,6 +74,11 @@ impl Podium {
         self.dir.path().join("data/admin.kubeconfig")
     }
 
+    /// Where everything of it is.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
