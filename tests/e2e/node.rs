@@ -11,8 +11,10 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod that takes more of the disk than it may goes", over_their_limits),
 ];
 
-pub(crate) const ALONE: &[Alone] =
-    &[("without memory Pods go, and those that ask for none do not come", without_memory)];
+pub(crate) const ALONE: &[Alone] = &[
+    ("without memory Pods go, and those that ask for none do not come", without_memory),
+    ("without room on the disk Pods go after a while, and none comes", without_room),
+];
 
 fn node(kubectl: &Kubectl) -> String {
     kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok()
@@ -178,12 +180,15 @@ fn over_their_limits(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/modest", "/status/phase"), "Running");
 }
 
+fn config(body: &str) -> String {
+    format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}\n")
+}
+
 fn without_memory() {
     // A machine on which nothing runs at all would have more.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.yaml");
-    let config = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nevictionHard: {memory.available: 99.9%}\n";
-    std::fs::write(&path, config).unwrap();
+    std::fs::write(&path, config("evictionHard: {memory.available: 99.9%}")).unwrap();
     let cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
     let kubectl = cluster.kubectl_in("default");
     let name = node(&kubectl);
@@ -216,4 +221,32 @@ fn without_memory() {
     let events = kubectl.events(&name);
     let met = ("EvictionThresholdMet".to_owned(), "Attempting to reclaim memory".to_owned());
     assert!(events.contains(&met) && events.iter().any(|(r, _)| r == "NodeHasInsufficientMemory"), "{events:?}");
+}
+
+fn without_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.yaml");
+    std::fs::write(&path, config("evictionHard: {}")).unwrap();
+    let mut cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
+    let kubectl = cluster.kubectl_in("default");
+    let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
+    let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
+    kubectl.apply(&pod("before", &script, &here, &json!({})));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
+    cluster.kill(nix::sys::signal::Signal::SIGKILL);
+    // No disk is ever that empty.
+    let soft = "evictionHard: {}\nevictionSoft: {nodefs.available: 99.9%}\nevictionSoftGracePeriod: {nodefs.available: 2s}\nevictionMaxPodGracePeriod: 5";
+    std::fs::write(&path, config(soft)).unwrap();
+    cluster.up();
+    let message = evicted(&kubectl, "before");
+    assert!(message.starts_with("The node was low on resource: ephemeral-storage. Threshold quantity: "), "{message}");
+    let used = message.split_once(". Container c was using ").unwrap().1;
+    assert!(used.ends_with(", request is 0, has larger consumption of ephemeral-storage. "), "{message}");
+    let terminated = kubectl.value("pod/before", "/status/containerStatuses/0/state/terminated");
+    assert_eq!(terminated["exitCode"], 0, "a soft threshold leaves time to end well: {terminated}");
+    let asking = json!({"resources": {"requests": {"memory": "1Ki"}}});
+    kubectl.apply(&pod("after", SERVE, &here, &asking));
+    kubectl.wait_value("pod/after", "/status/reason", &json!("Evicted"));
+    let expected = "Pod was rejected: The node had condition: [DiskPressure]. ";
+    assert_eq!(kubectl.value("pod/after", "/status/message"), expected);
 }

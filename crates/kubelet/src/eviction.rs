@@ -13,10 +13,14 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// How often the node is looked at (LIFECYCLE.md 3.2, "eviction monitor").
 const INTERVAL: Duration = Duration::from_secs(10);
+/// Counting files takes at most one part in so many of the time, and is done once in `LONGEST_REST` at least (upstream's
+/// `volumeStatsAggPeriod`).
+const SHARE: u32 = 100;
+const LONGEST_REST: Duration = Duration::from_secs(60);
 /// How long a Pod that goes is waited for before the node is looked at again (`podCleanupTimeout`).
 const CLEANUP: Duration = Duration::from_secs(30);
 
@@ -25,6 +29,8 @@ pub(crate) struct Evictions {
     policy: EvictionPolicy,
     figures: Figures,
     watch: Mutex<Watch>,
+    /// When what Pods have promised is looked at again.
+    rest_until: Mutex<Option<Instant>>,
     /// How many Pods went, by what for.
     counts: Mutex<BTreeMap<&'static str, u64>>,
     /// Where images are, once the runtime has said.
@@ -35,8 +41,8 @@ pub(crate) struct Evictions {
 
 impl Evictions {
     pub(crate) fn new(policy: EvictionPolicy, figures: Figures) -> Self {
-        let (watch, counts) = (Mutex::default(), Mutex::default());
-        Self { policy, figures, watch, counts, image_fs: OnceLock::new(), changed: Notify::new() }
+        let (watch, rest_until, counts) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { policy, figures, watch, rest_until, counts, image_fs: OnceLock::new(), changed: Notify::new() }
     }
 
     pub(crate) fn figures(&self) -> &Figures {
@@ -133,6 +139,10 @@ fn candidates(shared: &Shared) -> Vec<Arc<Pod>> {
 }
 
 async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
+    let (rest_until, began) = (&shared.evictions.rest_until, Instant::now());
+    if rest_until.lock().is_some_and(|until| began < until) {
+        return Vec::new();
+    }
     let mut pods = candidates(shared);
     pods.retain(|pod| has_limits(pods::spec(pod)));
     let mut gone = Vec::new();
@@ -141,6 +151,7 @@ async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
             gone.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
+    *rest_until.lock() = Some(Instant::now() + (began.elapsed() * SHARE).min(LONGEST_REST));
     gone
 }
 

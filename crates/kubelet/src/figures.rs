@@ -36,7 +36,10 @@ pub(crate) struct Memory {
 /// A file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FileSystem {
+    /// What may still be written.
     pub(crate) available: u64,
+    /// The same with what is kept for root.
+    pub(crate) free: u64,
     pub(crate) capacity: u64,
     pub(crate) inodes_free: u64,
     pub(crate) inodes: u64,
@@ -151,6 +154,7 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     let size = s.fragment_size();
     Some(FileSystem {
         available: s.blocks_available() * size,
+        free: s.blocks_free() * size,
         capacity: s.blocks() * size,
         inodes_free: s.files_free(),
         inodes: s.files(),

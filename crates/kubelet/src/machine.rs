@@ -27,18 +27,22 @@ impl Machine {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let disk = nix::sys::statvfs::statvfs(root_dir).map(|s| s.blocks() * s.fragment_size()).unwrap_or(0);
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        Self::new(number(cpus as u64), number(kib.unwrap_or(0) * 1024), number(disk), config)
+        let pages = huge_pages(Path::new("/sys/kernel/mm/hugepages"));
+        Self::new(number(cpus as u64), number(kib.unwrap_or(0) * 1024), number(disk), &pages, config)
     }
 
-    fn new(cpus: i64, memory: i64, disk: i64, config: &KubeletConfiguration) -> Self {
+    fn new(cpus: i64, memory: i64, disk: i64, huge_pages: &Amounts, config: &KubeletConfiguration) -> Self {
         let per_core = i64::from(config.pods_per_core).saturating_mul(cpus);
         let pods = i64::from(config.max_pods);
         let pods = if per_core > 0 { pods.min(per_core) } else { pods };
         let capacity: Amounts = [("cpu", cpus), ("memory", memory), ("ephemeral-storage", disk), ("pods", pods)]
             .into_iter()
             .map(|(name, n)| (name.to_owned(), Amount::units(n)))
+            .chain(huge_pages.clone())
             .collect();
-        let mut reserved = Amounts::new();
+        // Memory in huge pages is for those who ask for huge pages.
+        let huge = huge_pages.values().copied().fold(Amount::ZERO, Amount::plus);
+        let mut reserved = Amounts::from([("memory".to_owned(), huge)]);
         for list in [&config.system_reserved, &config.kube_reserved] {
             add(&mut reserved, &amounts(list));
         }
@@ -55,6 +59,19 @@ impl Machine {
         }
         Self { capacity, unreserved, allocatable }
     }
+}
+
+/// The machine's huge pages by the name of their size (`hugepages-2Mi`), in bytes.
+fn huge_pages(dir: &Path) -> Amounts {
+    let sizes = fs::read_dir(dir).into_iter().flatten().flatten();
+    let found = sizes.filter_map(|entry| {
+        let name = entry.file_name();
+        let kib: i64 = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let count: i64 = fs::read_to_string(entry.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
+        let size = Amount::units(kib * 1024);
+        Some((format!("hugepages-{}", size.to_binary_quantity().0), Amount::units(kib * 1024 * count)))
+    });
+    found.collect()
 }
 
 /// What hard thresholds keep free (`hardEvictionReservation`).
@@ -83,8 +100,13 @@ mod tests {
 
     #[track_caller]
     fn check(config: &str, name: &str, expected: (&str, &str)) {
+        check_with(config, &Amounts::new(), name, expected);
+    }
+
+    #[track_caller]
+    fn check_with(config: &str, pages: &Amounts, name: &str, expected: (&str, &str)) {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{config}");
-        let machine = Machine::new(2, 1 << 30, 1 << 40, &KubeletConfiguration::parse(&text).unwrap());
+        let machine = Machine::new(2, 1 << 30, 1 << 40, pages, &KubeletConfiguration::parse(&text).unwrap());
         assert_eq!(
             (machine.capacity[name].to_string().as_str(), machine.allocatable[name].to_string().as_str()),
             expected
@@ -107,5 +129,20 @@ mod tests {
         check("evictionHard: {nodefs.available: 10%}", "ephemeral-storage", ("1099511627776", "989560464999"));
         check("podsPerCore: 10", "pods", ("20", "20"));
         check("podsPerCore: 100", "pods", ("110", "110"));
+    }
+
+    #[test]
+    fn huge_pages_are_a_resource_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        for (size, count) in [("2048kB", "3\n"), ("1048576kB", "0\n")] {
+            let of_size = dir.path().join(format!("hugepages-{size}"));
+            fs::create_dir(&of_size).unwrap();
+            fs::write(of_size.join("nr_hugepages"), count).unwrap();
+        }
+        let pages = huge_pages(dir.path());
+        let none = "evictionHard: {}";
+        check_with(none, &pages, "hugepages-2Mi", ("6291456", "6291456"));
+        check_with(none, &pages, "hugepages-1Gi", ("0", "0"));
+        check_with(none, &pages, "memory", ("1073741824", "1067450368"));
     }
 }

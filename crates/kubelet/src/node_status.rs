@@ -91,6 +91,7 @@ impl NodeState {
 fn quantities(amounts: &Amounts) -> Value {
     let text = |name: &str, amount: api::quantity::Amount| match name {
         "memory" | "ephemeral-storage" => amount.to_binary_quantity(),
+        name if name.starts_with("hugepages-") => amount.to_binary_quantity(),
         _ => amount.to_quantity(),
     };
     amounts

@@ -12,11 +12,15 @@ pub(crate) struct Link {
     pub(crate) send_errors: u64,
 }
 
-/// The links of the network namespace that this directory of `/proc` shows (`/proc/PID/net`), without loopback; the one
-/// that leads out comes first.
+/// Links that are nobody's way out: loopback, and the ends of those that lead into Pods, as cAdvisor leaves them out.
+const INNER: [&str; 3] = ["lo", "veth", "docker"];
+
+/// The links of the network namespace that this directory of `/proc` shows (`/proc/PID/net`) that may lead out; the one
+/// that does comes first.
 pub(crate) fn links(net: &Path) -> Vec<Link> {
     let text = |file: &str| fs::read_to_string(net.join(file)).unwrap_or_default();
-    let mut all: Vec<Link> = text("dev").lines().filter_map(parse).filter(|link| link.name != "lo").collect();
+    let inner = |link: &Link| INNER.iter().any(|prefix| link.name.starts_with(prefix));
+    let mut all: Vec<Link> = text("dev").lines().filter_map(parse).filter(|link| !inner(link)).collect();
     let routes = text("route");
     let default = routes.lines().find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -48,7 +52,7 @@ mod tests {
     fn the_link_that_leads_out_comes_first() {
         let dir = tempfile::tempdir().unwrap();
         let dev = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n\
-                   br0: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n  eth0: 100 2 3 0 0 0 0 0 200 4 5 0 0 0 0 0\n";
+                   br0: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n veth1: 7 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n  eth0: 100 2 3 0 0 0 0 0 200 4 5 0 0 0 0 0\n";
         let route = "Iface\tDestination\tGateway\nbr0\t0000580A\t00000000\neth0\t00000000\t0100A8C0\n";
         fs::write(dir.path().join("dev"), dev).unwrap();
         fs::write(dir.path().join("route"), route).unwrap();

@@ -200,7 +200,7 @@ impl View<'_> {
     /// A file system, and what of it is used by whom it is about; by all without.
     fn disk(&self, disk: FileSystem, used: Option<DiskUsage>) -> Value {
         let all = DiskUsage {
-            bytes: figures::number(disk.capacity.saturating_sub(disk.available)),
+            bytes: figures::number(disk.capacity.saturating_sub(disk.free)),
             inodes: figures::number(disk.inodes.saturating_sub(disk.inodes_free)),
         };
         let used = used.unwrap_or(all);
