@@ -26,7 +26,10 @@ mod run;
 mod scheduling;
 mod sidecars;
 mod skew;
+mod static_pods;
+mod stop_signals;
 mod streams;
+mod termination;
 mod volumes;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
@@ -64,6 +67,7 @@ fn main() {
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,
+        termination::TESTS,
         volumes::TESTS,
     ];
     let alone = [
@@ -77,6 +81,9 @@ fn main() {
         restart::TESTS,
         run::TESTS,
         scheduling::ALONE,
+        static_pods::TESTS,
+        stop_signals::TESTS,
+        termination::ALONE,
     ];
     let trials = shared
         .into_iter()

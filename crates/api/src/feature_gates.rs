@@ -38,6 +38,10 @@ pub enum Gate {
     ImageVolume,
     /// KEP-2000 and KEP-5329 family: graceful shutdown of the node.
     GracefulNodeShutdown,
+    /// KEP-2712: its grace by priority.
+    GracefulNodeShutdownBasedOnPodPriority,
+    /// Static Pods may not refer to objects of the API.
+    PreventStaticPodAPIReferences,
 }
 
 /// A gate's name, default, and whether it is locked to it.
@@ -69,6 +73,8 @@ const GATES: &[GateInfo] = &[
     gate(Gate::PodLevelResources, "PodLevelResources", true, false),
     gate(Gate::ImageVolume, "ImageVolume", true, false),
     gate(Gate::GracefulNodeShutdown, "GracefulNodeShutdown", true, false),
+    gate(Gate::GracefulNodeShutdownBasedOnPodPriority, "GracefulNodeShutdownBasedOnPodPriority", true, false),
+    gate(Gate::PreventStaticPodAPIReferences, "PreventStaticPodAPIReferences", true, false),
 ];
 
 /// Why gates cannot be set so; upstream's words (`k8s.io/component-base/featuregate`).

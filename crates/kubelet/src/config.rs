@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Taint;
 use lifecycle::eviction::EvictionPolicy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Why a KubeletConfiguration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,11 @@ pub struct KubeletConfiguration {
     pub cgroup_root: Option<String>,
     /// `cgroupfs` or `systemd`; the runtime must use the same.
     pub cgroup_driver: String,
+    /// A directory of manifests of static Pods, or one such file; empty for none.
+    pub static_pod_path: Option<PathBuf>,
+    /// How often it is read, beside changes that the kernel tells of.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub file_check_frequency: Duration,
     /// Feature gates, as `--feature-gates` sets them.
     pub feature_gates: BTreeMap<String, bool>,
     /// When Pods have to go because the node lacks something.
@@ -154,6 +159,8 @@ impl Default for KubeletConfiguration {
             seccomp_default: false,
             cgroup_root: None,
             cgroup_driver: "cgroupfs".to_owned(),
+            static_pod_path: None,
+            file_check_frequency: Duration::from_secs(20),
             feature_gates: BTreeMap::new(),
             eviction: EvictionSettings::default(),
             rest: BTreeMap::new(),

@@ -22,6 +22,7 @@ mod http;
 mod log_rotation;
 mod logs;
 mod machine;
+mod mirrors;
 mod node;
 mod node_conditions;
 mod node_status;
@@ -32,6 +33,7 @@ mod probe;
 mod recorder;
 mod relist;
 mod runtime_events;
+mod static_pods;
 mod stats;
 mod status;
 mod turns;
@@ -48,6 +50,7 @@ mod fake_runtime;
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
 pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, KubeletConfiguration};
+pub use static_pods::PodRules;
 
 use cgroup::Cgroups;
 use eviction::Evictions;
@@ -56,6 +59,7 @@ use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
 use machine::Machine;
+use mirrors::Mirrors;
 use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
@@ -77,6 +81,8 @@ pub struct Options {
     pub policy: NodePolicy,
     /// What the administrator has set.
     pub config: KubeletConfiguration,
+    /// What holds for Pods of manifests as for those of the API.
+    pub pod_rules: PodRules,
     /// The time.
     pub clock: Clock,
 }
@@ -87,6 +93,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pods: Pods,
+    pub(crate) mirrors: Mirrors,
     pub(crate) recorder: recorder::Recorder,
     pub(crate) paths: Paths,
     pub(crate) machine: Machine,
@@ -137,6 +144,7 @@ impl Kubelet {
             client,
             runtime,
             pods: Pods::default(),
+            mirrors: Mirrors::default(),
             recorder,
             paths,
             machine,
@@ -156,6 +164,7 @@ impl Kubelet {
         tokio::join!(
             node::run(shared),
             pods::run(shared),
+            Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
             volumes::refresh::run(shared)

@@ -55,6 +55,7 @@ impl Node {
             pod_cidr: None,
             policy: NodePolicy { host_ips: vec![node_ip], ..NodePolicy::default() },
             config: self.config.clone(),
+            pod_rules: |_, _| Ok(()),
             clock: self.clock.clone(),
         };
         let stop = CancellationToken::new();

@@ -47,13 +47,16 @@ pub(crate) struct Instance {
     /// It is to go while its Pod lives on.
     #[serde(default)]
     pub(crate) kill: Option<Kill>,
+    /// The signal that stops it, if that is known.
+    #[serde(default)]
+    pub(crate) stop_signal: Option<String>,
 }
 
 impl Instance {
     /// One of which no more is known: probes and hooks begin anew with each.
     pub(crate) fn new(id: String, attempt: u32, image_id: String, sandbox: Option<u32>, state: State) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
-        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill: None }
+        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill: None, stop_signal: None }
     }
 }
 

@@ -191,6 +191,8 @@ pub enum ContainerFact {
         attempt: u32,
         /// The image id that `imageID` shows.
         image_id: String,
+        /// The signal that stops it, as far as it is known: the Pod's, the image's, or the runtime's (KEP-4960).
+        stop_signal: Option<String>,
     },
     /// Its process runs.
     Started {

@@ -31,6 +31,7 @@ mod pod;
 mod policy;
 mod probes;
 mod restore;
+mod shutdown;
 mod status;
 
 pub use action::*;
@@ -42,4 +43,5 @@ pub use observe::observe;
 pub use plan::{Plan, plan};
 pub use pod::Pod;
 pub use policy::{BackoffPolicy, NodePolicy};
+pub use shutdown::{ShutdownGrace, ShutdownGroup, ShutdownPod, ShutdownPolicy, rejected_by_shutdown};
 pub use status::status;

@@ -3,6 +3,7 @@
 use crate::{
     Admission, Pod,
     pod::{Ended, StopCause},
+    shutdown,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -72,6 +73,10 @@ fn stopped(pod: &Pod, cause: StopCause) -> Phase {
             "Pod was active on the node longer than the specified deadline".to_owned(),
         ),
         StopCause::Evicted => match &pod.evicted {
+            // A shutdown finds fault with nobody: what ended well has succeeded (LIFECYCLE.md 3.13).
+            Some((eviction, _)) if eviction.reason == shutdown::REASON => {
+                Phase { phase: outcome(pod), ..Phase::failed(&eviction.reason, eviction.message.clone()) }
+            }
             Some((eviction, _)) => Phase::failed(&eviction.reason, eviction.message.clone()),
             None => Phase::plain("Failed"),
         },

@@ -191,6 +191,12 @@ impl Pod {
         self.durable
     }
 
+    /// Whether its object left the API.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone_at.is_some()
+    }
+
     /// Whether the node has taken it.
     #[must_use]
     pub fn is_admitted(&self) -> bool {

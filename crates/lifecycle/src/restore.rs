@@ -49,6 +49,7 @@ fn container(status: &ContainerStatus) -> Option<Container> {
     };
     let attempt = u32::try_from(status.restart_count).unwrap_or(0);
     let mut instance = Instance::new(id, attempt, status.image_id.clone(), None, state);
+    instance.stop_signal.clone_from(&status.stop_signal);
     if matches!(instance.state, State::Running { .. }) {
         remember(&mut instance, status);
     }

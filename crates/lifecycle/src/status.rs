@@ -9,7 +9,10 @@ use crate::{
     plan::start_failure_reason,
     probes,
 };
-use api::pod::{ContainerKind, containers};
+use api::{
+    feature_gates::Gate,
+    pod::{ContainerKind, containers},
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
@@ -127,8 +130,15 @@ fn container_status(
         last_state,
         resources: spec.resources.clone().filter(|_| container.alive()),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| container.alive()),
+        stop_signal: stop_signal(container, policy),
         ..ContainerStatus::default()
     }
+}
+
+/// The signal that stops it, where the feature is on (KEP-4960).
+fn stop_signal(container: &Container, policy: &NodePolicy) -> Option<String> {
+    let known = container.current.as_ref().and_then(|i| i.stop_signal.clone());
+    known.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
 }
 
 fn waiting(reason: &str, message: Option<String>) -> ContainerState {

@@ -13,8 +13,11 @@ const LOST: &str = "ContainerStatusUnknown";
 
 pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &NodePolicy, now: Timestamp) {
     match fact {
-        ContainerFact::Created { id, attempt, image_id } => {
+        ContainerFact::Created { id, attempt, image_id, stop_signal } => {
             if created(pod, name, id, attempt, image_id, policy, now) {
+                if let Some(instance) = entry(pod, name).current.as_mut() {
+                    instance.stop_signal = stop_signal;
+                }
                 record(pod, EventKind::Normal, "Created", "Container created".to_owned(), Some(name));
             }
         }

@@ -175,7 +175,12 @@ impl Runtime {
             None => self.create(name, attempt, sandbox),
         };
         let id = self.containers[at].id.clone();
-        let created = ContainerFact::Created { id: id.clone(), attempt, image_id: "sha".to_owned() };
+        let created = ContainerFact::Created {
+            id: id.clone(),
+            attempt,
+            image_id: "sha".to_owned(),
+            stop_signal: Some("SIGTERM".to_owned()),
+        };
         if let Some((stage, message)) = failure {
             return vec![created, ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }

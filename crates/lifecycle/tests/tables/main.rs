@@ -31,6 +31,8 @@ mod restarts_of_the_kubelet;
 #[cfg(test)]
 mod sandboxes;
 #[cfg(test)]
+mod shutdown;
+#[cfg(test)]
 mod sidecars;
 #[cfg(test)]
 mod termination;

@@ -4,6 +4,7 @@ mod container;
 mod probe;
 mod resources;
 mod scheduling;
+mod stop_signal;
 mod update;
 mod volume;
 

@@ -1,6 +1,8 @@
 //! Containers of all three kinds (`validateContainers`, `validateInitContainers`, `validateEphemeralContainers`).
 
-use super::{descending_path, items, one_of, port, probe, required_label, resources, security_context, text};
+use super::{
+    descending_path, items, one_of, port, probe, required_label, resources, security_context, stop_signal, text,
+};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mu
         common(c, &path, volumes, spec, errors);
         unique(&mut names, c, &path, errors);
         probe::all(c, grace, &path, errors);
+        stop_signal::of(c, spec, &path, errors);
         restart_policy(c, &path, errors);
     }
     host_ports(items(spec, "containers"), &path.child("containers"), errors);
@@ -53,6 +56,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mu
         host_ports(std::iter::once(c), &path.child("initContainers"), errors);
         if c["restartPolicy"] == "Always" {
             probe::all(c, grace, &at, errors);
+            stop_signal::of(c, spec, &at, errors);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
