@@ -119,9 +119,10 @@ impl Kind for Pod {
         }
     }
 
-    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+    fn validate_create(&self, object: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         mirror::create(object, errors);
         validate::create(object, errors);
+        validate::restart::features(object, None, &ctx.gates, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
@@ -129,6 +130,7 @@ impl Kind for Pod {
             mirror::update(object, old, errors);
             validate::spec(object, errors);
             validate::update(object, old, errors);
+            validate::restart::features(object, Some(old), &ctx.gates, errors);
         } else {
             validate::status(object, old, errors);
         }

@@ -1,5 +1,6 @@
 //! Fields of features that are off are dropped, unless the Pod had them already (`pkg/api/pod`, `dropDisabledFields`).
 
+use super::validate::restart::uses_rules;
 use api::feature_gates::{FeatureGates, Gate};
 use serde_json::{Map, Value};
 
@@ -10,6 +11,12 @@ const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"]
 pub(super) fn drop_fields(object: &mut Value, old: Option<&Value>, gates: &FeatureGates) {
     if !gates.enabled(Gate::ContainerStopSignals) && !old.is_some_and(uses_stop_signals) {
         each_container(object, drop_stop_signal);
+    }
+    if !gates.enabled(Gate::ContainerRestartRules) && !old.is_some_and(uses_rules) {
+        each_container(object, |container| drop(container.remove("restartPolicyRules")));
+        let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+        let containers = containers.into_iter().flatten().filter_map(Value::as_object_mut);
+        containers.for_each(|container| drop(container.remove("restartPolicy")));
     }
 }
 

@@ -3,6 +3,7 @@
 mod container;
 mod probe;
 mod resources;
+pub(super) mod restart;
 mod scheduling;
 mod stop_signal;
 mod update;
