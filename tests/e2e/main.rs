@@ -22,6 +22,7 @@ mod node_config;
 mod podium;
 mod probes;
 mod restart;
+mod restart_rules;
 mod run;
 mod scheduling;
 mod sidecars;
@@ -63,6 +64,7 @@ fn main() {
         kubectl::TESTS,
         lifecycle::TESTS,
         node::TESTS,
+        restart_rules::TESTS,
         scheduling::TESTS,
         sidecars::TESTS,
         skew::TESTS,
@@ -79,6 +81,7 @@ fn main() {
         node::ALONE,
         node_config::TESTS,
         restart::TESTS,
+        restart_rules::ALONE,
         run::TESTS,
         scheduling::ALONE,
         static_pods::TESTS,

@@ -99,9 +99,9 @@ pub(crate) async fn carry_out(
             volumes::remove_pod_dirs(shared, pod).await?;
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
-        Action::EnsureImage { container } => {
+        Action::EnsureImage { container, image } => {
             let fact = image::ensure(shared, pod, &container, mail).await;
-            Ok(vec![Event::Image { container, fact }])
+            Ok(vec![Event::Image { container, image, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
             let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await?;

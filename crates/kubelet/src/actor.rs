@@ -34,7 +34,9 @@ pub(crate) struct Handle {
     pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
 }
 
-pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
+pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
+    let takes_over = Event::KubeletStarted { at: shared.started, random: shared.options.random };
+    observe(&mut pod, takes_over, &shared.options.policy, shared.now());
     let (mail, inbox) = mpsc::unbounded_channel();
     let (publish, known) = watch::channel(Arc::new(pod.clone()));
     let actor = Actor {

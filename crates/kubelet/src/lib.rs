@@ -85,6 +85,8 @@ pub struct Options {
     pub pod_rules: PodRules,
     /// The time.
     pub clock: Clock,
+    /// A random number: what is due at once after a start is spread by it.
+    pub random: u64,
 }
 
 /// What all parts of a kubelet share.
@@ -104,6 +106,8 @@ pub(crate) struct Shared {
     pub(crate) pulls: tokio::sync::Semaphore,
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
     pub(crate) sandboxes: turns::Turns,
+    /// When this kubelet was started.
+    pub(crate) started: Timestamp,
     pub(crate) stop: CancellationToken,
 }
 
@@ -139,7 +143,9 @@ impl Kubelet {
         let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
         let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
         let pulls = pulls.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS).min(tokio::sync::Semaphore::MAX_PERMITS);
+        let started = options.clock.now();
         let shared = Shared {
+            started,
             options,
             client,
             runtime,

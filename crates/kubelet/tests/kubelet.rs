@@ -57,6 +57,7 @@ impl Node {
             config: self.config.clone(),
             pod_rules: |_, _| Ok(()),
             clock: self.clock.clone(),
+            random: 7,
         };
         let stop = CancellationToken::new();
         let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());

@@ -30,6 +30,8 @@ mod plan;
 mod pod;
 mod policy;
 mod probes;
+mod restart;
+mod restart_all;
 mod restore;
 mod shutdown;
 mod status;

@@ -2,6 +2,8 @@
 
 use crate::{
     Admission, Pod,
+    container::Container,
+    kill::KillCause,
     pod::{Ended, StopCause},
     shutdown,
 };
@@ -93,12 +95,19 @@ fn outcome(pod: &Pod) -> &'static str {
 /// Not every container has been set up yet.
 fn pending(pod: &Pod, now: Timestamp) -> bool {
     containers(pod.spec()).any(|(kind, c)| match kind {
-        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_started(pod),
+        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_counts(pod),
         ContainerKind::Sidecar | ContainerKind::App => {
             let container = pod.container(&c.name);
             !container.ran() || container.last.is_none() && pod.still_starting(c, now).is_some()
         }
     })
+}
+
+/// Whether any app container was made that was not swept away with all the others.
+fn app_counts(pod: &Pod) -> bool {
+    let swept_away = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
+    let made = |c: &Container| c.current.is_some() && !swept_away(c);
+    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && made(pod.container(&c.name)))
 }
 
 /// Whether any app container was ever made: initialization is over then, for good.

@@ -88,6 +88,7 @@ impl Cluster {
             config,
             pod_rules: server::prepare_static_pod,
             clock: kubelet::Clock::system(),
+            random: rand::random(),
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint, dir.root())?);

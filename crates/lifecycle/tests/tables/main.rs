@@ -21,9 +21,13 @@ mod hooks;
 #[cfg(test)]
 mod init_containers;
 #[cfg(test)]
+mod pod_updates;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod reasons;
+#[cfg(test)]
+mod restart_all;
 #[cfg(test)]
 mod restart_policy;
 #[cfg(test)]
