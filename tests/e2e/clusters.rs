@@ -178,6 +178,10 @@ fn what_stands_in_the_way_is_named() {
     without.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(&fresh);
     check(&mut without, &["containerd", "apt-get install"]);
     check(&mut up(&fresh, &["--feature-gates", "Nope=true"]), &["unrecognized feature gate: Nope"]);
+    let locked = "cannot set feature gate SidecarContainers to false, feature is locked to true";
+    check(&mut up(&fresh, &["--feature-gates", "SidecarContainers=false"]), &[locked]);
+    let alone = "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]";
+    check(&mut up(&fresh, &["--feature-gates", "RestartAllContainersOnContainerExits=true"]), &[alone]);
     check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
     check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr"]);
     check(&mut up(&fresh, &["--runtime-endpoint", "tcp://127.0.0.1:1"]), &["use unix://"]);

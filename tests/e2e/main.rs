@@ -22,11 +22,15 @@ mod node_config;
 mod podium;
 mod probes;
 mod restart;
+mod restart_rules;
 mod run;
 mod scheduling;
 mod sidecars;
 mod skew;
+mod static_pods;
+mod stop_signals;
 mod streams;
+mod termination;
 mod volumes;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
@@ -60,10 +64,12 @@ fn main() {
         kubectl::TESTS,
         lifecycle::TESTS,
         node::TESTS,
+        restart_rules::TESTS,
         scheduling::TESTS,
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,
+        termination::TESTS,
         volumes::TESTS,
     ];
     let alone = [
@@ -75,8 +81,12 @@ fn main() {
         node::ALONE,
         node_config::TESTS,
         restart::TESTS,
+        restart_rules::ALONE,
         run::TESTS,
         scheduling::ALONE,
+        static_pods::TESTS,
+        stop_signals::TESTS,
+        termination::ALONE,
     ];
     let trials = shared
         .into_iter()

@@ -11,6 +11,8 @@ pub mod pod;
 pub mod quantity;
 pub mod resources;
 pub mod selector;
+pub mod signals;
+pub mod static_pod;
 pub mod taint;
 
 pub use k8s_openapi;

@@ -1,5 +1,6 @@
 //! What every component must know about a Pod.
 
+use crate::static_pod::{is_mirror, is_static};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 /// Upstream's grace period when a Pod names none, in seconds.
@@ -50,24 +51,13 @@ pub fn condition_is_true(pod: &Pod, condition: &str) -> bool {
     pod.status.iter().flat_map(|s| s.conditions.iter().flatten()).any(|c| c.type_ == condition && c.status == "True")
 }
 
-/// Where a Pod comes from that the kubelet made itself (`pkg/kubelet/types`).
-const SOURCE: &str = "kubernetes.io/config.source";
-/// Marks the object that stands for a static Pod in the API.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// `SystemCriticalPriority`: from here on a Pod is one that the system cannot do without.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
-/// Whether it comes from a file of the node and not from the API.
-#[must_use]
-pub fn is_static(pod: &Pod) -> bool {
-    let annotation = |name: &str| pod.metadata.annotations.as_ref().and_then(|a| a.get(name));
-    annotation(SOURCE).is_some_and(|source| source != "api") || annotation(MIRROR).is_some()
-}
 
 /// Whether the node keeps it whatever it lacks (`IsCriticalPod`): static Pods, and those of the system's priorities.
 #[must_use]
 pub fn is_critical(pod: &Pod) -> bool {
-    is_static(pod) || priority(pod) >= CRITICAL_PRIORITY
+    is_static(pod) || is_mirror(pod) || priority(pod) >= CRITICAL_PRIORITY
 }
 
 /// Its priority; 0 when it has none.

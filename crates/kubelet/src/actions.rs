@@ -10,9 +10,10 @@ mod sandbox;
 mod sub_path;
 
 use crate::{Shared, actor::Mail, pods, status, volumes};
+use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
-use runtime::{ContainerId, SandboxId};
+use runtime::{ContainerId, SandboxId, StopSignal};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -98,23 +99,28 @@ pub(crate) async fn carry_out(
             volumes::remove_pod_dirs(shared, pod).await?;
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
-        Action::EnsureImage { container } => {
+        Action::EnsureImage { container, image } => {
             let fact = image::ensure(shared, pod, &container, mail).await;
-            Ok(vec![Event::Image { container, fact }])
+            Ok(vec![Event::Image { container, image, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
             let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await?;
             Ok(facts.into_iter().map(|fact| Event::Container { container: container.clone(), fact }).collect())
         }
-        Action::StopContainer { id, grace, .. } => {
+        Action::StopContainer { id, grace, signal, .. } => {
+            let signal = signal.as_deref().and_then(StopSignal::parse);
             // Its end comes as an exit, from the runtime's own events.
-            shared.runtime.stop_container(&ContainerId(id.clone()), grace).await.map_err(|e| e.to_string())?;
+            shared.runtime.stop_container(&ContainerId(id.clone()), grace, signal).await.map_err(|e| e.to_string())?;
             container::exit_of(shared, pod, &id).await.map(|e| vec![e])
         }
         Action::RemoveContainer { container, id } => {
             container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
             Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
+        }
+        Action::DeleteFromApi if is_static(pod.object()) => {
+            shared.mirrors.remove(pod.object());
+            Ok(vec![Event::Done(key), Event::Gone])
         }
         Action::DeleteFromApi => {
             if status::delete(shared, pod).await {

@@ -3,6 +3,7 @@
 //! A container that hangs blocks its own Pod and no other.
 
 use crate::{Shared, actions, checkpoint, status};
+use api::static_pod::is_static;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use lifecycle::{Action, ActionKey, Event, Pod, observe, plan, status as derive_status};
@@ -33,7 +34,9 @@ pub(crate) struct Handle {
     pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
 }
 
-pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
+pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
+    let takes_over = Event::KubeletStarted { at: shared.started, random: shared.options.random };
+    observe(&mut pod, takes_over, &shared.options.policy, shared.now());
     let (mail, inbox) = mpsc::unbounded_channel();
     let (publish, known) = watch::channel(Arc::new(pod.clone()));
     let actor = Actor {
@@ -183,6 +186,12 @@ impl Actor {
         }
         self.writing = true;
         self.shown = Some(status.clone());
+        if is_static(self.pod.object()) {
+            // Whether and when there is an API to show it makes no difference to the Pod.
+            self.shared.mirrors.show(self.pod.object(), status.clone());
+            let _ = self.mail.send(Mail::Written(Box::new(status), true));
+            return;
+        }
         let (shared, object, mail) = (Arc::clone(&self.shared), Arc::clone(self.pod.object()), self.mail.clone());
         tokio::spawn(async move {
             let there = status::write(&shared, &object, &status).await;

@@ -6,12 +6,12 @@ mod known;
 
 pub use eviction::EvictionSettings;
 
-use api::feature_gates::FeatureGates;
+use api::feature_gates::{FeatureGates, Gate};
 use k8s_openapi::api::core::v1::Taint;
 use lifecycle::eviction::EvictionPolicy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Why a KubeletConfiguration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,11 @@ pub struct KubeletConfiguration {
     pub cgroup_root: Option<String>,
     /// `cgroupfs` or `systemd`; the runtime must use the same.
     pub cgroup_driver: String,
+    /// A directory of manifests of static Pods, or one such file; empty for none.
+    pub static_pod_path: Option<PathBuf>,
+    /// How often it is read, beside changes that the kernel tells of.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub file_check_frequency: Duration,
     /// Feature gates, as `--feature-gates` sets them.
     pub feature_gates: BTreeMap<String, bool>,
     /// When Pods have to go because the node lacks something.
@@ -154,6 +159,8 @@ impl Default for KubeletConfiguration {
             seccomp_default: false,
             cgroup_root: None,
             cgroup_driver: "cgroupfs".to_owned(),
+            static_pod_path: None,
+            file_check_frequency: Duration::from_secs(20),
             feature_gates: BTreeMap::new(),
             eviction: EvictionSettings::default(),
             rest: BTreeMap::new(),
@@ -203,6 +210,25 @@ impl KubeletConfiguration {
         Ok(gates)
     }
 
+    /// The longest delay between restarts, if the node has one of its own (`ValidateKubeletConfiguration`, upstream's words).
+    ///
+    /// # Errors
+    /// For one that is out of range, or that was set though these gates say that it cannot be.
+    pub fn max_restart_period(&self, gates: &FeatureGates) -> Result<Option<Duration>, ConfigError> {
+        let period = self.crash_loop_back_off.max_container_restart_period;
+        let why = match period {
+            Some(_) if !gates.enabled(Gate::KubeletCrashLoopBackOffMax) => {
+                "FeatureGate KubeletCrashLoopBackOffMax not enabled, CrashLoopBackOff.MaxContainerRestartPeriod must not be set".to_owned()
+            }
+            Some(p) if !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&p) => format!(
+                "CrashLoopBackOff.MaxContainerRestartPeriod (got: {} seconds) must be set between 1s and 300s",
+                p.as_secs_f64()
+            ),
+            _ => return Ok(period),
+        };
+        Err(ConfigError::Invalid(format!("invalid configuration: {why}")))
+    }
+
     /// How many images are pulled at a time; `None` for any number (upstream's defaulting of `serializeImagePulls`).
     #[must_use]
     pub fn parallel_pulls(&self) -> Option<u32> {
@@ -225,10 +251,6 @@ impl KubeletConfiguration {
         }
         if self.max_parallel_image_pulls == Some(0) {
             return invalid("maxParallelImagePulls must be a positive number");
-        }
-        let period = self.crash_loop_back_off.max_container_restart_period;
-        if period.is_some_and(|p| !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&p)) {
-            return invalid("crashLoopBackOff.maxContainerRestartPeriod must be between 1s and 300s");
         }
         if self.container_log_monitor_interval < Duration::from_secs(3) {
             return invalid("containerLogMonitorInterval must be a positive time duration greater than or equal to 3s");
@@ -310,11 +332,32 @@ mod tests {
         refuses("authentication: {x509: {}, basic: {}}", "unknown fields: authentication.basic");
         refuses("featureGates: {Nope: true}", "unrecognized feature gate: Nope");
         refuses("containerLogMaxFiles: 1", "containerLogMaxFiles");
-        refuses("crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "between 1s and 300s");
         refuses("crashLoopBackOff: {max: 1s}", "unknown field");
         refuses("systemReserved: {cpu: lots}", "lots");
         refuses("evictionHard: {disk: 1%}", "unsupported eviction signal disk");
         assert!(matches!(KubeletConfiguration::parse("kind: Pod"), Err(ConfigError::WrongKind { .. })));
+    }
+
+    #[track_caller]
+    fn check_period(period: &str, gates: &str, expected: Result<u64, &str>) {
+        let config = parse(&format!("crashLoopBackOff: {{maxContainerRestartPeriod: {period}}}")).unwrap();
+        let found = config.max_restart_period(&FeatureGates::parse(gates).unwrap());
+        let found = found.map(|p| p.unwrap().as_secs()).map_err(|e| e.to_string());
+        let prefix = ConfigError::Invalid("invalid configuration: ".to_owned()).to_string();
+        assert_eq!(found, expected.map_err(|words| format!("{prefix}{words}")), "{period} {gates}");
+    }
+
+    #[test]
+    fn the_longest_restart_delay_is_between_1_and_300_seconds_where_it_may_be_set() {
+        check_period("1s", "", Ok(1));
+        check_period("5m", "", Ok(300));
+        let range = |got| {
+            format!("CrashLoopBackOff.MaxContainerRestartPeriod (got: {got} seconds) must be set between 1s and 300s")
+        };
+        check_period("301s", "", Err(&range("301")));
+        check_period("500ms", "", Err(&range("0.5")));
+        let off = "FeatureGate KubeletCrashLoopBackOffMax not enabled, CrashLoopBackOff.MaxContainerRestartPeriod must not be set";
+        check_period("2s", "KubeletCrashLoopBackOffMax=false", Err(off));
     }
 
     #[test]

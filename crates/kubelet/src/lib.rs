@@ -22,6 +22,7 @@ mod http;
 mod log_rotation;
 mod logs;
 mod machine;
+mod mirrors;
 mod node;
 mod node_conditions;
 mod node_status;
@@ -32,6 +33,7 @@ mod probe;
 mod recorder;
 mod relist;
 mod runtime_events;
+mod static_pods;
 mod stats;
 mod status;
 mod turns;
@@ -48,6 +50,7 @@ mod fake_runtime;
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
 pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, KubeletConfiguration};
+pub use static_pods::PodRules;
 
 use cgroup::Cgroups;
 use eviction::Evictions;
@@ -56,6 +59,7 @@ use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
 use machine::Machine;
+use mirrors::Mirrors;
 use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
@@ -77,8 +81,12 @@ pub struct Options {
     pub policy: NodePolicy,
     /// What the administrator has set.
     pub config: KubeletConfiguration,
+    /// What holds for Pods of manifests as for those of the API.
+    pub pod_rules: PodRules,
     /// The time.
     pub clock: Clock,
+    /// A random number: what is due at once after a start is spread by it.
+    pub random: u64,
 }
 
 /// What all parts of a kubelet share.
@@ -87,6 +95,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pods: Pods,
+    pub(crate) mirrors: Mirrors,
     pub(crate) recorder: recorder::Recorder,
     pub(crate) paths: Paths,
     pub(crate) machine: Machine,
@@ -97,6 +106,8 @@ pub(crate) struct Shared {
     pub(crate) pulls: tokio::sync::Semaphore,
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
     pub(crate) sandboxes: turns::Turns,
+    /// When this kubelet was started.
+    pub(crate) started: Timestamp,
     pub(crate) stop: CancellationToken,
 }
 
@@ -132,11 +143,14 @@ impl Kubelet {
         let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
         let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
         let pulls = pulls.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS).min(tokio::sync::Semaphore::MAX_PERMITS);
+        let started = options.clock.now();
         let shared = Shared {
+            started,
             options,
             client,
             runtime,
             pods: Pods::default(),
+            mirrors: Mirrors::default(),
             recorder,
             paths,
             machine,
@@ -156,6 +170,7 @@ impl Kubelet {
         tokio::join!(
             node::run(shared),
             pods::run(shared),
+            Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
             volumes::refresh::run(shared)

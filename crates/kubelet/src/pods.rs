@@ -3,8 +3,9 @@
 use crate::{
     Shared,
     actor::{self, Handle, Mail},
-    checkpoint, relist, runtime_events,
+    checkpoint, relist, runtime_events, static_pods,
 };
+use api::static_pod::{CONFIG_SOURCE, is_mirror, is_static};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
@@ -28,6 +29,8 @@ pub(crate) struct Pods {
     bell: Notify,
     /// Rung when the runtime is to be listed.
     pub(crate) lists: Notify,
+    /// Rung when a Pod was forgotten: its name is free.
+    pub(crate) forgotten: Notify,
 }
 
 /// The spec of a Pod; validation refuses Pods without one.
@@ -63,6 +66,7 @@ impl Pods {
     pub(crate) fn forget(&self, uid: &str) {
         self.tasks.lock().remove(uid);
         self.admitted.lock().remove(uid);
+        self.forgotten.notify_one();
         self.touch(uid.to_owned());
     }
 
@@ -96,7 +100,8 @@ impl Pods {
             let pod = h.known.borrow();
             pod.namespace() == namespace && pod.name() == name
         };
-        self.tasks.lock().values().find(found).cloned()
+        // One that was deleted by force may still be ending beside its namesake.
+        self.tasks.lock().values().filter(found).min_by_key(|h| h.known.borrow().is_gone()).cloned()
     }
 
     pub(crate) fn owner(&self, id: &str) -> Option<Handle> {
@@ -110,13 +115,16 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         Ok(pods) => {
             for pod in pods {
                 let uid = pod.uid().to_owned();
+                if is_static(pod.object()) {
+                    shared.mirrors.want(pod.object());
+                }
                 shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
             }
         }
         Err(error) => tracing::error!(%error, "checkpoints cannot be read"),
     }
     let runtime = async { tokio::join!(runtime_events::follow(shared), relist::when_wanted(shared)) };
-    tokio::join!(follow_api(shared), shared.stop.run_until_cancelled(runtime));
+    tokio::join!(follow_api(shared), Box::pin(static_pods::run(shared)), shared.stop.run_until_cancelled(runtime));
 }
 
 async fn follow_api(shared: &Arc<Shared>) {
@@ -133,13 +141,16 @@ async fn follow_api(shared: &Arc<Shared>) {
             }
             Ok(watcher::Event::InitDone) => {
                 // What an earlier kubelet knew and the API no longer has was deleted by force.
+                shared.mirrors.listed(&listed);
                 for handle in shared.pods.all() {
-                    if !listed.contains(handle.known.borrow().uid()) {
+                    let known = handle.known.borrow().clone();
+                    if !listed.contains(known.uid()) && !is_static(known.object()) {
                         let _ = handle.mail.send(Mail::Fact(Event::Gone));
                     }
                 }
             }
             Ok(watcher::Event::Apply(pod)) => updated(shared, pod),
+            Ok(watcher::Event::Delete(pod)) if is_mirror(&pod) => shared.mirrors.gone(&pod),
             Ok(watcher::Event::Delete(pod)) => {
                 if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
                     let _ = handle.mail.send(Mail::Fact(Event::Gone));
@@ -151,15 +162,35 @@ async fn follow_api(shared: &Arc<Shared>) {
 }
 
 fn updated(shared: &Arc<Shared>, object: ApiPod) {
+    if is_mirror(&object) {
+        return shared.mirrors.seen(object);
+    }
+    let object = of_the_api(object);
     let (uid, object) = (object.metadata.uid.clone().unwrap_or_default(), Arc::new(object));
     let known = shared.pods.by_uid(&uid);
     match known {
         Some(handle) => {
             let _ = handle.mail.send(Mail::Fact(Event::Updated(object)));
         }
-        None => {
-            let pod = Pod::new(object, shared.now());
-            shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
-        }
+        None => start(shared, object),
     }
+}
+
+/// What comes from the API is no static Pod, whatever its annotations say.
+fn of_the_api(mut object: ApiPod) -> ApiPod {
+    if is_static(&object) {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SOURCE.to_owned(), "api".to_owned());
+    }
+    object
+}
+
+/// A Pod comes to the node.
+pub(crate) fn start(shared: &Arc<Shared>, object: Arc<ApiPod>) {
+    let uid = object.metadata.uid.clone().unwrap_or_default();
+    if is_static(&object) {
+        shared.mirrors.want(&object);
+    }
+    let pod = Pod::new(object, shared.now());
+    shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
 }

@@ -55,7 +55,9 @@ impl Node {
             pod_cidr: None,
             policy: NodePolicy { host_ips: vec![node_ip], ..NodePolicy::default() },
             config: self.config.clone(),
+            pod_rules: |_, _| Ok(()),
             clock: self.clock.clone(),
+            random: 7,
         };
         let stop = CancellationToken::new();
         let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());

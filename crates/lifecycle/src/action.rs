@@ -50,6 +50,8 @@ pub enum Action {
     EnsureImage {
         /// The container's name.
         container: String,
+        /// The image of its spec.
+        image: String,
     },
     /// Create and start a container; answered by [`crate::ContainerFact::Created`], then `Started`, or `StartFailed`.
     StartContainer {

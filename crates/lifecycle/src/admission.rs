@@ -5,9 +5,10 @@ use crate::Admission;
 use api::{
     affinity,
     host_port::host_ports,
-    pod::{is_critical, is_static},
+    pod::is_critical,
     quantity::Amount,
     resources::{self, Amounts, QosClass, Side},
+    static_pod::is_static,
     taint,
 };
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};

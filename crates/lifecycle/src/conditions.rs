@@ -3,16 +3,26 @@
 use crate::{
     Pod,
     phase::{Phase, app_started},
-    probes,
+    probes, restart_all,
     status::is_ready,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::PodCondition, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::{
+    api::core::v1::{PodCondition, PodStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 
 /// The conditions that the kubelet owns; all others belong to whoever wrote them.
-pub const OWNED_CONDITIONS: [&str; 6] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", "DisruptionTarget"];
+pub const OWNED_CONDITIONS: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    "DisruptionTarget",
+    restart_all::CONDITION,
+];
 
 /// A condition's status with its reason and message.
 type Verdict = (bool, &'static str, String);
@@ -32,6 +42,7 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
     ];
     let mut all: Vec<PodCondition> =
         verdicts.into_iter().map(|(kind, verdict)| condition(pod, kind, verdict, now)).collect();
+    all.extend(restarting(pod, now));
     if let Some((eviction, _)) = pod.evicted.as_ref().filter(|(e, _)| e.disruption_target && phase.is_terminal()) {
         all.push(condition(pod, OWNED_CONDITIONS[5], (true, "TerminationByKubelet", eviction.message.clone()), now));
     }
@@ -41,13 +52,25 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
     all
 }
 
+/// Shown once it was there (KEP-5532).
+fn restarting(pod: &Pod, now: Timestamp) -> Option<PodCondition> {
+    let verdict = match &pod.restarting {
+        Some(restarting) => (true, "ContainerExited", restarting.message.clone()),
+        None if known(pod, restart_all::CONDITION).is_some() => (false, "", String::new()),
+        None => return None,
+    };
+    Some(condition(pod, restart_all::CONDITION, verdict, now))
+}
+
+/// The newest word of ours on a condition, else what the API had: the time of the last transition lives there.
+fn known(pod: &Pod, kind: &str) -> Option<PodCondition> {
+    let of = |s: &PodStatus| s.conditions.iter().flatten().find(|c| c.type_ == kind).cloned();
+    pod.written.as_deref().and_then(of).or_else(|| pod.object.status.as_ref().and_then(of))
+}
+
 fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Timestamp) -> PodCondition {
     let status = if holds { "True" } else { "False" };
-    // The newest word of ours, else what the API had: the time of the last transition lives there.
-    let known =
-        |s: &k8s_openapi::api::core::v1::PodStatus| s.conditions.iter().flatten().find(|c| c.type_ == kind).cloned();
-    let before = pod.written.as_deref().and_then(known).or_else(|| pod.object.status.as_ref().and_then(known));
-    let since = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time);
+    let since = known(pod, kind).filter(|c| c.status == status).and_then(|c| c.last_transition_time);
     PodCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),

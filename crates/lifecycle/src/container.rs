@@ -1,8 +1,13 @@
 //! What is known about one container of the spec.
 
-use crate::{BackoffPolicy, ContainerExit, StartStage, hooks::Hooks, kill::Kill, probes::Probes};
+use crate::{
+    BackoffPolicy, ContainerExit, StartStage,
+    hooks::Hooks,
+    kill::{Kill, KillCause},
+    probes::Probes,
+};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
+use k8s_openapi::api::core::v1::Container as Spec;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -21,6 +26,9 @@ pub(crate) struct Container {
     pub(crate) early: Vec<Ended>,
     /// A start is on its way, and was not answered yet. Kept over a restart of the kubelet, until the runtime was listed.
     pub(crate) starting: bool,
+    /// The image of the spec when a start was begun last.
+    #[serde(default)]
+    pub(crate) starting_image: Option<String>,
     /// Why it could not be created or started, until it could.
     pub(crate) start_failure: Option<StartFailure>,
     /// How long the next restart waits after an exit; zero before the first restart.
@@ -47,13 +55,19 @@ pub(crate) struct Instance {
     /// It is to go while its Pod lives on.
     #[serde(default)]
     pub(crate) kill: Option<Kill>,
+    /// The signal that stops it, if that is known.
+    #[serde(default)]
+    pub(crate) stop_signal: Option<String>,
+    /// The image of the spec that it was made of, if that is known.
+    #[serde(default)]
+    pub(crate) image: Option<String>,
 }
 
 impl Instance {
     /// One of which no more is known: probes and hooks begin anew with each.
     pub(crate) fn new(id: String, attempt: u32, image_id: String, sandbox: Option<u32>, state: State) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
-        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill: None }
+        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill: None, stop_signal: None, image: None }
     }
 }
 
@@ -98,12 +112,27 @@ pub(crate) struct StartFailure {
 }
 
 impl Container {
-    /// How the newest one ended, if it has.
+    /// How the newest one ended, if it has, and if that still counts: not when all containers are restarted.
     pub(crate) fn exit(&self) -> Option<&ContainerExit> {
+        self.any_exit().filter(|_| !matches!(self.kill_cause(), Some(KillCause::RestartAll { .. })))
+    }
+
+    /// How the newest one ended, if it has.
+    pub(crate) fn any_exit(&self) -> Option<&ContainerExit> {
         match self.current.as_ref().map(|i| &i.state) {
             Some(State::Exited(exit)) => Some(exit),
             _ => None,
         }
+    }
+
+    /// Why the newest one was killed while its Pod lives on, if it was.
+    pub(crate) fn kill_cause(&self) -> Option<KillCause> {
+        self.current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause)
+    }
+
+    /// Whether another takes the place of the newest one, whatever came of it.
+    pub(crate) fn replaced(&self) -> bool {
+        matches!(self.kill_cause(), Some(KillCause::Definition | KillCause::RestartAll { .. }))
     }
 
     /// Whether its process runs.
@@ -146,9 +175,15 @@ impl Container {
     }
 
     /// When it may be started again after its exit (LIFECYCLE.md 3.9): at once the first time, and after ten good minutes.
+    /// What was stopped because another container ended waits for nothing.
     pub(crate) fn restart_at(&self, spec: &Spec, policy: &BackoffPolicy) -> Option<Timestamp> {
-        let exit = self.exit()?;
+        let exit = self.any_exit().filter(|_| self.backs_off())?;
         Some(exit.finished_at + self.pending_delay(spec, policy, exit.finished_at))
+    }
+
+    /// Whether its end says anything of how it fares.
+    pub(crate) fn backs_off(&self) -> bool {
+        self.kill_cause() != Some(KillCause::RestartAll { asked: false })
     }
 
     /// The delay that applies to an exit at this moment.
@@ -174,30 +209,4 @@ fn delay_key(spec: &Spec) -> String {
 /// Time from `from` to `to`; zero when that is negative.
 pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
-}
-
-/// Whether a container that ended with this code is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`):
-/// a plain init container that succeeded is done; then its own rules, its own policy, and the Pod's.
-pub(crate) fn restarts(pod: &PodSpec, spec: &Spec, init: bool, code: i32) -> bool {
-    let own = spec.restart_policy.as_deref();
-    if init && own != Some("Always") && code == 0 {
-        return false;
-    }
-    let matched = spec.restart_policy_rules.iter().flatten().any(|rule| {
-        let listed = |values: &Option<Vec<i32>>| values.iter().flatten().any(|v| *v == code);
-        rule.action == "Restart"
-            && rule.exit_codes.as_ref().is_some_and(|e| match e.operator.as_str() {
-                "In" => listed(&e.values),
-                "NotIn" => !listed(&e.values),
-                _ => false,
-            })
-    });
-    if own.is_some() && matched {
-        return true;
-    }
-    match own.or(pod.restart_policy.as_deref()).unwrap_or("Always") {
-        "Never" => false,
-        "OnFailure" => code != 0,
-        _ => true,
-    }
 }

@@ -28,6 +28,8 @@ pub enum Event {
     Image {
         /// The container's name.
         container: String,
+        /// The image of the spec when it was asked for.
+        image: String,
         /// What is known now.
         fact: ImageFact,
     },
@@ -73,6 +75,13 @@ pub enum Event {
     /// All that the runtime has of this Pod, asked for as a whole: after a start of the kubelet, and after events may
     /// have been lost. What the runtime no longer has is lost.
     Relisted(RuntimeView),
+    /// A kubelet that was just started takes over, or sees the Pod for the first time.
+    KubeletStarted {
+        /// When it was started.
+        at: Timestamp,
+        /// Its random number: what is due at once after a start is spread by it.
+        random: u64,
+    },
 }
 
 /// Whether the node takes the Pod.
@@ -191,6 +200,8 @@ pub enum ContainerFact {
         attempt: u32,
         /// The image id that `imageID` shows.
         image_id: String,
+        /// The signal that stops it, as far as it is known: the Pod's, the image's, or the runtime's (KEP-4960).
+        stop_signal: Option<String>,
     },
     /// Its process runs.
     Started {

@@ -36,6 +36,7 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
         because.push(format!("{reason}: {}", phase.message.as_deref().unwrap_or("")));
     }
     because.extend(pod.stop(now).map(|stop| stop_reason(stop.cause).to_owned()));
+    because.extend(pod.restarting.as_ref().map(|r| format!("all its containers are restarted: {}", r.message)));
     if let crate::pod::Volumes::Failed(trouble) = &pod.volumes {
         because.push(format!("its volumes cannot be set up: {}", trouble.message));
     }
@@ -92,10 +93,12 @@ fn awaited(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
     let instance = container.current.as_ref().filter(|_| container.alive())?;
     if let Some(kill) = instance.kill {
         let why = match kill.cause {
-            KillCause::Probe(kind) => format!("{} probe", word(kind)),
-            KillCause::PostStart => "postStart hook".to_owned(),
+            KillCause::Probe(kind) => format!("failed its {} probe", word(kind)),
+            KillCause::PostStart => "failed its postStart hook".to_owned(),
+            KillCause::Definition => "runs of another image than its spec has now".to_owned(),
+            KillCause::RestartAll { .. } => return Some(format!("container {name} is killed, to be restarted")),
         };
-        return Some(format!("container {name} failed its {why} and is stopped, SIGKILL at {}", kill.deadline));
+        return Some(format!("container {name} {why} and is stopped, SIGKILL at {}", kill.deadline));
     }
     if hooks::post_start(container, spec) == Some(PostStart::Pending) {
         return Some(format!("container {name} waits for its postStart hook"));
@@ -103,7 +106,7 @@ fn awaited(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
     let leaving = pod.kill_deadline(now).is_some();
     let open = |kind: &ProbeKind| probes::verdict(container, *kind) != Some(true);
     let waits = [ProbeKind::Startup, ProbeKind::Readiness].into_iter().filter(open);
-    let (kind, due) = waits.filter_map(|k| Some((k, probes::due(container, spec, k, leaving)?))).next()?;
+    let (kind, due) = waits.filter_map(|k| Some((k, probes::due(pod, spec, k, leaving)?))).next()?;
     let failed = match instance.probes.track(kind).failures() {
         0 => String::new(),
         1 => ", which failed the last time".to_owned(),
@@ -129,7 +132,7 @@ fn describe(action: &Action) -> String {
         Action::CreateSandbox { .. } => "create its sandbox and network".to_owned(),
         Action::StopSandbox { .. } => "stop its sandbox".to_owned(),
         Action::RemoveSandbox { .. } => "remove its sandbox".to_owned(),
-        Action::EnsureImage { container } => format!("find or pull the image of {container}"),
+        Action::EnsureImage { container, .. } => format!("find or pull the image of {container}"),
         Action::StartContainer { container, attempt, .. } => format!("start {container} (restart count {attempt})"),
         Action::StopContainer { container, grace, .. } => format!("stop {container}, SIGKILL after {}", human(*grace)),
         Action::RemoveContainer { container, .. } => {

@@ -20,4 +20,11 @@ pub(crate) enum KillCause {
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,
+    /// Its image is another one now.
+    Definition,
+    /// All containers are restarted.
+    RestartAll {
+        /// Whether its own end asked for that. It waits for its back-off then, and the others do not.
+        asked: bool,
+    },
 }

@@ -30,7 +30,10 @@ mod plan;
 mod pod;
 mod policy;
 mod probes;
+mod restart;
+mod restart_all;
 mod restore;
+mod shutdown;
 mod status;
 
 pub use action::*;
@@ -42,4 +45,5 @@ pub use observe::observe;
 pub use plan::{Plan, plan};
 pub use pod::Pod;
 pub use policy::{BackoffPolicy, NodePolicy};
+pub use shutdown::{ShutdownGrace, ShutdownGroup, ShutdownPod, ShutdownPolicy, rejected_by_shutdown};
 pub use status::status;

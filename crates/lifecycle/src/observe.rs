@@ -12,6 +12,8 @@ use crate::{
     container::{Container, Image},
     phase::phase,
     pod::{Ended, Trouble, Volumes},
+    restart::RestartFeatures,
+    restart_all,
 };
 use api::pod::containers;
 use jiff::Timestamp;
@@ -20,6 +22,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Folds one fact into what is known about a Pod.
 pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
+    pod.features = RestartFeatures::from(&policy.gates);
     // What the passing of time alone has decided stands before this fact.
     settle_phase(pod, now);
     match event {
@@ -33,7 +36,7 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::Evicted(eviction) => evicted(pod, eviction, now),
         Event::Volumes(fact) => volumes(pod, fact, policy, now),
         Event::Sandbox(fact) => sandbox_facts::observe(pod, fact, policy, now),
-        Event::Image { container, fact } => image(pod, &container, fact, policy, now),
+        Event::Image { container, image: of, fact } => image(pod, &container, &of, fact, policy, now),
         Event::Container { container, fact } => container_facts::observe(pod, &container, fact, policy, now),
         Event::StatusWritten(status) => {
             pod.written = Some(status);
@@ -45,8 +48,11 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
         Event::Failed { key, .. } => failed(pod, &key),
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
+        Event::KubeletStarted { at, random } => pod.kubelet = Some((at, random)),
     }
+    restart_all::advance(pod);
     settle_phase(pod, now);
+    kills::changed(pod, now);
     kills::announce(pod, now);
 }
 
@@ -70,31 +76,39 @@ pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
 }
 
 fn begun(pod: &mut Pod, key: &crate::ActionKey) {
-    if let Some(container) = starting(pod, key) {
-        container.starting = true;
-        pod.durable += 1;
-    }
+    let object = Arc::clone(&pod.object);
+    let Some((name, container)) = starting(pod, key) else { return };
+    container.starting = true;
+    let spec = object.spec.as_ref().and_then(|spec| containers(spec).find(|(_, c)| c.name == name));
+    container.starting_image = spec.and_then(|(_, c)| c.image.clone());
+    pod.durable += 1;
 }
 
 fn failed(pod: &mut Pod, key: &crate::ActionKey) {
-    if starting(pod, key).is_some_and(Container::answered) {
+    if starting(pod, key).is_some_and(|(_, container)| container.answered()) {
         pod.durable += 1;
     }
 }
 
 /// The container that this action starts.
-fn starting<'a>(pod: &'a mut Pod, key: &crate::ActionKey) -> Option<&'a mut Container> {
+fn starting<'a, 'k>(pod: &'a mut Pod, key: &'k crate::ActionKey) -> Option<(&'k str, &'a mut Container)> {
     let (name, attempt) = key.0.strip_prefix("start/")?.rsplit_once('/')?;
     let attempt: u32 = attempt.parse().ok()?;
-    pod.containers.get_mut(name).filter(|c| c.next_attempt() == attempt)
+    pod.containers.get_mut(name).filter(|c| c.next_attempt() == attempt).map(|container| (name, container))
 }
 
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let deletion = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    pod.object = object;
+    let before = std::mem::replace(&mut pod.object, object);
+    let old = before.spec.as_ref();
     for (_, spec) in containers(pod.object.spec.as_ref().unwrap_or(&Default::default())) {
-        pod.containers.entry(spec.name.clone()).or_default();
+        let container = pod.containers.entry(spec.name.clone()).or_default();
+        let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == spec.name));
+        if old.is_some_and(|(_, old)| old.image != spec.image) {
+            // What is known of an image is known of the old one.
+            container.image = Image::Unknown;
+        }
     }
     note_terminal(pod, now);
     if !deletion {
@@ -155,10 +169,14 @@ fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp
     };
 }
 
-fn image(pod: &mut Pod, name: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
+fn image(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
     let Some(image) = pod.container_spec(name).map(|(_, c)| c.image.clone().unwrap_or_default()) else {
         return;
     };
+    // The spec names another one meanwhile.
+    if image != of {
+        return;
+    }
     let before = pod.container(name).image.clone();
     let state = match fact {
         ImageFact::Pulling => {

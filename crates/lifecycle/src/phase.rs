@@ -2,7 +2,10 @@
 
 use crate::{
     Admission, Pod,
+    container::Container,
+    kill::KillCause,
     pod::{Ended, StopCause},
+    shutdown,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -72,6 +75,10 @@ fn stopped(pod: &Pod, cause: StopCause) -> Phase {
             "Pod was active on the node longer than the specified deadline".to_owned(),
         ),
         StopCause::Evicted => match &pod.evicted {
+            // A shutdown finds fault with nobody: what ended well has succeeded (LIFECYCLE.md 3.13).
+            Some((eviction, _)) if eviction.reason == shutdown::REASON => {
+                Phase { phase: outcome(pod), ..Phase::failed(&eviction.reason, eviction.message.clone()) }
+            }
             Some((eviction, _)) => Phase::failed(&eviction.reason, eviction.message.clone()),
             None => Phase::plain("Failed"),
         },
@@ -88,12 +95,19 @@ fn outcome(pod: &Pod) -> &'static str {
 /// Not every container has been set up yet.
 fn pending(pod: &Pod, now: Timestamp) -> bool {
     containers(pod.spec()).any(|(kind, c)| match kind {
-        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_started(pod),
+        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_counts(pod),
         ContainerKind::Sidecar | ContainerKind::App => {
             let container = pod.container(&c.name);
             !container.ran() || container.last.is_none() && pod.still_starting(c, now).is_some()
         }
     })
+}
+
+/// Whether any app container was made that was not swept away with all the others.
+fn app_counts(pod: &Pod) -> bool {
+    let swept_away = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
+    let made = |c: &Container| c.current.is_some() && !swept_away(c);
+    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && made(pod.container(&c.name)))
 }
 
 /// Whether any app container was ever made: initialization is over then, for good.

@@ -6,8 +6,9 @@ use crate::{
     Action, ActionKey, Admission, Hook, NodePolicy, Pod, StartStage,
     container::{Container, Image, Instance, State},
     hooks::{self, PostStart},
+    kill::KillCause,
     pod::{Sandbox, SandboxState, Stop, Volumes},
-    probes,
+    probes, restart_all,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -39,7 +40,8 @@ impl Action {
             Self::CreateSandbox { attempt } => format!("create-sandbox/{attempt}"),
             Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            Self::EnsureImage { container } => format!("image/{container}"),
+            // Another image is another question.
+            Self::EnsureImage { container, image } => format!("image/{container}/{image}"),
             Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
             // A shorter grace is another request; the same one, seconds later, is not.
             Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
@@ -67,10 +69,11 @@ pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
         );
     }
     probes::plan(pod, now, &mut plan);
-    match pod.stop(now) {
-        Some(stop) => stopping(pod, &stop, policy, now, &mut plan),
-        None if pod.finished() => finishing(pod, policy, now, &mut plan),
-        None => running(pod, policy, now, &mut plan),
+    match (pod.stop(now), &pod.restarting) {
+        (Some(stop), _) => stopping(pod, &stop, policy, now, &mut plan),
+        (None, Some(restarting)) => restart_all::plan(pod, restarting, &mut plan),
+        (None, None) if pod.finished() => finishing(pod, policy, now, &mut plan),
+        (None, None) => running(pod, policy, now, &mut plan),
     }
     plan
 }
@@ -138,7 +141,9 @@ fn post_start(container: &Container, instance: &Instance, spec: &Spec, plan: &mu
 /// Whether an app container was made in this sandbox: its init containers have done their work then.
 fn app_in(pod: &Pod, sandbox: &Sandbox) -> bool {
     containers(pod.spec()).any(|(kind, spec)| {
-        kind == ContainerKind::App && pod.container(&spec.name).current.as_ref().is_some_and(|i| here(i, sandbox))
+        let container = pod.container(&spec.name);
+        let counts = !matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
+        kind == ContainerKind::App && counts && container.current.as_ref().is_some_and(|i| here(i, sandbox))
     })
 }
 
@@ -210,7 +215,9 @@ fn start(
             plan.wake_at(if turn > now { turn } else { *at + *delay });
             return false;
         }
-        _ => plan.actions.push(Action::EnsureImage { container: spec.name.clone() }),
+        _ => plan
+            .actions
+            .push(Action::EnsureImage { container: spec.name.clone(), image: spec.image.clone().unwrap_or_default() }),
     }
     true
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     Admission, Eviction, PodEvent,
-    container::{self, Container},
+    container::Container,
     hooks::{self, PostStart},
-    kill::KillCause,
+    restart::RestartFeatures,
+    restart_all::RestartAll,
 };
 use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
 use jiff::Timestamp;
@@ -41,6 +42,14 @@ pub struct Pod {
     pub(crate) sandbox_failure: Option<Trouble>,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) containers: BTreeMap<String, Container>,
+    /// All containers are being restarted (KEP-5532).
+    #[serde(default)]
+    pub(crate) restarting: Option<RestartAll>,
+    #[serde(default)]
+    pub(crate) features: RestartFeatures,
+    /// When the kubelet that tells of it was started, and its random number.
+    #[serde(default)]
+    pub(crate) kubelet: Option<(Timestamp, u64)>,
     /// Containers whose stop was announced.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -149,6 +158,9 @@ impl Pod {
             sandbox_failure: None,
             ips: Vec::new(),
             containers: BTreeMap::new(),
+            restarting: None,
+            features: RestartFeatures::default(),
+            kubelet: None,
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
@@ -189,6 +201,12 @@ impl Pod {
     #[must_use]
     pub fn durable_revision(&self) -> u64 {
         self.durable
+    }
+
+    /// Whether its object left the API.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone_at.is_some()
     }
 
     /// Whether the node has taken it.
@@ -263,20 +281,6 @@ impl Pod {
     pub(crate) fn name_of(&self, id: &str) -> Option<String> {
         let newest = |c: &Container| c.current.as_ref().is_some_and(|i| i.id == id);
         self.containers.iter().find(|(_, c)| newest(c)).map(|(name, _)| name.clone())
-    }
-
-    /// Whether a container that failed will be started again, whatever its exit code.
-    pub(crate) fn restarts_on_failure(&self, spec: &Spec) -> bool {
-        spec.restart_policy.as_deref().or(self.spec().restart_policy.as_deref()) != Some("Never")
-    }
-
-    /// Whether a container that has ended will be started again, as far as its policy goes.
-    pub(crate) fn restarts(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
-        let kill = self.container(&spec.name).current.as_ref().and_then(|i| i.kill);
-        if kill.is_some_and(|kill| matches!(kill.cause, KillCause::Probe(_))) {
-            return self.restarts_on_failure(spec);
-        }
-        container::restarts(self.spec(), spec, kind != ContainerKind::App, code)
     }
 
     /// How far the postStart hook of a container has come whose process runs and which counts as waiting for it.

@@ -12,7 +12,10 @@ use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, Probe};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 const ALL: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
 
@@ -152,7 +155,8 @@ pub(crate) fn is_ready(container: &Container, spec: &Spec) -> bool {
 }
 
 /// When this probe is to be carried out next; `None` when it is not. What leaves is asked for its readiness only.
-pub(crate) fn due(container: &Container, spec: &Spec, kind: ProbeKind, leaving: bool) -> Option<Timestamp> {
+pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, leaving: bool) -> Option<Timestamp> {
+    let container = pod.container(&spec.name);
     let instance = container.current.as_ref()?;
     let State::Running { since } = instance.state else {
         return None;
@@ -168,8 +172,29 @@ pub(crate) fn due(container: &Container, spec: &Spec, kind: ProbeKind, leaving: 
         ProbeKind::Readiness => is_started(container, spec),
     };
     let probe = probe(spec, kind).filter(|_| wanted)?;
-    let first = || (since + Settings::from(probe).delay).max(instance.probes.open_since.unwrap_or(since));
-    Some(instance.probes.track(kind).due.unwrap_or_else(first))
+    let settings = Settings::from(probe);
+    let first = || (since + settings.delay).max(instance.probes.open_since.unwrap_or(since));
+    let due = instance.probes.track(kind).due.unwrap_or_else(first);
+    let resumed = pod.kubelet.filter(|(started, _)| since < *started);
+    Some(resumed.map_or(due, |(started, random)| due.max(resumption(started, random, pod, spec, kind, &settings))))
+}
+
+/// When a kubelet that was just started may carry out a probe of a container that ran before: not before one that its
+/// predecessor began has had its time, and at a random moment of the first period, so that not all begin at once
+/// (LIFECYCLE.md 3.10).
+fn resumption(
+    started: Timestamp,
+    random: u64,
+    pod: &Pod,
+    spec: &Spec,
+    kind: ProbeKind,
+    settings: &Settings,
+) -> Timestamp {
+    const PARTS: u32 = 1 << 10;
+    let mut hasher = DefaultHasher::new();
+    (random, pod.uid(), &spec.name, kind).hash(&mut hasher);
+    let part = u32::try_from(hasher.finish() % u64::from(PARTS)).unwrap_or(0);
+    started + (settings.period * part / PARTS).max(settings.timeout)
 }
 
 /// Asks for the probes that are due, and wakes for those that will be.
@@ -181,7 +206,7 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
             continue;
         };
         for kind in ALL {
-            match due(container, spec, kind, leaving) {
+            match due(pod, spec, kind, leaving) {
                 None => {}
                 Some(due) if due > now => plan.wake_at(due),
                 Some(_) => plan.actions.push(Action::Probe {

@@ -4,8 +4,11 @@ use crate::{
     Admission, ContainerExit, Pod,
     container::{Container, Ended, Instance, State},
     hooks::PostStart,
+    kill::{Kill, KillCause},
     probes::Track,
+    restart_all::{self, RestartAll},
 };
+use api::pod::containers;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus},
@@ -28,6 +31,33 @@ pub(crate) fn from_status(pod: &mut Pod) {
     pod.unseen = pod.written_phase().is_none();
     pod.containers.extend(known);
     pod.ips = ips(&status);
+    restarting(pod, &status);
+}
+
+/// All containers were being restarted, or a container waited to be started again though no policy says so: another takes
+/// its place.
+fn restarting(pod: &mut Pod, status: &PodStatus) {
+    let condition =
+        status.conditions.iter().flatten().find(|c| c.type_ == restart_all::CONDITION && c.status == "True");
+    pod.restarting = condition.map(|c| RestartAll {
+        message: c.message.clone().unwrap_or_default(),
+        since: time(c.last_transition_time.as_ref()),
+        ended: false,
+    });
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let waiting = |s: &&ContainerStatus| s.state.as_ref().is_some_and(|state| state.waiting.is_some());
+    let waiting: Vec<&str> = statuses.filter(waiting).map(|s| s.name.as_str()).collect();
+    let specs: Vec<_> = containers(pod.spec()).map(|(kind, c)| (kind, c.clone())).collect();
+    for (kind, spec) in specs {
+        let Some(exit) = pod.container(&spec.name).any_exit() else { continue };
+        let over = !pod.restarts(kind, &spec, exit.code);
+        let deadline = exit.finished_at;
+        if pod.restarting.is_some() || over && waiting.contains(&spec.name.as_str()) {
+            let instance = pod.containers.get_mut(&spec.name).and_then(|c| c.current.as_mut());
+            let kill = Kill { cause: KillCause::RestartAll { asked: false }, deadline };
+            instance.into_iter().for_each(|i| i.kill = Some(kill));
+        }
+    }
 }
 
 fn ips(status: &PodStatus) -> Vec<std::net::IpAddr> {
@@ -49,6 +79,8 @@ fn container(status: &ContainerStatus) -> Option<Container> {
     };
     let attempt = u32::try_from(status.restart_count).unwrap_or(0);
     let mut instance = Instance::new(id, attempt, status.image_id.clone(), None, state);
+    instance.stop_signal.clone_from(&status.stop_signal);
+    instance.image = Some(status.image.clone()).filter(|image| !image.is_empty());
     if matches!(instance.state, State::Running { .. }) {
         remember(&mut instance, status);
     }

@@ -7,9 +7,12 @@ use crate::{
     hooks::PostStart,
     phase::phase,
     plan::start_failure_reason,
-    probes,
+    probes, restart_all,
 };
-use api::pod::{ContainerKind, containers};
+use api::{
+    feature_gates::Gate,
+    pod::{ContainerKind, containers},
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
@@ -114,7 +117,8 @@ fn container_status(
     };
     ContainerStatus {
         name: spec.name.clone(),
-        image: spec.image.clone().unwrap_or_default(),
+        // Until another one is made, of the one that there is.
+        image: container.current.as_ref().and_then(|i| i.image.clone()).or(spec.image.clone()).unwrap_or_default(),
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
         ready: is_ready(pod, kind, spec) && !(terminal && kind != ContainerKind::Init),
@@ -127,8 +131,15 @@ fn container_status(
         last_state,
         resources: spec.resources.clone().filter(|_| container.alive()),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| container.alive()),
+        stop_signal: stop_signal(container, policy),
         ..ContainerStatus::default()
     }
+}
+
+/// The signal that stops it, where the feature is on (KEP-4960).
+fn stop_signal(container: &Container, policy: &NodePolicy) -> Option<String> {
+    let known = container.current.as_ref().and_then(|i| i.stop_signal.clone());
+    known.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
 }
 
 fn waiting(reason: &str, message: Option<String>) -> ContainerState {
@@ -199,18 +210,22 @@ fn waiting_to_restart(
     policy: &NodePolicy,
     now: Timestamp,
 ) -> Option<ContainerState> {
-    let exit = container.exit().filter(|e| pod.restarts(kind, spec, e.code))?;
+    let exit = container.any_exit().filter(|e| pod.restarts(kind, spec, e.code))?;
     if pod.stop(now).is_some() || pod.finished() {
         return None;
     }
-    let at = container.restart_at(spec, &policy.container_backoff)?;
+    if pod.restarting.is_some() {
+        return Some(waiting(restart_all::REASON, Some(restart_all::MESSAGE.to_owned())));
+    }
     if let Some(failed) = start_error(exit, now) {
         return Some(failed);
     }
-    if at <= now {
+    let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) else {
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
-        return trouble(spec, container, now).or(hook.map(|_| post_start_failed()));
-    }
+        // What is replaced is not over, whatever its policy: the API server takes no end back.
+        let replaced = || container.replaced().then(|| creating(pod));
+        return trouble(spec, container, now).or(hook.map(|_| post_start_failed())).or_else(replaced);
+    };
     let delay = elapsed(exit.finished_at, at);
     let message = format!(
         "back-off {} restarting failed container={} pod={}_{}({}), next try at {}",

@@ -304,7 +304,15 @@ fn two_sidecars_end_after_their_container() {
     check(0, 2, 1, Budget { deletions: 1, ..NOTHING });
 }
 
-const HOOKS: Extras = Extras { startup: false, liveness: false, readiness: false, post_start: true, pre_stop: true };
+const NO_EXTRAS: Extras = Extras {
+    startup: false,
+    liveness: false,
+    readiness: false,
+    post_start: false,
+    pre_stop: false,
+    restart_all: false,
+};
+const HOOKS: Extras = Extras { post_start: true, pre_stop: true, ..NO_EXTRAS };
 
 #[test]
 fn a_container_with_hooks_that_fail_and_a_deletion() {
@@ -318,8 +326,15 @@ fn a_container_with_hooks_a_forced_deletion_and_a_restart_of_the_kubelet() {
 
 #[test]
 fn a_sidecar_and_its_container_with_all_probes_and_a_pre_stop_hook() {
-    let extras = Extras { startup: true, liveness: true, readiness: true, post_start: false, pre_stop: true };
+    let extras = Extras { startup: true, liveness: true, readiness: true, pre_stop: true, ..NO_EXTRAS };
     check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
+}
+
+#[test]
+fn all_containers_are_restarted_and_the_kubelet_too() {
+    let extras = Extras { restart_all: true, ..NO_EXTRAS };
+    check_with(1, 0, 1, extras, Budget { exits: 2, ..NOTHING });
+    check_with(0, 0, 1, extras, Budget { exits: 1, restarts: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Evict),
         1 => Just(Step::LoseSandbox),
         1 => n.prop_map(Step::LoseContainer),
+        1 => (0..3_u8).prop_map(Step::NewImage),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(done, checkpoint)| Step::Restart(done, checkpoint)),
         2 => Just(Step::Relist),
         2 => (0..7_u8).prop_map(Step::Fault),
@@ -53,12 +54,13 @@ fn story() -> impl Strategy<Value = Story> {
 }
 
 fn extras() -> impl Strategy<Value = Extras> {
-    any::<[bool; 5]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop]| Extras {
+    any::<[bool; 6]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop, restart_all]| Extras {
         startup,
         liveness,
         readiness,
         post_start,
         pre_stop,
+        restart_all,
     })
 }
 

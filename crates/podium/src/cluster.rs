@@ -72,7 +72,7 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
-        let server = ApiServer::new(store, pipe.clone());
+        let server = ApiServer::new(store, pipe.clone()).with_gates(policy.gates.clone());
         server.bootstrap().await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
@@ -86,7 +86,9 @@ impl Cluster {
             pod_cidr: cidr,
             policy: NodePolicy { host_ips: vec![node_ip()], ..policy },
             config,
+            pod_rules: server::prepare_static_pod,
             clock: kubelet::Clock::system(),
+            random: rand::random(),
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint, dir.root())?);

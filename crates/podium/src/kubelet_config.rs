@@ -21,7 +21,11 @@ pub(crate) fn load(file: Option<&Path>) -> Result<KubeletConfiguration> {
 /// What follows for Pods. Gates of the command line win over those of the file, as upstream has it.
 pub(crate) fn policy(config: &KubeletConfiguration, flags: &FeatureGates) -> Result<NodePolicy> {
     let gates = config.gates()?.overridden_by(flags);
-    let max = config.crash_loop_back_off.max_container_restart_period;
+    gates.check_dependencies()?;
+    for warning in gates.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let max = config.max_restart_period(&gates)?;
     Ok(NodePolicy::default().with_crash_loop_backoff(gates, max))
 }
 
@@ -44,7 +48,8 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(backoff(""), (seconds(1), seconds(2)));
         assert_eq!(backoff("ReduceDefaultCrashLoopBackOffDecay=false"), (seconds(2), seconds(2)));
-        assert_eq!(backoff("KubeletCrashLoopBackOffMax=false"), (seconds(1), seconds(60)));
+        let off = policy(&config, &FeatureGates::parse("KubeletCrashLoopBackOffMax=false").unwrap());
+        assert!(off.unwrap_err().to_string().contains("must not be set"));
     }
 
     #[test]

@@ -3,11 +3,14 @@
 mod convert;
 mod events;
 mod runtime;
+mod stop;
 mod stream;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -22,6 +25,10 @@ pub(crate) mod proto {
     /// containerd's own events.
     pub(crate) mod events {
         tonic::include_proto!("containerd.services.events.v1");
+    }
+    /// containerd's own tasks.
+    pub(crate) mod tasks {
+        tonic::include_proto!("containerd.services.tasks.v1");
     }
 }
 
@@ -38,6 +45,8 @@ pub struct CriRuntime {
     channel: Channel,
     /// Who makes sandboxes through this connection; those of others in the same runtime are left alone.
     owner: Arc<str>,
+    /// Containers that were sent their stop signal, until they have ended.
+    signalled: Arc<Mutex<HashSet<String>>>,
 }
 
 impl CriRuntime {
@@ -59,7 +68,7 @@ impl CriRuntime {
         });
         // The address is never dialled: the connector goes to the socket.
         let channel = Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector);
-        Ok(Self { channel, owner: owner.display().to_string().into() })
+        Ok(Self { channel, owner: owner.display().to_string().into(), signalled: Arc::default() })
     }
 
     fn runtime(&self) -> RuntimeServiceClient<Channel> {

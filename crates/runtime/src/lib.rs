@@ -12,12 +12,14 @@ mod import;
 mod model;
 mod pause;
 mod session;
+mod signal;
 mod usage;
 
 pub use cri::CriRuntime;
 pub use import::{ImportError, import};
 pub use model::*;
 pub use session::*;
+pub use signal::StopSignal;
 pub use usage::ContainerDisk;
 
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -59,9 +61,9 @@ pub trait Runtime: Send + Sync + 'static {
     ) -> Call<'a, ContainerId>;
     /// Starts a created container.
     fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
-    /// Sends the stop signal, waits up to `grace`, then sends SIGKILL; returns when the container has stopped.
-    /// A second call with a shorter grace shortens the first.
-    fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration) -> Call<'a, ()>;
+    /// Sends the stop signal (this one, else the image's, else SIGTERM), waits up to `grace`, then sends SIGKILL; returns
+    /// when the container has stopped. A second call with a shorter grace shortens the first.
+    fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration, signal: Option<StopSignal>) -> Call<'a, ()>;
     /// Removes a container, by force when it runs. A container that is gone is a success.
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
     /// State of one container, its exit code included.
@@ -92,6 +94,8 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Resolves an image that is present; `None` when it is not.
     fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>>;
+    /// The stop signal that an image names (`STOPSIGNAL`), if it does and the runtime tells.
+    fn image_stop_signal<'a>(&'a self, image: &'a str) -> Call<'a, Option<StopSignal>>;
     /// Pulls an image; the answer is its reference (an id or digest) to create containers with.
     fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String>;
     /// All images that are present.

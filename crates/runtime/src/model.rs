@@ -1,5 +1,6 @@
 //! What is said between the kubelet and a runtime: the CRI's vocabulary, without its wire format.
 
+use crate::StopSignal;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
@@ -224,6 +225,8 @@ pub struct ContainerConfig {
     pub resources: LinuxResources,
     /// Who the process is and what it may do.
     pub security: SecurityContext,
+    /// How it is to be stopped, if not as its image says; runtimes of a CRI before 1.33 take no note of it.
+    pub stop_signal: Option<StopSignal>,
 }
 
 /// A mount into a container.
@@ -355,6 +358,8 @@ pub struct ContainerStatus {
     pub image: String,
     /// The image's id or digest, as `imageID` shows it.
     pub image_ref: String,
+    /// How the runtime will stop it, if it says so: those of a CRI before 1.33 and lists do not.
+    pub stop_signal: Option<StopSignal>,
 }
 
 /// A container's state, as the runtime sees it.

@@ -2,7 +2,7 @@
 
 use crate::{
     decode,
-    kinds::{FieldErrors, WriteContext, WriteTarget},
+    kinds::{self, FieldErrors, WriteContext, WriteTarget},
     metadata, object, pods,
     reply::Reply,
     request::Resource,
@@ -12,6 +12,7 @@ use crate::{
     write::{dry_run, now, show, show_value, with_warnings},
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
 use store::{Expect, Key, Object, Write, WriteError};
 
 /// Letters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
@@ -62,7 +63,7 @@ async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) 
 /// The object as it is stored, or what is wrong with it.
 fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<Value, ApiError> {
     let kind = resource.kind;
-    let ctx = WriteContext { now: now(), target: WriteTarget::Main };
+    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
     let metadata = &mut value["metadata"];
     metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
     metadata["creationTimestamp"] = json!(ctx.now);
@@ -76,7 +77,9 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     kind.default(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
-        "Pod" => pods::admit_service_account(server, &resource.namespace, &mut value),
+        "Pod" if !kinds::pod::mirror::is_one(&value) => {
+            pods::admit_service_account(server, &resource.namespace, &mut value)
+        }
         _ => Ok(()),
     });
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;

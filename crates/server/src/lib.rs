@@ -33,6 +33,7 @@ mod reply;
 mod request;
 mod select;
 mod service;
+mod static_pod;
 mod status;
 mod strict;
 #[cfg(test)]
@@ -47,4 +48,5 @@ pub use node_proxy::{DialedStream, NodeDialer};
 pub use pki::{Pki, PkiError};
 pub use reply::{Body, BoxError};
 pub use service::{ApiServer, UserInfo};
+pub use static_pod::prepare_static_pod;
 pub use status::ApiError;

@@ -8,6 +8,7 @@ use crate::{
     status::ApiError,
     update, watch,
 };
+use api::feature_gates::FeatureGates;
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
@@ -40,6 +41,7 @@ impl UserInfo {
 pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
+    pub(crate) gates: Arc<FeatureGates>,
 }
 
 /// A request whose body was read.
@@ -59,7 +61,14 @@ impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        Self { store, dialer }
+        Self { store, dialer, gates: Arc::default() }
+    }
+
+    /// The same server with these features; without, there are the defaults.
+    #[must_use]
+    pub fn with_gates(mut self, gates: FeatureGates) -> Self {
+        self.gates = Arc::new(gates);
+        self
     }
 
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.

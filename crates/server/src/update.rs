@@ -2,7 +2,7 @@
 
 use crate::{
     decode,
-    kinds::{FieldErrors, Kind, WriteContext, WriteTarget},
+    kinds::{FieldErrors, WriteContext, WriteTarget},
     metadata, object, patch as patches,
     reply::Reply,
     request::Resource,
@@ -12,6 +12,7 @@ use crate::{
     write::{dry_run, now, removable, show, show_value, with_warnings},
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
 use store::{Expect, Write, WriteError};
 
 /// How often a write without a precondition is tried again when another came first.
@@ -57,7 +58,7 @@ async fn change(
         let old = object::decode(kind, &current);
         let (mut new, mut warnings) = make(&old)?;
         check_identity(resource, &new, &old)?;
-        prepare(kind, resource, &mut new, &old)?;
+        prepare(server, resource, &mut new, &old)?;
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
         let gone = removable(&new);
         if new == old && !gone {
@@ -123,13 +124,14 @@ fn check_identity(resource: &Resource, new: &Value, old: &Value) -> Result<(), A
     Err(ApiError::modified(info, name))
 }
 
-fn prepare(kind: &dyn Kind, resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+fn prepare(server: &ApiServer, resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    let kind = resource.kind;
     let target = match resource.subresource.as_deref() {
         None => WriteTarget::Main,
         Some("status") => WriteTarget::Status,
         Some(_) => WriteTarget::Sub("finalize"),
     };
-    let ctx = WriteContext { now: now(), target };
+    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target };
     metadata::keep(new, old);
     metadata::drop_duplicate_owners(&mut new["metadata"]);
     kind.default(new);

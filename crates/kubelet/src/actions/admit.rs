@@ -1,13 +1,13 @@
 //! Whether the node takes a Pod: decided once, kept in its checkpoint, never asked again.
 
 use crate::{Shared, deadline::within_deadline};
-use k8s_openapi::api::core::v1::{Container, Node, PodSpec};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use lifecycle::{Admission, NodeView, Pod};
 
 pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
-    if let Some(what) = not_yet(crate::pods::spec(pod)) {
-        let message = format!("Podium does not run Pods with {what} yet");
+    if crate::pods::spec(pod).runtime_class_name.is_some() {
+        let message = "Podium does not run Pods with a runtimeClassName yet".to_owned();
         return Admission::Rejected { reason: "UnexpectedAdmissionError".to_owned(), message };
     }
     let api: Api<Node> = Api::all(shared.client.clone());
@@ -24,13 +24,4 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
         };
         lifecycle::admit(pod.object(), &view)
     })
-}
-
-/// What of the Pod lifecycle is not carried out yet, in the words of the API.
-fn not_yet(spec: &PodSpec) -> Option<&'static str> {
-    let signal = |c: &Container| c.lifecycle.as_ref().is_some_and(|l| l.stop_signal.is_some());
-    if api::pod::containers(spec).any(|(_, c)| signal(c)) {
-        return Some("stop signals");
-    }
-    spec.runtime_class_name.is_some().then_some("a runtimeClassName")
 }

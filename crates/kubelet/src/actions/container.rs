@@ -2,12 +2,12 @@
 
 use super::{mounts, sandbox};
 use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
-use api::quantity::Amount;
+use api::{feature_gates::Gate, quantity::Amount};
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use lifecycle::{ContainerFact, Event, Pod, StartStage};
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, LinuxResources, RuntimeError, SandboxId, SeccompProfile,
-    SecurityContext,
+    ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId,
+    SeccompProfile, SecurityContext, StopSignal,
 };
 
 pub(super) async fn start(
@@ -46,8 +46,10 @@ pub(super) async fn start(
         Ok(id) => id,
         Err(error) => return failed(StartStage::Create, error.to_string()),
     };
-    let image_id = shared.runtime.container(&id).await.map(|c| c.image_ref).unwrap_or_default();
-    let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image_id }];
+    let made = shared.runtime.container(&id).await.ok();
+    let stop_signal = stop_signal(shared, &config, made.as_ref()).await.map(|signal| signal.to_string());
+    let image_id = made.map(|c| c.image_ref).unwrap_or_default();
+    let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image_id, stop_signal }];
     match shared.runtime.start_container(&id).await {
         Ok(()) => {
             let status = shared.runtime.container(&id).await.ok();
@@ -69,6 +71,19 @@ pub(super) async fn start(
         },
     }
     Ok(facts)
+}
+
+/// What stops this container (KEP-4960): the runtime says so if it knows, else it is the Pod's signal, the image's, or the
+/// default. Nobody is asked while the feature is off.
+async fn stop_signal(shared: &Shared, config: &ContainerConfig, made: Option<&ContainerStatus>) -> Option<StopSignal> {
+    if !shared.options.policy.gates.enabled(Gate::ContainerStopSignals) {
+        return None;
+    }
+    if let Some(signal) = made.and_then(|c| c.stop_signal).or(config.stop_signal) {
+        return Some(signal);
+    }
+    let of_image = shared.runtime.image_stop_signal(&config.image_ref).await.ok()?;
+    Some(of_image.unwrap_or(StopSignal::DEFAULT))
 }
 
 /// What became of the container that an earlier try made and could not tell of.
@@ -157,8 +172,15 @@ async fn config(
         resources: resources(shared, pod_spec, spec),
         security: security(shared, pod, pod_spec, spec),
         env: env.into_pairs(),
+        stop_signal: own_signal(shared, spec),
         ..ContainerConfig::default()
     })
+}
+
+/// The Pod's own signal for a container, where the feature is on.
+fn own_signal(shared: &Shared, spec: &Spec) -> Option<StopSignal> {
+    let own = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
+    own.filter(|_| shared.options.policy.gates.enabled(Gate::ContainerStopSignals)).and_then(StopSignal::parse)
 }
 
 /// Requests and limits as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).

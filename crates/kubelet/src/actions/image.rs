@@ -36,7 +36,7 @@ pub(super) async fn ensure(shared: &Shared, pod: &Pod, container: &str, mail: &U
     let Ok(_turn) = shared.pulls.acquire().await else {
         return failed("ErrImagePull", "the kubelet is stopping".to_owned());
     };
-    let pulling = Event::Image { container: container.to_owned(), fact: ImageFact::Pulling };
+    let pulling = Event::Image { container: container.to_owned(), image: image.to_owned(), fact: ImageFact::Pulling };
     let _ = mail.send(Mail::Fact(pulling));
     let started = Instant::now();
     match shared.runtime.pull_image(image, None).await {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use runtime::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Image,
     LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig,
-    SandboxId, SandboxStatus, Session, SessionIo, Version,
+    SandboxId, SandboxStatus, Session, SessionIo, StopSignal, Version,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -218,6 +218,7 @@ impl Runtime for FakeRuntime {
                 exit: None,
                 image: config.image.clone(),
                 image_ref: config.image_ref.clone(),
+                stop_signal: None,
             };
             state.containers.insert(id.0.clone(), (status, config.clone()));
             Ok(id)
@@ -233,7 +234,12 @@ impl Runtime for FakeRuntime {
         })
     }
 
-    fn stop_container<'a>(&'a self, id: &'a ContainerId, _grace: Duration) -> Call<'a, ()> {
+    fn stop_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        _grace: Duration,
+        _signal: Option<StopSignal>,
+    ) -> Call<'a, ()> {
         let name = self.state.lock().containers.get(&id.0).map(|(c, _)| c.name.clone());
         if let Some(name) = name {
             self.exit(&name, 143, true);
@@ -317,6 +323,10 @@ impl Runtime for FakeRuntime {
             username: String::new(),
         };
         self.ready(|state| Ok(state.images.get(image).map(found)))
+    }
+
+    fn image_stop_signal<'a>(&'a self, _image: &'a str) -> Call<'a, Option<StopSignal>> {
+        self.ready(|_| Ok(None))
     }
 
     fn pull_image<'a>(&'a self, image: &'a str, _auth: Option<&'a RegistryAuth>) -> Call<'a, String> {

@@ -4,6 +4,8 @@ use super::{entry, record};
 use crate::{
     ContainerExit, ContainerFact, EventKind, NodePolicy, Pod, StartStage,
     container::{Ended, Image, Instance, StartFailure, State},
+    kill::KillCause,
+    restart_all,
 };
 use jiff::Timestamp;
 use std::time::Duration;
@@ -13,8 +15,11 @@ const LOST: &str = "ContainerStatusUnknown";
 
 pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &NodePolicy, now: Timestamp) {
     match fact {
-        ContainerFact::Created { id, attempt, image_id } => {
+        ContainerFact::Created { id, attempt, image_id, stop_signal } => {
             if created(pod, name, id, attempt, image_id, policy, now) {
+                if let Some(instance) = entry(pod, name).current.as_mut() {
+                    instance.stop_signal = stop_signal;
+                }
                 record(pod, EventKind::Normal, "Created", "Container created".to_owned(), Some(name));
             }
         }
@@ -52,16 +57,21 @@ pub(super) fn created(
     if old {
         return false;
     }
+    let backs_off = container.backs_off();
     match container.current.take() {
         Some(Instance { id: before, state: State::Exited(exit), .. }) => {
-            container.raise_delay(&spec, &policy.container_backoff, exit.finished_at, now);
+            if backs_off {
+                container.raise_delay(&spec, &policy.container_backoff, exit.finished_at, now);
+            }
             container.dead.extend(container.last.replace(Ended { id: before, exit }).map(|older| older.id));
         }
         never_ran => container.dead.extend(never_ran.map(|i| i.id)),
     }
     container.dead.retain(|dead| *dead != id);
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
-    container.current = Some(Instance::new(id.clone(), attempt, image_id, sandbox, State::Created));
+    let mut instance = Instance::new(id.clone(), attempt, image_id, sandbox, State::Created);
+    instance.image = container.starting_image.take();
+    container.current = Some(instance);
     pod.durable += 1;
     if let Some(early) = early {
         exited(pod, name, &id, early.exit, policy, now);
@@ -103,10 +113,21 @@ fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, p
     pod.durable += u64::from(answered);
 }
 
-pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
+pub(super) fn exited(
+    pod: &mut Pod,
+    name: &str,
+    id: &str,
+    mut exit: ContainerExit,
+    policy: &NodePolicy,
+    now: Timestamp,
+) {
     let container = entry(pod, name);
+    let swept_away = matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
     match container.current.as_mut() {
         Some(instance) if instance.id == id && !matches!(instance.state, State::Exited(_)) => {
+            if swept_away {
+                restart_all::REASON.clone_into(&mut exit.reason);
+            }
             instance.state = State::Exited(exit.clone());
         }
         Some(instance) if instance.id == id => return,
@@ -124,6 +145,7 @@ pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, p
     if !announced && pod.overdue(now).is_some_and(|at| at <= exit.finished_at) {
         record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(name));
     }
+    restart_all::ended(pod, name, exit.code, now);
     backing_off(pod, name, &exit, policy, now);
 }
 
@@ -147,7 +169,11 @@ fn backing_off(pod: &mut Pod, name: &str, exit: &ContainerExit, policy: &NodePol
         return;
     };
     let delay = pod.container(name).pending_delay(spec, &policy.container_backoff, exit.finished_at);
-    if pod.stop(now).is_some() || delay.is_zero() || !pod.restarts(kind, spec, exit.code) {
+    if pod.stop(now).is_some()
+        || delay.is_zero()
+        || !pod.container(name).backs_off()
+        || !pod.restarts(kind, spec, exit.code)
+    {
         return;
     }
     let text =

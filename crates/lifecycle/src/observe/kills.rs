@@ -3,29 +3,38 @@
 use super::{entry, record};
 use crate::{
     EventKind, Pod, ProbeKind,
+    container::State,
     kill::{Kill, KillCause},
     probes,
 };
+use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container as Spec;
 use std::time::Duration;
 
 /// A container is to go while its Pod lives on. Once is enough.
 pub(super) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) {
-    let Some((_, spec)) = pod.container_spec(name) else {
+    let Some((container_kind, spec)) = pod.container_spec(name) else {
         return;
     };
     let probe = match cause {
         KillCause::Probe(kind) => probes::probe(spec, kind),
-        KillCause::PostStart => None,
+        KillCause::PostStart | KillCause::Definition | KillCause::RestartAll { .. } => None,
     };
     let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
     let deadline = now + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    let again = if pod.restarts_on_failure(spec) { ", will be restarted" } else { "" };
+    let again = if cause == KillCause::Definition || pod.restarts_on_failure(container_kind, spec) {
+        ", will be restarted"
+    } else {
+        ""
+    };
     let message = match cause {
         KillCause::Probe(ProbeKind::Startup) => format!("Container {name} failed startup probe{again}"),
         KillCause::Probe(_) => format!("Container {name} failed liveness probe{again}"),
         // Upstream's word, which is its reason as well.
         KillCause::PostStart => "FailedPostStartHook".to_owned(),
+        KillCause::Definition => format!("Container {name} definition changed{again}"),
+        KillCause::RestartAll { .. } => format!("Stopping container {name}"),
     };
     let Some(instance) = entry(pod, name).current.as_mut().filter(|i| i.kill.is_none()) else {
         return;
@@ -35,6 +44,24 @@ pub(super) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     record(pod, EventKind::Normal, "Killing", message, Some(name));
     pod.killing.push(id);
     pod.durable += 1;
+}
+
+/// What runs of another image than the spec has now is killed, and another takes its place (LIFECYCLE.md 3.4, point 4).
+/// An init container is left to do its work.
+pub(super) fn changed(pod: &mut Pod, now: Timestamp) {
+    if pod.restarting.is_some() || pod.kill_deadline(now).is_some() {
+        return;
+    }
+    let another = |spec: &Spec| {
+        let instance = pod.container(&spec.name).current.as_ref().filter(|i| i.kill.is_none());
+        let running = instance.filter(|i| matches!(i.state, State::Running { .. }));
+        running.is_some_and(|i| i.image.is_some() && i.image != spec.image)
+    };
+    let lasting = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
+    let changed: Vec<String> = lasting.filter(|(_, spec)| another(spec)).map(|(_, spec)| spec.name.clone()).collect();
+    for name in changed {
+        kill(pod, &name, KillCause::Definition, now);
+    }
 }
 
 /// Says once for each running container that it is being stopped with its Pod (LIFECYCLE.md 3.11).

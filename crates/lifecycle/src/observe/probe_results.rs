@@ -16,7 +16,7 @@ pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeO
     let Some((_, spec)) = pod.container_spec(&name) else { return };
     let Some(probe) = probes::probe(spec, kind) else { return };
     let settings = Settings::from(probe);
-    let Some(due) = probes::due(pod.container(&name), spec, kind, leaving).filter(|due| *due <= now) else { return };
+    let Some(due) = probes::due(pod, spec, kind, leaving).filter(|due| *due <= now) else { return };
 
     tell(pod, &name, kind, outcome);
     let Some(instance) = entry(pod, &name).current.as_mut() else { return };

@@ -6,7 +6,10 @@ use crate::{
     container::{Instance, State, elapsed},
     hooks,
 };
-use api::pod::{ContainerKind, containers};
+use api::{
+    feature_gates::Gate,
+    pod::{ContainerKind, containers},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 
@@ -69,6 +72,12 @@ fn one(instance: &Instance, spec: &Spec, leave: &Leave, policy: &NodePolicy, now
         id,
         grace: left.max(policy.minimum_grace),
         deadline: leave.deadline,
-        signal: spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone()),
+        signal: signal(spec, policy),
     });
+}
+
+/// The Pod's own signal for the container, where the feature is on.
+fn signal(spec: &Spec, policy: &NodePolicy) -> Option<String> {
+    let own = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone());
+    own.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
 }

@@ -116,7 +116,14 @@ impl Sim {
         let spec = self.api.spec.as_ref().unwrap();
         let app = spec.containers.iter().find(|c| c.name == *container);
         let stands = self.runtime.sandboxes.iter().any(|s| s.ready);
-        let other = self.stopping || self.hook_failed || self.terminal.is_some() || !stands;
+        let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let restarts_all = all.any(|c| c.restart_policy_rules.is_some());
+        let other = self.stopping
+            || self.hook_failed
+            || self.other_reasons
+            || restarts_all
+            || self.terminal.is_some()
+            || !stands;
         let (Some(app), Some(since)) = (app, self.since(id)) else { return };
         if other || spec.active_deadline_seconds.is_some() {
             return;

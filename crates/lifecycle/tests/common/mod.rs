@@ -63,7 +63,11 @@ pub(crate) struct Sim {
     failures: BTreeMap<(String, ProbeKind), u32>,
     /// A hook failed, or the kubelet was away: what a container is stopped for, and how late, is another matter then.
     hook_failed: bool,
+    /// Containers are stopped because of their spec as well.
+    pub(crate) other_reasons: bool,
     was_away: bool,
+    /// The random number of the next kubelet.
+    pub(crate) random: u64,
     /// What is on disk, and its revision.
     saved: (u64, Pod),
 }
@@ -98,7 +102,9 @@ impl Sim {
             hooks: BTreeSet::new(),
             failures: BTreeMap::new(),
             hook_failed: false,
+            other_reasons: false,
             was_away: false,
+            random: 0,
             saved,
         }
     }
@@ -295,6 +301,15 @@ impl Sim {
         }));
     }
 
+    /// The API takes another image for the first app container, which takes the place of what runs, whatever the policy.
+    pub(crate) fn set_image(&mut self, n: u8) {
+        let spec = self.api.spec.as_mut().unwrap();
+        spec.containers[0].image = Some(format!("image-{n}"));
+        self.runtime.never.remove(&spec.containers[0].name);
+        self.other_reasons = true;
+        self.observe(Event::Updated(Arc::new(self.api.clone())));
+    }
+
     pub(crate) fn lose_sandbox(&mut self) {
         let sandbox = self.runtime.sandboxes.iter_mut().rfind(|s| s.ready).unwrap();
         sandbox.ready = false;
@@ -339,7 +354,7 @@ impl Sim {
         } else {
             serde_json::from_str(&serde_json::to_string(&self.saved.1).unwrap()).unwrap()
         };
-        self.check();
+        self.observe(Event::KubeletStarted { at: self.now, random: self.random });
     }
 
     pub(crate) fn saved(&self) -> &Pod {

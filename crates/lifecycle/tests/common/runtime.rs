@@ -114,14 +114,14 @@ impl Runtime {
                 self.containers.retain(|c| c.sandbox != *id);
                 vec![Event::Sandbox(SandboxFact::Removed { id: id.clone() })]
             }
-            Action::EnsureImage { container } => {
+            Action::EnsureImage { container, image } => {
                 let fact = match self.image_failures.pop_front() {
                     None => ImageFact::Present { image_ref: "sha".to_owned() },
                     Some((reason, message)) => {
                         ImageFact::Failed { reason: reason.to_owned(), message: message.to_owned() }
                     }
                 };
-                vec![Event::Image { container: container.clone(), fact }]
+                vec![Event::Image { container: container.clone(), image: image.clone(), fact }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
                 let facts = self.start(container, *attempt, sandbox, now);
@@ -175,7 +175,12 @@ impl Runtime {
             None => self.create(name, attempt, sandbox),
         };
         let id = self.containers[at].id.clone();
-        let created = ContainerFact::Created { id: id.clone(), attempt, image_id: "sha".to_owned() };
+        let created = ContainerFact::Created {
+            id: id.clone(),
+            attempt,
+            image_id: "sha".to_owned(),
+            stop_signal: Some("SIGTERM".to_owned()),
+        };
         if let Some((stage, message)) = failure {
             return vec![created, ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }
@@ -232,7 +237,7 @@ impl Runtime {
 
     fn stop(&mut self, name: &str, id: &str, grace: Duration, now: Timestamp) {
         let on_stop = self.on_stop.get(name).copied().unwrap_or(OnStop { after: Duration::ZERO, code: 143 });
-        let end = if on_stop.after > grace {
+        let end = if grace.is_zero() || on_stop.after > grace {
             (now + grace, 137, "Error")
         } else {
             (now + on_stop.after, on_stop.code, if on_stop.code == 0 { "Completed" } else { "Error" })

@@ -28,6 +28,8 @@ pub(crate) enum Step {
     ForceDelete,
     Evict,
     LoseSandbox,
+    /// The first app container shall have another image.
+    NewImage(u8),
     /// The runtime forgets a container.
     LoseContainer(usize),
     /// The kubelet dies and comes back; each action in flight was carried out or was not.
@@ -45,10 +47,18 @@ pub(crate) struct Extras {
     pub(crate) readiness: bool,
     pub(crate) post_start: bool,
     pub(crate) pre_stop: bool,
+    /// Whether an exit with code 1 restarts all containers (KEP-5532).
+    pub(crate) restart_all: bool,
 }
 
 impl Extras {
-    fn add_to(self, container: &mut Value) {
+    fn add_to(self, policy: &str, container: &mut Value) {
+        if self.restart_all {
+            let own = container.get("restartPolicy").cloned().unwrap_or(json!(policy));
+            container["restartPolicy"] = own;
+            container["restartPolicyRules"] =
+                json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]);
+        }
         let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": 2, "failureThreshold": 2});
         let hook = json!({"exec": {"command": ["true"]}});
         let probes =
@@ -81,11 +91,11 @@ impl Teller {
         let mut first = list("i", init);
         first.extend(list("s", sidecars).into_iter().map(|mut c| {
             c["restartPolicy"] = json!("Always");
-            extras.add_to(&mut c);
+            extras.add_to(policy, &mut c);
             c
         }));
         let mut app = list("c", apps);
-        app.iter_mut().for_each(|c| extras.add_to(c));
+        app.iter_mut().for_each(|c| extras.add_to(policy, c));
         let mut sim = Sim::new(json!({
             "restartPolicy": policy,
             "activeDeadlineSeconds": deadline,
@@ -93,7 +103,10 @@ impl Teller {
             "initContainers": first,
             "containers": app,
         }));
-        if policy == "Never" {
+        if extras.restart_all {
+            let gates = "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true";
+            sim.policy.gates = api::feature_gates::FeatureGates::parse(gates).unwrap();
+        } else if policy == "Never" {
             sim.runtime.never = (0..apps).map(|n| format!("c{n}")).collect();
         }
         Self { sim, in_flight: Vec::new(), mail: Vec::new(), told: Vec::new() }
@@ -230,6 +243,7 @@ impl Teller {
                 self.sim.in_api = false;
                 self.sim.observe(Event::Gone);
             }
+            Step::NewImage(n) if self.sim.in_api => self.sim.set_image(*n),
             Step::Evict => self.sim.ask_to_leave(Some(5)),
             Step::LoseSandbox => {
                 if let Some(s) = self.sim.runtime.sandboxes.iter_mut().find(|s| s.ready) {

@@ -5,6 +5,7 @@ use crate::{
     common::{Run, Sim, refused},
     probes::pod,
 };
+use api::feature_gates::FeatureGates;
 use lifecycle::{Hook, HookOutcome, HookOutcome::Done, ProbeKind::*};
 use serde_json::{Value, json};
 
@@ -304,6 +305,7 @@ fn the_stop_signal_comes_after_the_hook() {
     fields["lifecycle"]["stopSignal"] = json!("SIGUSR1");
     for (grace, expected) in [(30, ["PreStop", "SIGUSR1"].as_slice()), (0, &["SIGUSR1"])] {
         let mut sim = pod("Always", &fields).hook("c", Hook::PreStop, 5, Done);
+        sim.policy.gates = FeatureGates::parse("ContainerStopSignals=true").unwrap();
         sim.pass(10);
         let since = sim.log.len();
         sim.delete(grace);

@@ -21,15 +21,21 @@ mod hooks;
 #[cfg(test)]
 mod init_containers;
 #[cfg(test)]
+mod pod_updates;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod reasons;
+#[cfg(test)]
+mod restart_all;
 #[cfg(test)]
 mod restart_policy;
 #[cfg(test)]
 mod restarts_of_the_kubelet;
 #[cfg(test)]
 mod sandboxes;
+#[cfg(test)]
+mod shutdown;
 #[cfg(test)]
 mod sidecars;
 #[cfg(test)]

@@ -75,6 +75,46 @@ fn rules_without_a_policy_of_the_container_count_for_nothing() {
     check("Never", rule, 42, false);
 }
 
+#[test]
+fn without_the_feature_the_policy_of_the_pod_decides_for_all_but_sidecars() {
+    for (pod, own, code, restarted) in [
+        ("Never", "Always", 1, 0),
+        ("Never", "OnFailure", 1, 0),
+        ("Always", "Never", 1, 1),
+        ("OnFailure", "Always", 0, 0),
+    ] {
+        let mut spec = json!({"restartPolicy": pod, "containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}],
+            "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always"}]});
+        spec["containers"][0].as_object_mut().unwrap().extend(rules(own, &[("In", &[1])]).as_object().unwrap().clone());
+        let mut sim = Sim::new(spec)
+            .script("c", &[Run::Ends(5, code), Run::Forever])
+            .script("s", &[Run::Ends(5, code), Run::Forever]);
+        sim.policy.gates = api::feature_gates::FeatureGates::parse("ContainerRestartRules=false").unwrap();
+        sim.pass(10);
+        assert_eq!((sim.restarts("c"), sim.restarts("s")), (restarted, 1), "{pod} {own} {code}");
+    }
+}
+
+#[test]
+fn init_containers_have_policies_and_rules_of_their_own() {
+    for (pod, own, code, restarts, phase) in [
+        ("Always", rules("Never", &[]), 1, 0, "Failed"),
+        ("Never", rules("OnFailure", &[]), 1, 1, "Running"),
+        ("Never", rules("Never", &[("In", &[42])]), 42, 1, "Running"),
+        ("Never", rules("Never", &[("In", &[42])]), 1, 0, "Failed"),
+        ("Always", rules("Never", &[("NotIn", &[42])]), 42, 0, "Failed"),
+        // What has done its work is done.
+        ("Always", rules("Never", &[("In", &[0])]), 0, 0, "Running"),
+    ] {
+        let mut init = json!({"name": "i", "image": "i"});
+        init.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        let spec = json!({"restartPolicy": pod, "initContainers": [init], "containers": [{"name": "c", "image": "i"}]});
+        let mut sim = Sim::new(spec.clone()).script("i", &[Run::Ends(5, code), Run::Ends(1, 0)]);
+        sim.pass(20);
+        assert_eq!((sim.restarts("i"), sim.phase().as_str()), (restarts, phase), "{spec} {code}");
+    }
+}
+
 /// The phase of a Pod whose two containers have ended with these codes.
 #[track_caller]
 fn phase(policy: &str, codes: [i32; 2], expected: &str) {

@@ -1,7 +1,7 @@
 //! The kubelet goes away and comes back: nothing is forgotten, nothing is counted twice, nothing that runs is disturbed.
 
 use crate::common::{Run, Sim};
-use lifecycle::{Action, ContainerExit, ContainerViewState, StartStage};
+use lifecycle::{Action, ContainerExit, ContainerViewState, Event, StartStage};
 use serde_json::json;
 
 fn away(sim: &mut Sim, checkpoint: bool, seconds: u64) {
@@ -207,4 +207,39 @@ fn one_that_was_made_anew_unseen_takes_the_place_of_one_that_is_gone() {
     sim.pass(60);
     assert_eq!(sim.container("c").container_id, Some(format!("containerd://{id}")));
     assert_eq!(sim.state("c"), "running");
+}
+
+/// When the probe of a container that ran before is carried out next, in milliseconds after the start of the kubelet.
+fn resumed(random: u64, period: i32, timeout: i32) -> i64 {
+    let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": period, "timeoutSeconds": timeout});
+    let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "livenessProbe": probe}]}));
+    sim.pass(100);
+    sim.random = random;
+    sim.restart(0);
+    let next = lifecycle::plan(&sim.pod, &sim.policy, sim.now).wake.unwrap();
+    i64::try_from(next.duration_since(sim.now).as_millis()).unwrap()
+}
+
+#[test]
+fn probes_go_on_at_a_random_moment_of_the_first_period_and_never_twice_at_a_time() {
+    let first: Vec<i64> = (0..50).map(|random| resumed(random, 10, 1)).collect();
+    assert!(first.iter().all(|ms| (1_000..10_000).contains(ms)), "{first:?}");
+    assert!(first.iter().any(|ms| *ms < 4_000) && first.iter().any(|ms| *ms > 7_000), "{first:?}");
+    assert_eq!(
+        first,
+        (0..50).map(|random| resumed(random, 10, 1)).collect::<Vec<_>>(),
+        "the same number, the same time"
+    );
+    // One that was begun before may still run, for as long as it may take.
+    assert!((0..50).all(|random| resumed(random, 1, 1) == 1_000));
+    assert!((0..50).all(|random| resumed(random, 2, 5) == 5_000));
+}
+
+#[test]
+fn what_starts_after_the_kubelet_is_probed_without_delay() {
+    let probe = json!({"tcpSocket": {"port": 80}});
+    let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "readinessProbe": probe}]}));
+    sim.observe(Event::KubeletStarted { at: sim.now, random: 7 });
+    sim.pass(0);
+    assert_eq!(sim.times("Readiness c"), [0]);
 }

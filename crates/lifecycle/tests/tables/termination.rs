@@ -1,6 +1,7 @@
 //! Deletion, eviction, deadlines: how a Pod ends (LIFECYCLE.md 3.3, 3.7 and 3.11).
 
 use crate::common::{Run, Sim};
+use api::feature_gates::FeatureGates;
 use lifecycle::{Action, Event};
 use serde_json::json;
 use std::sync::Arc;
@@ -274,14 +275,22 @@ fn a_start_that_is_on_its_way_when_the_pod_is_deleted_is_waited_for() {
 }
 
 #[test]
-fn the_stop_signal_of_the_spec_is_handed_on() {
-    let spec = json!({"containers": [{"name": "c", "image": "i", "lifecycle": {"stopSignal": "SIGUSR1"}}]});
-    let mut sim = Sim::new(spec);
-    sim.pass(1);
-    sim.delete(30);
-    let signal = sim.log.iter().find_map(|(_, a)| match a {
-        Action::StopContainer { signal, .. } => signal.clone(),
-        _ => None,
-    });
-    assert_eq!(signal.as_deref(), Some("SIGUSR1"));
+fn the_stop_signal_of_the_spec_is_handed_on_where_its_feature_is_on() {
+    for (gates, sent, shown) in
+        [("ContainerStopSignals=true", Some("SIGUSR1"), Some("SIGTERM")), ("ContainerStopSignals=false", None, None)]
+    {
+        let spec = json!({"containers": [{"name": "c", "image": "i", "lifecycle": {"stopSignal": "SIGUSR1"}}]});
+        let mut sim = Sim::new(spec);
+        sim.policy.gates = FeatureGates::parse(gates).unwrap();
+        sim.pass(1);
+        // The runtime of the tests says so of all its containers.
+        let status = sim.status().container_statuses.unwrap().remove(0);
+        assert_eq!(status.stop_signal.as_deref(), shown, "{gates}");
+        sim.delete(30);
+        let stops = sim.log.iter().filter_map(|(_, a)| match a {
+            Action::StopContainer { signal, .. } => Some(signal.as_deref()),
+            _ => None,
+        });
+        assert_eq!(stops.collect::<Vec<_>>(), [sent], "{gates}");
+    }
 }

@@ -4,7 +4,7 @@ use super::proto;
 use crate::{
     ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Image, LinuxResources,
     NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig, SandboxId, SandboxStatus, SeccompProfile,
-    labels,
+    StopSignal, labels,
 };
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -199,6 +199,7 @@ pub(super) fn container_config(c: &ContainerConfig, pod: &SandboxConfig) -> prot
             resources: Some(resources(&c.resources)),
             security_context: Some(security(c)),
         }),
+        stop_signal: c.stop_signal.map_or(0, StopSignal::cri),
     }
 }
 
@@ -238,6 +239,7 @@ pub(super) fn container(c: proto::Container) -> ContainerStatus {
         exit: None,
         image: c.image.unwrap_or_default().image,
         image_ref: c.image_ref,
+        stop_signal: None,
     }
 }
 
@@ -263,6 +265,7 @@ pub(super) fn container_status(c: proto::ContainerStatus) -> ContainerStatus {
         exit,
         image: c.image.unwrap_or_default().image,
         image_ref: c.image_ref,
+        stop_signal: StopSignal::from_cri(c.stop_signal),
     }
 }
 
@@ -282,4 +285,10 @@ pub(super) fn image(i: proto::Image) -> Image {
         uid: i.uid.map(|u| u.value),
         username: i.username,
     }
+}
+
+/// The `STOPSIGNAL` in what containerd and CRI-O tell of an image when asked for more.
+pub(super) fn image_stop_signal(info: &str) -> Option<StopSignal> {
+    let info: serde_json::Value = serde_json::from_str(info).ok()?;
+    StopSignal::parse(info["imageSpec"]["config"]["StopSignal"].as_str()?)
 }

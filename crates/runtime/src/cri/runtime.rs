@@ -1,16 +1,20 @@
 //! The [`Runtime`] trait, call by call.
 
-use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto, stream};
+use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto, stop, stream};
 use crate::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward,
     RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session,
-    SessionIo, Version,
+    SessionIo, StopSignal, Version,
 };
 use futures::{FutureExt, stream::BoxStream};
 use std::{path::PathBuf, time::Duration};
 
 fn missing(what: &str) -> RuntimeError {
     RuntimeError::Failed(format!("the container runtime's answer lacks {what}"))
+}
+
+fn image_request(image: &str) -> proto::ImageRequest {
+    proto::ImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }), verbose: false }
 }
 
 /// What is gone need not be removed.
@@ -118,12 +122,8 @@ impl Runtime for CriRuntime {
         async { call(REQUEST_TIMEOUT, self.runtime().start_container(request)).await.map(drop) }.boxed()
     }
 
-    fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration) -> Call<'a, ()> {
-        // Whole seconds, rounded up: a grace period is never cut short.
-        let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
-        let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let request = proto::StopContainerRequest { container_id: id.0.clone(), timeout };
-        async move { gone_is_fine(call(grace + REQUEST_TIMEOUT, self.runtime().stop_container(request)).await) }.boxed()
+    fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration, signal: Option<StopSignal>) -> Call<'a, ()> {
+        stop::stop(self, id, grace, signal).boxed()
     }
 
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
@@ -222,9 +222,18 @@ impl Runtime for CriRuntime {
     }
 
     fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>> {
-        let request = proto::ImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }) };
+        let request = image_request(image);
         async { Ok(call(REQUEST_TIMEOUT, self.images().image_status(request)).await?.image.map(convert::image)) }
             .boxed()
+    }
+
+    fn image_stop_signal<'a>(&'a self, image: &'a str) -> Call<'a, Option<StopSignal>> {
+        let request = proto::ImageRequest { verbose: true, ..image_request(image) };
+        async {
+            let answer = call(REQUEST_TIMEOUT, self.images().image_status(request)).await?;
+            Ok(answer.info.get("info").and_then(|info| convert::image_stop_signal(info)))
+        }
+        .boxed()
     }
 
     fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
@@ -258,7 +267,7 @@ impl Runtime for CriRuntime {
     }
 
     fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()> {
-        let request = proto::ImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }) };
+        let request = image_request(image);
         async { gone_is_fine(call(REQUEST_TIMEOUT, CriRuntime::images(self).remove_image(request)).await) }.boxed()
     }
 

@@ -9,7 +9,7 @@ mod field;
 mod lease;
 mod namespace;
 mod node;
-mod pod;
+pub(crate) mod pod;
 mod secret;
 mod secret_rules;
 mod service_account;
@@ -20,8 +20,9 @@ pub use field::{FieldError, FieldErrors, FieldPath};
 
 pub(crate) use table::{NAME_AND_AGE, age, age_cell, column, name_cell};
 
+use api::feature_gates::FeatureGates;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What discovery says about a kind, and where its objects live.
 #[derive(Debug)]
@@ -102,10 +103,12 @@ pub struct Subresource {
 }
 
 /// What a write knows beside the object.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct WriteContext {
     /// Now.
     pub now: jiff::Timestamp,
+    /// Which features are on: fields of others are dropped, unless the object had them already.
+    pub gates: Arc<FeatureGates>,
     /// Which part of the object the request may change.
     pub target: WriteTarget,
 }
@@ -216,6 +219,9 @@ pub struct Row {
     /// `Completed` for Pods that are done.
     pub conditions: Vec<Value>,
 }
+
+/// The kind of Pods.
+pub(crate) static POD: &dyn Kind = &pod::Pod;
 
 /// Every kind that is served.
 pub static ALL: [&dyn Kind; 9] = [

@@ -1,6 +1,8 @@
 //! Pod.
 
 mod defaults;
+mod disabled;
+pub(crate) mod mirror;
 mod table;
 mod validate;
 mod warnings;
@@ -72,7 +74,8 @@ impl Kind for Pod {
         if old.is_some_and(|o| o["spec"] == object["spec"]) { Vec::new() } else { warnings::pod(object) }
     }
 
-    fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
+    fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
+        disabled::drop_fields(object, None, &ctx.gates);
         let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
         object["status"] = json!({"phase": "Pending", "qosClass": api::resources::qos_class(&spec).as_str()});
         if spec.scheduling_gates.is_some_and(|g| !g.is_empty()) {
@@ -98,6 +101,14 @@ impl Kind for Pod {
             }
             _ => {
                 object["status"] = old["status"].clone();
+                disabled::drop_fields(object, Some(old), &ctx.gates);
+                // Only a mirror has no account, and it gets none.
+                if old["spec"]["serviceAccountName"].is_null()
+                    && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+                {
+                    spec.remove("serviceAccountName");
+                    spec.remove("serviceAccount");
+                }
                 // What admission once computed stays.
                 for field in ["priority", "preemptionPolicy"] {
                     if object["spec"][field].is_null() && !old["spec"][field].is_null() {
@@ -108,14 +119,18 @@ impl Kind for Pod {
         }
     }
 
-    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+    fn validate_create(&self, object: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        mirror::create(object, errors);
         validate::create(object, errors);
+        validate::restart::features(object, None, &ctx.gates, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         if ctx.target == WriteTarget::Main {
+            mirror::update(object, old, errors);
             validate::spec(object, errors);
             validate::update(object, old, errors);
+            validate::restart::features(object, Some(old), &ctx.gates, errors);
         } else {
             validate::status(object, old, errors);
         }

@@ -14,9 +14,13 @@ mod defaults;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod features;
+#[cfg(test)]
 mod full;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod mirrors;
 #[cfg(test)]
 mod namespaces;
 #[cfg(test)]

@@ -34,7 +34,7 @@ async fn check_container(container: Value, causes: &[(&str, &str, &str)]) {
     check(&Api::new().await, |p| merge_into(&mut p["spec"]["containers"][0], &container), &causes).await;
 }
 
-fn merge_into(to: &mut Value, from: &Value) {
+pub(crate) fn merge_into(to: &mut Value, from: &Value) {
     for (key, value) in from.as_object().unwrap() {
         to[key] = value.clone();
     }

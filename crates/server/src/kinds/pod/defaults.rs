@@ -20,6 +20,8 @@ const TEXT: [&str; 8] = [
 const SWITCHES: [&str; 3] = ["hostNetwork", "hostPID", "hostIPC"];
 
 pub(super) fn pod(object: &mut Value) {
+    // What shows a static Pod has the account of that: none.
+    let mirror = super::mirror::is_one(object);
     if object["spec"].is_null() {
         object["spec"] = json!({});
     }
@@ -29,7 +31,7 @@ pub(super) fn pod(object: &mut Value) {
     });
     // The older name of the field counts when the newer is not set; both show the same.
     let account = ["serviceAccountName", "serviceAccount"].iter().find_map(|f| spec.get(*f).cloned());
-    let account = account.unwrap_or_else(|| json!("default"));
+    let account = account.or_else(|| (!mirror).then(|| json!("default")));
     let values = [
         ("restartPolicy", json!("Always")),
         ("terminationGracePeriodSeconds", json!(30)),
@@ -37,10 +39,11 @@ pub(super) fn pod(object: &mut Value) {
         ("securityContext", json!({})),
         ("schedulerName", json!("default-scheduler")),
         ("enableServiceLinks", json!(true)),
-        ("serviceAccountName", account),
     ];
     values.into_iter().for_each(|(key, value)| set(spec, key, value));
-    spec.insert("serviceAccount".to_owned(), spec["serviceAccountName"].clone());
+    for field in ["serviceAccountName", "serviceAccount"] {
+        account.iter().for_each(|account| drop(spec.insert(field.to_owned(), account.clone())));
+    }
     tolerations(spec);
     let host_network = spec.get("hostNetwork") == Some(&json!(true));
     for list in ["initContainers", "containers"] {

@@ -3,7 +3,9 @@
 mod container;
 mod probe;
 mod resources;
+pub(super) mod restart;
 mod scheduling;
+mod stop_signal;
 mod update;
 mod volume;
 

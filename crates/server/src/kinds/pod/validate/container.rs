@@ -1,6 +1,9 @@
 //! Containers of all three kinds (`validateContainers`, `validateInitContainers`, `validateEphemeralContainers`).
 
-use super::{descending_path, items, one_of, port, probe, required_label, resources, security_context, text};
+use super::{
+    descending_path, items, one_of, port, probe, required_label, resources, restart, security_context, stop_signal,
+    text,
+};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,17 +45,19 @@ pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mu
         common(c, &path, volumes, spec, errors);
         unique(&mut names, c, &path, errors);
         probe::all(c, grace, &path, errors);
-        restart_policy(c, &path, errors);
+        stop_signal::of(c, spec, &path, errors);
+        restart::policy(c, &path, errors);
     }
     host_ports(items(spec, "containers"), &path.child("containers"), errors);
     for (i, c) in items(spec, "initContainers").enumerate() {
         let at = path.child("initContainers").index(i);
         common(c, &at, volumes, spec, errors);
-        restart_policy(c, &at, errors);
+        restart::policy(c, &at, errors);
         unique(&mut names, c, &at, errors);
         host_ports(std::iter::once(c), &path.child("initContainers"), errors);
         if c["restartPolicy"] == "Always" {
             probe::all(c, grace, &at, errors);
+            stop_signal::of(c, spec, &at, errors);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
@@ -125,33 +130,6 @@ fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Value, errors: 
         }
         if items(&context["capabilities"], "add").any(|c| c == "CAP_SYS_ADMIN") {
             errors.invalid(&path, context, &format!("{why}`capabilities.Add` CAP_SYS_ADMIN"));
-        }
-    }
-}
-
-/// A container's own policy, and the rules that need one (KEP-5532, LIFECYCLE.md 3.5).
-fn restart_policy(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if c.get("restartPolicy").is_some() {
-        one_of(c, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
-    }
-    if items(c, "restartPolicyRules").next().is_some() && c.get("restartPolicy").is_none() {
-        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
-    }
-    let path = path.child("restartPolicyRules");
-    if items(c, "restartPolicyRules").count() > 20 {
-        errors.too_many(&path, items(c, "restartPolicyRules").count(), 20);
-    }
-    for (i, rule) in items(c, "restartPolicyRules").enumerate() {
-        let path = path.index(i);
-        one_of(rule, "action", &["Restart"], &path, errors);
-        let (codes, path) = (&rule["exitCodes"], path.child("exitCodes"));
-        if codes.is_null() {
-            errors.required(&path, "must be specified");
-            continue;
-        }
-        one_of(codes, "operator", &["In", "NotIn"], &path, errors);
-        if items(codes, "values").count() > 255 {
-            errors.too_many(&path.child("values"), items(codes, "values").count(), 255);
         }
     }
 }

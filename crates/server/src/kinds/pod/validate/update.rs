@@ -129,7 +129,7 @@ pub(crate) fn status(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if new["qosClass"] != before["qosClass"] {
         errors.invalid(&path.child("qosClass"), &new["qosClass"], "field is immutable");
     }
-    let policy = text(&old["spec"], "restartPolicy");
+    let (policy, all) = (text(&old["spec"], "restartPolicy"), super::restart::restarts_all(old));
     for (list, specs) in [
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
@@ -141,7 +141,7 @@ pub(crate) fn status(object: &Value, old: &Value, errors: &mut FieldErrors) {
             // A policy or rules of its own say what it may do; the kubelet knows them.
             let free = own.is_some_and(|c| c.get("restartPolicy").is_some());
             let retried = policy == "OnFailure" && exit["exitCode"] != 0;
-            if specs != "ephemeralContainers" && (free || policy == "Always" || retried) {
+            if specs != "ephemeralContainers" && (free || policy == "Always" || retried || all) {
                 continue;
             }
             if items(new, list).any(|s| s["name"] == last["name"] && s["state"].get("terminated").is_none()) {

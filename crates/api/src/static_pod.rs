@@ -1,0 +1,189 @@
+//! Static Pods come from manifests on a node, and are shown in the API by mirror Pods (upstream's `pkg/kubelet/types`).
+
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, Pod, PodSpec, Volume, VolumeProjection};
+
+/// Where the kubelet has a Pod from: [`FILE`] for a manifest on the node, `api` for all others.
+pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// What the UID of a static Pod is made from.
+pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+/// When the kubelet saw the manifest first.
+pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+/// On a mirror Pod: the hash of the static Pod that it shows.
+pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+/// The source of a Pod that is a manifest on the node.
+pub const FILE: &str = "file";
+
+/// An annotation of a Pod.
+#[must_use]
+pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether this is a Pod from a manifest. What the API has is none, whatever it says: a mirror repeats the annotations.
+#[must_use]
+pub fn is_static(pod: &Pod) -> bool {
+    !is_mirror(pod) && annotation(pod, CONFIG_SOURCE).is_some_and(|source| source != "api")
+}
+
+/// Whether this shows a static Pod in the API.
+#[must_use]
+pub fn is_mirror(pod: &Pod) -> bool {
+    annotation(pod, CONFIG_MIRROR).is_some()
+}
+
+/// The first object of the API that a spec refers to, by the plural of its kind: a static Pod may refer to none, for it
+/// runs when there is no API (gate `PreventStaticPodAPIReferences`; upstream's words).
+#[must_use]
+pub fn api_reference(spec: &PodSpec) -> Option<&'static str> {
+    if spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty()) {
+        return Some("serviceaccounts");
+    }
+    let volumes = || spec.volumes.iter().flatten();
+    let (env, env_from) = environment(spec);
+    let from = |e: &EnvVar| e.value_from.clone().unwrap_or_default();
+    if spec.image_pull_secrets.as_ref().is_some_and(|s| !s.is_empty())
+        || env.iter().any(|e| from(e).secret_key_ref.is_some())
+        || env_from.iter().any(|e| e.secret_ref.is_some())
+        || volumes().any(names_secret)
+    {
+        return Some("secrets");
+    }
+    if env.iter().any(|e| from(e).config_map_key_ref.is_some())
+        || env_from.iter().any(|e| e.config_map_ref.is_some())
+        || volumes().any(|v| v.config_map.is_some() || sources(v).any(|s| s.config_map.is_some()))
+    {
+        return Some("configmaps");
+    }
+    if spec.resource_claims.as_ref().is_some_and(|c| !c.is_empty()) {
+        return Some("resourceclaims");
+    }
+    volumes().find_map(of_volume)
+}
+
+/// What all containers take from elsewhere.
+fn environment(spec: &PodSpec) -> (Vec<&EnvVar>, Vec<&EnvFromSource>) {
+    let (mut env, mut env_from) = (Vec::new(), Vec::new());
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        env.extend(container.env.iter().flatten());
+        env_from.extend(container.env_from.iter().flatten());
+    }
+    for container in spec.ephemeral_containers.iter().flatten() {
+        env.extend(container.env.iter().flatten());
+        env_from.extend(container.env_from.iter().flatten());
+    }
+    (env, env_from)
+}
+
+fn sources(volume: &Volume) -> impl Iterator<Item = &VolumeProjection> {
+    volume.projected.iter().flat_map(|p| p.sources.iter().flatten())
+}
+
+/// Volumes that name a Secret, in whatever way their kind does.
+fn names_secret(volume: &Volume) -> bool {
+    volume.secret.is_some()
+        || sources(volume).any(|s| s.secret.is_some())
+        || volume.azure_file.is_some()
+        || volume.cephfs.as_ref().is_some_and(|v| v.secret_ref.is_some())
+        || volume.cinder.as_ref().is_some_and(|v| v.secret_ref.is_some())
+        || volume.flex_volume.as_ref().is_some_and(|v| v.secret_ref.is_some())
+        || volume.rbd.as_ref().is_some_and(|v| v.secret_ref.is_some())
+        || volume.scale_io.is_some()
+        || volume.iscsi.as_ref().is_some_and(|v| v.secret_ref.is_some())
+        || volume.storageos.as_ref().is_some_and(|v| v.secret_ref.is_some())
+        || volume.csi.as_ref().is_some_and(|v| v.node_publish_secret_ref.is_some())
+}
+
+fn of_volume(volume: &Volume) -> Option<&'static str> {
+    if volume.csi.is_some() {
+        return Some("csidrivers (via CSI volumes)");
+    }
+    if volume.glusterfs.is_some() {
+        return Some("endpoints (via glusterFS volumes)");
+    }
+    if volume.persistent_volume_claim.is_some() {
+        return Some("persistentvolumeclaims");
+    }
+    if volume.ephemeral.is_some() {
+        return Some("persistentvolumeclaims (via ephemeral volumes)");
+    }
+    sources(volume).find_map(|source| {
+        if source.service_account_token.is_some() {
+            Some("serviceaccounts (via projected volumes)")
+        } else if source.cluster_trust_bundle.is_some() {
+            Some("clustertrustbundles")
+        } else if source.pod_certificate.is_some() {
+            Some("podcertificates")
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(spec: Value, expected: Option<&str>) {
+        let mut all = json!({"containers": [{"name": "c", "image": "i"}]});
+        spec.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        let parsed: PodSpec = serde_json::from_value(all).unwrap();
+        assert_eq!(api_reference(&parsed), expected, "{spec}");
+    }
+
+    #[test]
+    fn what_needs_the_api_is_named() {
+        let container = |fields: Value| {
+            let mut container = json!({"name": "c", "image": "i"});
+            fields.as_object().unwrap().iter().for_each(|(key, value)| container[key] = value.clone());
+            json!([container])
+        };
+        let volume = |source: Value| {
+            let mut volume = json!({"name": "v"});
+            source.as_object().unwrap().iter().for_each(|(key, value)| volume[key] = value.clone());
+            json!({"volumes": [volume]})
+        };
+        check(json!({}), None);
+        check(json!({"serviceAccountName": "default"}), Some("serviceaccounts"));
+        check(json!({"imagePullSecrets": [{"name": "s"}]}), Some("secrets"));
+        let key = json!({"name": "x", "key": "k"});
+        for (field, expected) in [("secretKeyRef", "secrets"), ("configMapKeyRef", "configmaps")] {
+            let env = container(json!({"env": [{"name": "A", "valueFrom": {field: key}}]}));
+            check(json!({"containers": env}), Some(expected));
+            check(json!({"initContainers": env}), Some(expected));
+        }
+        for (field, expected) in [("secretRef", "secrets"), ("configMapRef", "configmaps")] {
+            check(json!({"containers": container(json!({"envFrom": [{field: {"name": "x"}}]}))}), Some(expected));
+        }
+        check(json!({"containers": container(json!({"env": [{"name": "A", "value": "b"}]}))}), None);
+        check(volume(json!({"secret": {"secretName": "s"}})), Some("secrets"));
+        check(volume(json!({"configMap": {"name": "c"}})), Some("configmaps"));
+        check(volume(json!({"persistentVolumeClaim": {"claimName": "c"}})), Some("persistentvolumeclaims"));
+        for local in
+            [json!({"emptyDir": {}}), json!({"hostPath": {"path": "/x"}}), json!({"downwardAPI": {"items": []}})]
+        {
+            check(volume(local), None);
+        }
+        for (source, expected) in [
+            (json!({"secret": {"name": "s"}}), Some("secrets")),
+            (json!({"configMap": {"name": "c"}}), Some("configmaps")),
+            (json!({"serviceAccountToken": {"path": "t"}}), Some("serviceaccounts (via projected volumes)")),
+            (json!({"downwardAPI": {"items": []}}), None),
+        ] {
+            check(volume(json!({"projected": {"sources": [source]}})), expected);
+        }
+    }
+
+    #[test]
+    fn a_mirror_is_no_static_pod() {
+        let with = |annotations: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
+        };
+        let (file, mirror) =
+            (with(json!({CONFIG_SOURCE: "file"})), with(json!({CONFIG_SOURCE: "file", CONFIG_MIRROR: "h"})));
+        assert_eq!((is_static(&file), is_mirror(&file)), (true, false));
+        assert_eq!((is_static(&mirror), is_mirror(&mirror)), (false, true));
+        assert!(!is_static(&with(json!({}))) && !is_static(&with(json!({CONFIG_SOURCE: "api"}))));
+    }
+}

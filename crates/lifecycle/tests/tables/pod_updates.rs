@@ -1,0 +1,156 @@
+//! What a change of the spec does to containers (LIFECYCLE.md 3.4, point 4; seed 000, "Pod-Aktualisierung").
+
+use crate::common::{Run, Sim};
+use lifecycle::Event;
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+
+fn pod(policy: &str) -> Sim {
+    let mut sim = Sim::new(json!({
+        "restartPolicy": policy,
+        "terminationGracePeriodSeconds": 20,
+        "initContainers": [
+            {"name": "init", "image": "old"},
+            {"name": "side", "image": "old", "restartPolicy": "Always"},
+        ],
+        "containers": [{"name": "c", "image": "old"}, {"name": "other", "image": "old"}],
+    }))
+    .script("init", &[Run::Ends(5, 0)]);
+    for name in ["c", "side"] {
+        sim = sim.on_stop(name, 3, 0);
+    }
+    sim.other_reasons = true;
+    sim
+}
+
+fn set_image(sim: &mut Sim, name: &str, image: &str) {
+    let spec = sim.api.spec.as_mut().unwrap();
+    let all = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
+    all.filter(|c| c.name == name).for_each(|c| c.image = Some(image.to_owned()));
+    sim.api.metadata.generation = sim.api.metadata.generation.map(|g| g + 1);
+    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+}
+
+#[test]
+fn a_container_with_another_image_is_stopped_and_another_takes_its_place_whatever_the_policy() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        for name in ["c", "side"] {
+            let mut sim = pod(policy);
+            sim.pass(10);
+            set_image(&mut sim, name, "new");
+            assert_eq!((sim.container(name).image, sim.state(name)), ("old".to_owned(), "running".to_owned()));
+            sim.pass(3);
+            assert_eq!(sim.message_of("Killing"), format!("Container {name} definition changed, will be restarted"));
+            assert_eq!((sim.starts(name), sim.restarts(name)), (vec![5, 13], 1), "{policy} {name}");
+            assert_eq!(sim.container(name).image, "new");
+            assert_eq!(sim.last_state(name), "terminated Completed 0");
+            assert_eq!((sim.starts("other"), sim.phase()), (vec![5], "Running".to_owned()));
+            sim.pass(100);
+            assert_eq!(sim.starts(name), [5, 13], "once is enough");
+        }
+    }
+}
+
+#[test]
+fn until_the_new_image_is_there_it_waits_and_does_not_count_as_ended() {
+    let mut sim = pod("Never");
+    sim.pass(10);
+    sim.runtime.image_failures = [("ErrImagePull", "no"); 2].into();
+    set_image(&mut sim, "c", "new");
+    sim.pass(3);
+    assert_eq!(
+        (sim.state("c").as_str(), sim.last_state("c").as_str()),
+        ("waiting ErrImagePull", "terminated Completed 0")
+    );
+    assert_eq!(sim.phase(), "Running");
+    sim.pass(60);
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c"), sim.phase().as_str()), ("running", 1, "Running"));
+}
+
+#[test]
+fn a_plain_init_container_is_left_to_do_its_work() {
+    let mut sim = pod("Always");
+    sim.pass(2);
+    set_image(&mut sim, "init", "new");
+    sim.pass(10);
+    assert_eq!((sim.starts("init"), sim.starts("c")), (vec![0], vec![5]));
+    assert_eq!(sim.condition("Initialized"), "True");
+}
+
+#[test]
+fn what_has_ended_for_good_stays_so() {
+    let mut sim = pod("Never").script("c", &[Run::Ends(2, 0), Run::Forever]);
+    sim.pass(10);
+    set_image(&mut sim, "c", "new");
+    sim.pass(10);
+    assert_eq!((sim.starts("c"), sim.state("c").as_str()), (vec![5], "terminated Completed 0"));
+}
+
+#[test]
+fn a_change_while_the_container_starts_is_not_missed() {
+    for changes in [["new", "new"], ["new", "old"]] {
+        let mut sim = pod("Always");
+        sim.pass(4);
+        sim.now += Duration::from_secs(1);
+        for (_, fact) in sim.runtime.ends(sim.now) {
+            sim.observe(fact);
+        }
+        // Its start is on its way when the spec changes.
+        while !matches!(sim.next_action(), Some(lifecycle::Action::StartContainer { container, .. }) if container == "c")
+        {
+            let action = sim.next_action().unwrap();
+            sim.begin(&action);
+            sim.finish(&action);
+        }
+        let start = sim.next_action().unwrap();
+        sim.begin(&start);
+        for image in changes {
+            set_image(&mut sim, "c", image);
+        }
+        sim.finish(&start);
+        sim.pass(20);
+        let restarts = i32::from(changes[1] == "new");
+        assert_eq!((sim.restarts("c"), sim.state("c").as_str()), (restarts, "running"), "{changes:?}");
+    }
+}
+
+#[test]
+fn a_kubelet_that_was_away_sees_that_the_image_is_another_one() {
+    for checkpoint in [true, false] {
+        let mut sim = pod("Always");
+        sim.pass(10);
+        let spec = sim.api.spec.as_mut().unwrap();
+        spec.containers[0].image = Some("new".to_owned());
+        if checkpoint {
+            sim.restart(5);
+        } else {
+            sim.restart_without_checkpoint(5);
+        }
+        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.pass(10);
+        assert_eq!((sim.restarts("c"), sim.container("c").image.as_str()), (1, "new"), "checkpoint: {checkpoint}");
+        assert_eq!(sim.restarts("other"), 0);
+    }
+}
+
+#[test]
+fn status_and_conditions_name_the_generation_that_they_are_of() {
+    let mut sim = pod("Always");
+    sim.pass(10);
+    set_image(&mut sim, "c", "new");
+    let status = sim.status();
+    assert_eq!(status.observed_generation, Some(2));
+    assert!(status.conditions.unwrap().iter().all(|c| c.observed_generation == Some(2)));
+}
+
+#[test]
+fn a_deadline_that_is_set_later_counts_from_the_start() {
+    let mut sim = pod("Always");
+    sim.pass(10);
+    sim.api.spec.as_mut().unwrap().active_deadline_seconds = Some(30);
+    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.pass(19);
+    assert_eq!(sim.phase(), "Running");
+    sim.pass(30);
+    assert_eq!((sim.phase().as_str(), sim.status().reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+}

@@ -1,0 +1,95 @@
+//! Graceful shutdown of the node (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
+
+use crate::common::Sim;
+use lifecycle::{Event, ShutdownGrace, ShutdownPod, ShutdownPolicy, rejected_by_shutdown};
+use std::time::Duration;
+
+fn pod(priority: i32, grace_seconds: u32) -> ShutdownPod {
+    ShutdownPod { uid: format!("p{priority}"), priority, grace_seconds }
+}
+
+/// Who goes in which group, with what grace, and the groups' own limits, all in seconds.
+#[track_caller]
+fn check(policy: &ShutdownPolicy, pods: &[ShutdownPod], expected: &[(u64, &[(&str, u32)])]) {
+    let got: Vec<(u64, Vec<(String, u32)>)> = policy
+        .groups(pods)
+        .into_iter()
+        .map(|group| {
+            let pods = group.pods.into_iter().map(|(uid, eviction)| (uid, eviction.grace_seconds.unwrap()));
+            (group.limit.as_secs(), pods.collect())
+        })
+        .collect();
+    let expected: Vec<(u64, Vec<(String, u32)>)> = expected
+        .iter()
+        .map(|(limit, pods)| (*limit, pods.iter().map(|(uid, grace)| ((*uid).to_owned(), *grace)).collect()))
+        .collect();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn ordinary_pods_go_first_and_critical_ones_have_their_own_time() {
+    let policy = ShutdownPolicy::of_two(Duration::from_secs(30), Duration::from_secs(10));
+    assert_eq!(policy.total(), Duration::from_secs(30));
+    check(
+        &policy,
+        &[pod(2_000_001_000, 30), pod(0, 30), pod(1_000_000, 5), pod(-10, 60)],
+        &[(20, &[("p0", 20), ("p1000000", 5), ("p-10", 20)]), (10, &[("p2000001000", 10)])],
+    );
+    check(&policy, &[pod(2_000_000_000, 3)], &[(10, &[("p2000000000", 3)])]);
+    check(&policy, &[], &[]);
+}
+
+#[test]
+fn without_a_time_nobody_waits() {
+    for (total, critical) in [(0, 0), (0, 10), (10, 20)] {
+        let policy = ShutdownPolicy::of_two(Duration::from_secs(total), Duration::from_secs(critical));
+        assert!(policy.is_empty(), "{total} {critical}");
+        check(&policy, &[pod(0, 30)], &[]);
+    }
+}
+
+#[test]
+fn pods_go_by_the_highest_range_that_they_reach() {
+    let ranges = [(100_000, 10), (0, 60), (10_000, 180)].map(|(priority, seconds)| ShutdownGrace { priority, seconds });
+    let policy = ShutdownPolicy::by_priority(ranges.to_vec());
+    assert_eq!(policy.total(), Duration::from_secs(250));
+    let pods = [-5, 0, 9_999, 10_000, 99_999, 100_000, 2_000_000_000].map(|priority| pod(priority, 3600));
+    check(
+        &policy,
+        &pods,
+        &[
+            (60, &[("p-5", 60), ("p0", 60), ("p9999", 60)]),
+            (180, &[("p10000", 180), ("p99999", 180)]),
+            (10, &[("p100000", 10), ("p2000000000", 10)]),
+        ],
+    );
+}
+
+#[test]
+fn a_pod_that_the_shutdown_ends_says_so() {
+    for (code, phase) in [(143, "Failed"), (0, "Succeeded")] {
+        let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, code);
+        sim.pass(10);
+        let policy = ShutdownPolicy::of_two(Duration::from_secs(20), Duration::from_secs(10));
+        let group = policy.groups(&[pod(0, 30)]).remove(0);
+        sim.observe(Event::Evicted(group.pods[0].1.clone()));
+        sim.pass(5);
+        let status = sim.status();
+        assert_eq!((sim.phase().as_str(), status.reason.as_deref()), (phase, Some("Terminated")), "exit code {code}");
+        let words = "Pod was terminated in response to imminent node shutdown.";
+        assert_eq!(status.message.as_deref(), Some(words));
+        let target = status.conditions.unwrap().into_iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
+        assert_eq!((target.status.as_str(), target.reason.as_deref()), ("True", Some("TerminationByKubelet")));
+        assert_eq!(target.message.as_deref(), Some(words));
+    }
+}
+
+#[test]
+fn a_pod_that_comes_while_the_node_shuts_down_is_rejected() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.observe(Event::Admission(rejected_by_shutdown()));
+    sim.pass(5);
+    let status = sim.status();
+    assert_eq!((sim.phase().as_str(), status.reason.as_deref()), ("Failed", Some("NodeShutdown")));
+    assert_eq!(status.message.as_deref(), Some("Pod was rejected: Pod was rejected as the node is shutting down."));
+}

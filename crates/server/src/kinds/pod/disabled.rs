@@ -1,0 +1,41 @@
+//! Fields of features that are off are dropped, unless the Pod had them already (`pkg/api/pod`, `dropDisabledFields`).
+
+use super::validate::restart::uses_rules;
+use api::feature_gates::{FeatureGates, Gate};
+use serde_json::{Map, Value};
+
+/// The lists of containers of all kinds.
+const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// Drops what is off; `old` is there for an update.
+pub(super) fn drop_fields(object: &mut Value, old: Option<&Value>, gates: &FeatureGates) {
+    if !gates.enabled(Gate::ContainerStopSignals) && !old.is_some_and(uses_stop_signals) {
+        each_container(object, drop_stop_signal);
+    }
+    if !gates.enabled(Gate::ContainerRestartRules) && !old.is_some_and(uses_rules) {
+        each_container(object, |container| drop(container.remove("restartPolicyRules")));
+        let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+        let containers = containers.into_iter().flatten().filter_map(Value::as_object_mut);
+        containers.for_each(|container| drop(container.remove("restartPolicy")));
+    }
+}
+
+fn each_container(object: &mut Value, mut change: impl FnMut(&mut Map<String, Value>)) {
+    for list in LISTS {
+        let containers = object.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+        containers.into_iter().flatten().filter_map(Value::as_object_mut).for_each(&mut change);
+    }
+}
+
+fn uses_stop_signals(object: &Value) -> bool {
+    let mut containers = LISTS.iter().flat_map(|list| object["spec"][list].as_array().into_iter().flatten());
+    containers.any(|c| !c["lifecycle"]["stopSignal"].is_null())
+}
+
+/// A lifecycle that said nothing else goes with its signal.
+fn drop_stop_signal(container: &mut Map<String, Value>) {
+    let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { return };
+    if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+        container.remove("lifecycle");
+    }
+}

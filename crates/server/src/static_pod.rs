@@ -1,0 +1,81 @@
+//! The rules of Pods for a manifest that never comes to the API: the kubelet runs it as it is, and shows a mirror of it.
+
+use crate::{
+    kinds::{self, FieldErrors, Kind, WriteContext, WriteTarget},
+    metadata,
+    write::now,
+};
+use api::feature_gates::FeatureGates;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Fills in the defaults of a Pod's manifest, and checks it as a new Pod is checked. It gets no service account.
+///
+/// # Errors
+/// What is wrong with it, in upstream's words.
+pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<(), String> {
+    let kind: &dyn Kind = kinds::POD;
+    let account = ["serviceAccountName", "serviceAccount"].map(|field| object["spec"].get(field).cloned());
+    kind.default(object);
+    if account.iter().all(Option::is_none)
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("serviceAccountName");
+        spec.remove("serviceAccount");
+    }
+    // A class that only the cluster knows is the mirror's business.
+    let _ = kind.admit(object);
+    let mut errors = FieldErrors::default();
+    let ctx = WriteContext { now: now(), gates: Arc::new(gates.clone()), target: WriteTarget::Main };
+    metadata::validate(kind, object, &mut errors);
+    kind.validate_create(object, &ctx, &mut errors);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+    Err(format!("[{}]", all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(spec: Value, expected: Result<Value, &str>) {
+        let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p-n", "namespace": "default", "uid": "u"}, "spec": spec});
+        let got = prepare_static_pod(&mut object, &FeatureGates::default());
+        match expected {
+            Ok(fields) => {
+                assert_eq!(got, Ok(()));
+                for (key, value) in fields.as_object().unwrap() {
+                    assert_eq!(object["spec"].get(key).unwrap_or(&Value::Null), value, "{key}");
+                }
+            }
+            Err(expected) => assert!(got.as_ref().is_err_and(|e| e.contains(expected)), "{got:?}"),
+        }
+    }
+
+    #[test]
+    fn a_manifest_gets_the_defaults_of_a_pod_but_no_account() {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        check(
+            json!({"containers": containers}),
+            Ok(
+                json!({"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "serviceAccountName": null, "serviceAccount": null}),
+            ),
+        );
+        check(
+            json!({"containers": containers, "priorityClassName": "system-node-critical"}),
+            Ok(json!({"priority": 2_000_001_000})),
+        );
+        check(json!({"containers": containers, "serviceAccountName": "a"}), Ok(json!({"serviceAccountName": "a"})));
+        check(json!({"containers": containers, "priorityClassName": "of-the-cluster"}), Ok(json!({"priority": null})));
+    }
+
+    #[test]
+    fn a_manifest_is_checked_as_a_pod_is() {
+        check(json!({"containers": []}), Err("spec.containers: Required value"));
+        check(json!({"containers": [{"name": "C", "image": "i"}]}), Err("spec.containers[0].name: Invalid value"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Fields that belong to a feature that may be off.
+
+use crate::{common::*, validation::merge_into};
+use api::feature_gates::FeatureGates;
+use serde_json::{Value, json};
+
+/// The server with these features; the store is the same.
+fn with_gates(api: &Api, gates: &str) -> Api {
+    let server = api.server.clone().with_gates(FeatureGates::parse(gates).unwrap());
+    Api { server, engine: api.engine.clone() }
+}
+
+const SIGNALS: &str = "ContainerStopSignals=true";
+
+fn with_signal(name: &str, os: Option<&str>, signal: &str) -> Value {
+    let mut object = pod(name);
+    object["spec"]["containers"][0]["lifecycle"] = json!({"stopSignal": signal});
+    if let Some(os) = os {
+        object["spec"]["os"] = json!({"name": os});
+    }
+    object
+}
+
+#[tokio::test]
+async fn a_stop_signal_is_dropped_while_its_feature_is_off_and_stays_where_it_was() {
+    let off = Api::new().await;
+    let on = with_gates(&off, SIGNALS);
+    let answer = off.check(post(PODS, &with_signal("dropped", None, "SIGNOTHING")), 201, json!({})).await;
+    assert_eq!(answer.body["spec"]["containers"][0].get("lifecycle"), None);
+    let mut with_hook = with_signal("hook", None, "SIGUSR1");
+    with_hook["spec"]["containers"][0]["lifecycle"]["preStop"] = json!({"sleep": {"seconds": 1}});
+    let answer = off.check(post(PODS, &with_hook), 201, json!({})).await;
+    assert_eq!(answer.body["spec"]["containers"][0]["lifecycle"], json!({"preStop": {"sleep": {"seconds": 1}}}));
+    // A Pod of the time when it was on may be changed in other ways.
+    let kept = on.check(post(PODS, &with_signal("kept", Some("linux"), "SIGUSR1")), 201, json!({})).await.body;
+    assert_eq!(kept["spec"]["containers"][0]["lifecycle"], json!({"stopSignal": "SIGUSR1"}));
+    let change = json!({"metadata": {"labels": {"a": "b"}}});
+    let lifecycle = json!({"spec": {"containers": [{"lifecycle": {"stopSignal": "SIGUSR1"}}]}});
+    off.check(merge(format!("{PODS}/kept"), &change), 200, lifecycle).await;
+}
+
+#[tokio::test]
+async fn a_stop_signal_must_be_one_of_the_pods_system() {
+    let api = with_gates(&Api::new().await, SIGNALS);
+    let field = "spec.containers[0].lifecycle.stopSignal";
+    for (os, signal, expected) in [
+        (Some("linux"), "SIGRTMIN+15", None),
+        (Some("linux"), "SIGRTMAX-14", None),
+        (Some("windows"), "SIGKILL", None),
+        (None, "SIGUSR1", Some(("Forbidden", "Forbidden: may not be set for containers with empty `spec.os.name`"))),
+        (
+            Some("windows"),
+            "SIGUSR1",
+            Some(("NotSupported", "Unsupported value: \"SIGUSR1\": supported values: \"SIGKILL\", \"SIGTERM\"")),
+        ),
+    ] {
+        let ask = post(format!("{PODS}?dryRun=All"), &with_signal("p", os, signal));
+        match expected {
+            None => drop(api.check(ask, 201, json!({})).await),
+            Some((reason, message)) => {
+                let cause = json!({"field": field, "reason": format!("FieldValue{reason}"), "message": message});
+                api.check(ask, 422, json!({"details": {"causes": [cause]}})).await;
+            }
+        }
+    }
+    // Names only: no numbers, and none without `SIG`.
+    for signal in ["USR1", "10", "SIGRTMIN+16", "sigterm"] {
+        let answer = api.check(post(PODS, &with_signal("p", Some("linux"), signal)), 422, json!({})).await;
+        let message = answer.body["message"].as_str().unwrap();
+        let expected = format!("{field}: Unsupported value: {signal:?}: supported values: \"SIGABRT\", \"SIGALRM\"");
+        assert!(message.contains(&expected), "{message}");
+    }
+    // A sidecar may have one, an init container has no lifecycle.
+    let with_init = |init: Value| {
+        let mut object = pod("init");
+        object["spec"]["os"] = json!({"name": "linux"});
+        object["spec"]["initContainers"] = json!([init]);
+        object
+    };
+    let mut init = json!({"name": "i", "image": "i", "lifecycle": {"stopSignal": "SIGHUP"}});
+    let cause = json!({"field": "spec.initContainers[0].lifecycle", "reason": "FieldValueForbidden"});
+    api.check(post(PODS, &with_init(init.clone())), 422, json!({"details": {"causes": [cause]}})).await;
+    init["restartPolicy"] = json!("Always");
+    api.check(post(PODS, &with_init(init)), 201, json!({})).await;
+}
+
+const RESTART_ALL: &str = "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true";
+
+fn rules(list: &str, container: &Value) -> Value {
+    let mut object = pod("p");
+    let mut whole = json!({"name": "x", "image": "x"});
+    merge_into(&mut whole, container);
+    if list == "containers" {
+        object["spec"][list][0] = whole;
+    } else {
+        object["spec"][list] = json!([whole]);
+    }
+    object
+}
+
+/// A container with these fields is refused with these causes: field, reason (without `FieldValue`), message.
+async fn check_rules(api: &Api, container: &Value, causes: &[(&str, &str, &str)]) {
+    for list in ["containers", "initContainers"] {
+        let ask = post(format!("{PODS}?dryRun=All"), &rules(list, container));
+        let causes: Vec<Value> = causes
+            .iter()
+            .map(|(field, reason, message)| {
+                json!({"field": format!("spec.{list}[0].{field}"), "reason": format!("FieldValue{reason}"), "message": message})
+            })
+            .collect();
+        if causes.is_empty() {
+            api.check(ask, 201, json!({})).await;
+        } else {
+            api.check(ask, 422, json!({"details": {"causes": causes}})).await;
+        }
+    }
+}
+
+fn rule(action: &str, codes: &Value) -> Value {
+    json!({"restartPolicy": "Never", "restartPolicyRules": [{"action": action, "exitCodes": codes}]})
+}
+
+#[tokio::test]
+async fn restart_rules_are_checked_in_upstreams_words() {
+    let api = Api::new().await;
+    let codes = json!({"operator": "In", "values": [1, 2]});
+    check_rules(&api, &rule("Restart", &codes), &[]).await;
+    check_rules(&api, &rule("Restart", &json!({"operator": "NotIn"})), &[]).await;
+    let sometimes = "Unsupported value: \"Sometimes\": supported values: \"Always\", \"Never\", \"OnFailure\"";
+    check_rules(&api, &json!({"restartPolicy": "Sometimes"}), &[("restartPolicy", "NotSupported", sometimes)]).await;
+    let mut without = rule("Restart", &codes);
+    without.as_object_mut().unwrap().remove("restartPolicy");
+    let required = "Required value: must specify restartPolicy when restart rules are used";
+    check_rules(&api, &without, &[("restartPolicy", "Required", required)]).await;
+    let action = "Unsupported value: \"Stop\": supported values: \"Restart\"";
+    check_rules(&api, &rule("Stop", &codes), &[("restartPolicyRules[0].action", "NotSupported", action)]).await;
+    let operator = "Unsupported value: \"\": supported values: \"In\", \"NotIn\"";
+    let field = "restartPolicyRules[0].exitCodes.operator";
+    check_rules(&api, &rule("Restart", &json!({"values": [1]})), &[(field, "NotSupported", operator)]).await;
+    let required = "Required value: must be specified";
+    let field = "restartPolicyRules[0].exitCodes";
+    check_rules(&api, &rule("Restart", &Value::Null), &[(field, "Required", required)]).await;
+    let many = json!({"operator": "In", "values": (0..256).collect::<Vec<_>>()});
+    let field = "restartPolicyRules[0].exitCodes.values";
+    check_rules(&api, &rule("Restart", &many), &[(field, "TooMany", "Too many: 256: must have at most 255 items")])
+        .await;
+    let mut many = rule("Restart", &codes);
+    many["restartPolicyRules"] = json!(vec![many["restartPolicyRules"][0].clone(); 21]);
+    check_rules(&api, &many, &[("restartPolicyRules", "TooMany", "Too many: 21: must have at most 20 items")]).await;
+}
+
+#[tokio::test]
+async fn restarting_all_containers_must_be_switched_on() {
+    let off = Api::new().await;
+    let on = with_gates(&off, RESTART_ALL);
+    let container = rule("RestartAllContainers", &json!({"operator": "In", "values": [42]}));
+    let refused = "Unsupported value: \"RestartAllContainers\": supported values: \"Restart\"";
+    check_rules(&off, &container, &[("restartPolicyRules[0].action", "NotSupported", refused)]).await;
+    check_rules(&on, &container, &[]).await;
+    let unknown = "Unsupported value: \"X\": supported values: \"Restart\", \"RestartAllContainers\"";
+    let codes = json!({"operator": "In"});
+    check_rules(&on, &rule("X", &codes), &[("restartPolicyRules[0].action", "NotSupported", unknown)]).await;
+    // A Pod of the time when it was on may be changed in other ways.
+    on.check(post(PODS, &rules("containers", &container)), 201, json!({})).await;
+    off.check(merge(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn without_restart_rules_policies_of_containers_are_dropped() {
+    let on = Api::new().await;
+    let off = with_gates(&on, "ContainerRestartRules=false");
+    let container = rule("Restart", &json!({"operator": "In", "values": [42]}));
+    let answer = off.check(post(PODS, &rules("containers", &container)), 201, json!({})).await.body;
+    let stored = &answer["spec"]["containers"][0];
+    assert_eq!((stored.get("restartPolicy"), stored.get("restartPolicyRules")), (None, None));
+    let mut init = rules("initContainers", &json!({"restartPolicy": "Always"}));
+    init["metadata"]["name"] = json!("sidecar");
+    off.check(post(PODS, &init), 201, json!({"spec": {"initContainers": [{"restartPolicy": "Always"}]}})).await;
+    init["spec"]["initContainers"][0]["restartPolicy"] = json!("Never");
+    let message = "Unsupported value: \"Never\": supported values: \"Always\"";
+    let cause = json!({"field": "spec.initContainers[0].restartPolicy", "message": message});
+    off.check(post(PODS, &init), 422, json!({"details": {"causes": [cause]}})).await;
+    // What was there when it was on stays.
+    let mut kept = rules("containers", &container);
+    kept["metadata"]["name"] = json!("kept");
+    on.check(post(PODS, &kept), 201, json!({})).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let spec = json!({"spec": {"containers": [{"restartPolicy": "Never"}]}});
+    off.check(merge(format!("{PODS}/kept"), &labels), 200, spec).await;
+}

@@ -1,0 +1,183 @@
+//! Static Pods: manifests in a directory of the node, shown in the API by mirror Pods.
+
+use crate::Alone;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Alone] = &[
+    ("a manifest in the directory runs, changes and ends with its file", a_manifest_is_a_pod),
+    ("a mirror Pod that is deleted comes again and its static Pod runs on", a_mirror_comes_again),
+    ("static Pods outlive Podium, and a manifest that went meanwhile ends its Pod", static_pods_outlive_podium),
+    ("static Pods end in a terminal phase", static_pods_end),
+    ("a manifest that refers to the API is refused, and named in the log", references_are_refused),
+];
+
+/// A cluster with a directory of manifests.
+struct Node {
+    cluster: Cluster,
+    dir: tempfile::TempDir,
+}
+
+impl Node {
+    fn new(manifests: &[(&str, Value)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("manifests")).unwrap();
+        let path = dir.path().join("kubelet.yaml");
+        let config = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\nfileCheckFrequency: 1h\n",
+            dir.path().join("manifests").display()
+        );
+        std::fs::write(&path, config).unwrap();
+        for (name, manifest) in manifests {
+            std::fs::write(dir.path().join("manifests").join(name), manifest.to_string()).unwrap();
+        }
+        let cluster = Cluster::start(&["--node-name", "node-1", "--kubelet-config", &path.display().to_string()]);
+        Self { cluster, dir }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join("manifests").join(name)
+    }
+
+    fn write(&self, name: &str, manifest: &Value) {
+        std::fs::write(self.file(name), manifest.to_string()).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        std::fs::remove_file(self.file(name)).unwrap();
+    }
+
+    fn kubectl(&self) -> Kubectl {
+        self.cluster.kubectl_in("default")
+    }
+}
+
+fn manifest(name: &str, policy: &str, script: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "restartPolicy": policy, "terminationGracePeriodSeconds": 5, "containers": [
+            {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
+}
+
+fn forever(word: &str) -> String {
+    format!("trap 'exit 0' TERM; echo {word}; while :; do sleep 0.1; done")
+}
+
+/// The UID of the static Pod, and the id of its container.
+fn identity(kubectl: &Kubectl, pod: &str) -> (Value, Value) {
+    let hash = kubectl.value(pod, "/metadata/annotations/kubernetes.io~1config.hash");
+    (hash, kubectl.value(pod, "/status/containerStatuses/0/containerID"))
+}
+
+fn running(kubectl: &Kubectl, pod: &str) {
+    eventually("the mirror", || kubectl.get(pod).is_some());
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {pod}")).ok();
+}
+
+fn a_manifest_is_a_pod() {
+    let node = Node::new(&[]);
+    let (kubectl, pod) = (node.kubectl(), "pod/web-node-1");
+    node.write("web.json", &manifest("web", "Always", &forever("one")));
+    running(&kubectl, pod);
+    let mirror = kubectl.get(pod).unwrap();
+    let annotations = &mirror["metadata"]["annotations"];
+    assert_eq!(annotations["kubernetes.io/config.source"], "file");
+    assert_eq!(annotations["kubernetes.io/config.mirror"], annotations["kubernetes.io/config.hash"]);
+    assert_ne!(annotations["kubernetes.io/config.hash"], mirror["metadata"]["uid"]);
+    let owner = &mirror["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["name"], &owner["controller"]),
+        (&json!("Node"), &json!("node-1"), &json!(true))
+    );
+    assert_eq!(owner["uid"], kubectl.value("node/node-1", "/metadata/uid"));
+    assert_eq!(mirror["status"]["observedGeneration"], mirror["metadata"]["generation"]);
+    // All that one does with a Pod works through its mirror.
+    assert_eq!(kubectl.run("logs web-node-1").ok(), "one\n");
+    assert_eq!(kubectl.args(&["exec", "web-node-1", "--", "echo", "hello"], "").ok(), "hello\n");
+    let described = kubectl.run("describe pod web-node-1").ok();
+    assert!(described.contains("Controlled By:  Node/node-1") && described.contains("Started"), "{described}");
+    // Another manifest is another Pod, after the end of the first.
+    let before = identity(&kubectl, pod);
+    node.write("web.json", &manifest("web", "Always", &forever("two")));
+    eventually("the new one to run", || kubectl.get(pod).is_some() && kubectl.run("logs web-node-1").stdout == "two\n");
+    assert_ne!(identity(&kubectl, pod).0, before.0);
+    // Without a manifest there is no Pod, and nothing is left of it.
+    node.remove("web.json");
+    kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
+    let pods = node.cluster.data_dir().join("kubelet/pods");
+    eventually("its files to go", || files(&pods) == 0);
+}
+
+fn files(dir: &Path) -> usize {
+    std::fs::read_dir(dir).map_or(0, |entries| entries.flatten().count())
+}
+
+fn a_mirror_comes_again() {
+    let node = Node::new(&[("p.json", manifest("p", "Always", &forever("here")))]);
+    let (kubectl, pod) = (node.kubectl(), "pod/p-node-1");
+    running(&kubectl, pod);
+    let before = identity(&kubectl, pod);
+    for flags in ["", "--grace-period=0 --force"] {
+        let uid = kubectl.value(pod, "/metadata/uid");
+        kubectl.run(&format!("delete {pod} --timeout=30s {flags}")).ok();
+        eventually("another mirror", || kubectl.get(pod).is_some_and(|p| p["metadata"]["uid"] != uid));
+        running(&kubectl, pod);
+        assert_eq!(identity(&kubectl, pod), before, "the static Pod ran on");
+        assert_eq!(kubectl.value(pod, "/status/containerStatuses/0/restartCount"), json!(0));
+    }
+}
+
+fn static_pods_outlive_podium() {
+    let mut node = Node::new(&[
+        ("stays.json", manifest("stays", "Always", &forever("here"))),
+        ("goes.json", manifest("goes", "Always", &forever("there"))),
+    ]);
+    let kubectl = node.kubectl();
+    for pod in ["pod/stays-node-1", "pod/goes-node-1"] {
+        running(&kubectl, pod);
+    }
+    let before = (identity(&kubectl, "pod/stays-node-1"), kubectl.value("pod/stays-node-1", "/metadata/uid"));
+    node.cluster.kill(Signal::SIGKILL);
+    node.remove("goes.json");
+    node.write("comes.json", &manifest("comes", "Always", &forever("new")));
+    node.cluster.up();
+    let kubectl = node.kubectl();
+    running(&kubectl, "pod/comes-node-1");
+    kubectl.run("wait --for=delete --timeout=30s pod/goes-node-1").ok();
+    let after = (identity(&kubectl, "pod/stays-node-1"), kubectl.value("pod/stays-node-1", "/metadata/uid"));
+    assert_eq!(after, before, "neither the Pod nor its mirror is made anew");
+}
+
+fn static_pods_end() {
+    let node = Node::new(&[
+        ("good.json", manifest("good", "Never", "exit 0")),
+        ("bad.json", manifest("bad", "Never", "exit 3")),
+    ]);
+    let kubectl = node.kubectl();
+    for (name, phase) in [("good", "Succeeded"), ("bad", "Failed")] {
+        let pod = format!("pod/{name}-node-1");
+        eventually("the mirror", || kubectl.get(&pod).is_some());
+        kubectl.wait_value(&pod, "/status/phase", &json!(phase));
+        // A mirror that is made again shows the same end: nothing runs twice.
+        let id = kubectl.value(&pod, "/status/containerStatuses/0/containerID");
+        let uid = kubectl.value(&pod, "/metadata/uid");
+        kubectl.run(&format!("delete {pod} --timeout=30s")).ok();
+        eventually("another mirror", || kubectl.get(&pod).is_some_and(|p| p["metadata"]["uid"] != uid));
+        kubectl.wait_value(&pod, "/status/phase", &json!(phase));
+        assert_eq!(kubectl.value(&pod, "/status/containerStatuses/0/containerID"), id);
+        node.remove(&format!("{name}.json"));
+        kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
+    }
+}
+
+fn references_are_refused() {
+    let mut secret = manifest("secret", "Always", "sleep 1000");
+    secret["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);
+    let node = Node::new(&[("secret.json", secret), ("good.json", manifest("good", "Always", &forever("here")))]);
+    let kubectl = node.kubectl();
+    running(&kubectl, "pod/good-node-1");
+    assert!(kubectl.get("pod/secret-node-1").is_none());
+    let log = node.cluster.log();
+    assert!(log.contains("static pods may not reference secrets") && log.contains("secret.json"), "{log}");
+}

@@ -1,0 +1,108 @@
+//! Stop signals, of images and of Pods (KEP-4960), on real containers: the exit code says which one came.
+
+use crate::Alone;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tests::{Cluster, Kubectl};
+
+pub(crate) const TESTS: &[Alone] = &[
+    ("the signal of the Pod stops a container, else that of its image", signals_of_pod_and_image),
+    ("a stop signal that is ignored is followed by SIGKILL and comes once", an_ignored_signal),
+    ("without its feature a stop signal is dropped and the image's counts", without_the_feature),
+];
+
+const GATE: [&str; 2] = ["--feature-gates", "ContainerStopSignals=true"];
+/// An image with a `STOPSIGNAL`.
+const WITH_SIGNAL: &str = "docker.io/library/stop-signal:1";
+/// Exit codes by signal.
+const TRAPS: &str = "trap 'exit 3' TERM; trap 'exit 4' USR1; trap 'exit 5' USR2; trap 'exit 6' 37; touch /ready; while :; do sleep 0.05; done";
+
+fn cluster(args: &[&str]) -> Cluster {
+    let cluster = Cluster::start(args);
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("image.tar");
+    let config = test_images::ImageConfig { stop_signal: Some("SIGUSR2".to_owned()), ..Default::default() };
+    test_images::busybox(&tar, &[WITH_SIGNAL], &config).unwrap();
+    cluster.import(&tar);
+    cluster
+}
+
+/// The finalizer keeps the object until its end was looked at.
+fn pod(name: &str, image: &str, signal: Option<&str>, script: &str) -> Value {
+    let ready = json!({"exec": {"command": ["test", "-e", "/ready"]}, "periodSeconds": 1});
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "finalizers": ["example.com/look"]},
+        "spec": {"os": {"name": "linux"}, "restartPolicy": "Never", "containers": [
+            {"name": "c", "image": image, "command": ["sh", "-c", script], "readinessProbe": ready}]}});
+    if let Some(signal) = signal {
+        pod["spec"]["containers"][0]["lifecycle"] = json!({"stopSignal": signal});
+    }
+    pod
+}
+
+fn start(kubectl: &Kubectl, pod: &Value) {
+    kubectl.apply(&pod.to_string());
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+/// The exit code, and the signal that the status showed.
+fn end(kubectl: &Kubectl, name: &str) -> (Value, Value) {
+    let shown = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/stopSignal");
+    kubectl.run(&format!("delete pod {name} --wait=false")).ok();
+    (buried(kubectl, name), shown)
+}
+
+fn buried(kubectl: &Kubectl, name: &str) -> Value {
+    let pod = format!("pod/{name}");
+    kubectl.wait_value(&pod, "/status/phase", &json!("Failed"));
+    let code = kubectl.value(&pod, "/status/containerStatuses/0/state/terminated/exitCode");
+    kubectl.run(&format!("patch {pod} --type=merge -p {{\"metadata\":{{\"finalizers\":null}}}}")).ok();
+    kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
+    code
+}
+
+fn signals_of_pod_and_image() {
+    let cluster = cluster(&GATE);
+    let kubectl = cluster.kubectl_in("default");
+    let cases = [
+        ("plain", test_images::BUSYBOX, None, 3, "SIGTERM"),
+        ("image", WITH_SIGNAL, None, 5, "SIGUSR2"),
+        ("spec", test_images::BUSYBOX, Some("SIGUSR1"), 4, "SIGUSR1"),
+        ("both", WITH_SIGNAL, Some("SIGTERM"), 3, "SIGTERM"),
+        ("real-time", test_images::BUSYBOX, Some("SIGRTMIN+3"), 6, "SIGRTMIN+3"),
+    ];
+    for (name, image, signal, code, shown) in cases {
+        start(&kubectl, &pod(name, image, signal, TRAPS));
+        let begin = Instant::now();
+        assert_eq!(end(&kubectl, name), (json!(code), json!(shown)), "{name}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "{name} took {:?}", begin.elapsed());
+    }
+}
+
+fn an_ignored_signal() {
+    let cluster = cluster(&GATE);
+    let kubectl = cluster.kubectl_in("default");
+    let script = "trap 'echo signal' USR1; trap 'exit 3' TERM; touch /ready; while :; do sleep 0.05; done";
+    start(&kubectl, &pod("p", test_images::BUSYBOX, Some("SIGUSR1"), script));
+    kubectl.run("delete pod p --wait=false --grace-period=600").ok();
+    tests::eventually("the signal to come", || kubectl.run("logs p").ok().contains("signal"));
+    // A shorter grace takes effect at once, and sends no second signal.
+    let begin = Instant::now();
+    kubectl.run("delete pod p --wait=false --grace-period=2").ok();
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(kubectl.run("logs p").ok().lines().filter(|l| *l == "signal").count(), 1);
+    assert_eq!(buried(&kubectl, "p"), json!(137));
+}
+
+fn without_the_feature() {
+    let cluster = cluster(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    start(&kubectl, &pod("p", WITH_SIGNAL, Some("SIGUSR1"), TRAPS));
+    let lifecycle = kubectl.run("get pod p -o jsonpath={.spec.containers[0].lifecycle}").ok();
+    assert_eq!(lifecycle, "", "it was dropped");
+    let shown = kubectl.run("get pod p -o jsonpath={.status.containerStatuses[0].stopSignal}").ok();
+    assert_eq!(shown, "");
+    kubectl.run("delete pod p --wait=false").ok();
+    assert_eq!(buried(&kubectl, "p"), json!(5));
+}
