@@ -9,6 +9,7 @@
 mod clusters;
 mod commands;
 mod configuration;
+mod debug;
 mod example_states;
 mod examples;
 mod failures;
@@ -17,6 +18,7 @@ mod hooks;
 mod kills;
 mod kubectl;
 mod lifecycle;
+mod namespaces;
 mod node;
 mod node_config;
 mod podium;
@@ -24,6 +26,7 @@ mod probes;
 mod restart;
 mod run;
 mod scheduling;
+mod security;
 mod sidecars;
 mod skew;
 mod streams;
@@ -51,6 +54,7 @@ fn main() {
     let lazy = Lazy::default();
     let shared = [
         configuration::TESTS,
+        debug::TESTS,
         example_states::TESTS,
         examples::TESTS,
         failures::TESTS,
@@ -59,8 +63,10 @@ fn main() {
         probes::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
+        namespaces::TESTS,
         node::TESTS,
         scheduling::TESTS,
+        security::TESTS,
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,
@@ -77,6 +83,7 @@ fn main() {
         restart::TESTS,
         run::TESTS,
         scheduling::ALONE,
+        security::ALONE,
     ];
     let trials = shared
         .into_iter()

@@ -32,6 +32,7 @@ mod policy;
 mod probes;
 mod restore;
 mod status;
+pub mod sysctls;
 
 pub use action::*;
 pub use admission::{NodeView, Pressure, admit};

@@ -13,7 +13,6 @@ use crate::{
     phase::phase,
     pod::{Ended, Trouble, Volumes},
 };
-use api::pod::containers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::{sync::Arc, time::Duration};
@@ -93,8 +92,10 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let deletion = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
     pod.object = object;
-    for (_, spec) in containers(pod.object.spec.as_ref().unwrap_or(&Default::default())) {
-        pod.containers.entry(spec.name.clone()).or_default();
+    pod.ephemeral = api::pod::ephemeral(pod.spec());
+    let names: Vec<String> = pod.all_containers().map(|(_, spec)| spec.name.clone()).collect();
+    for name in names {
+        pod.containers.entry(name).or_default();
     }
     note_terminal(pod, now);
     if !deletion {
@@ -224,6 +225,7 @@ pub(crate) fn record(pod: &mut Pod, kind: EventKind, reason: &str, message: Stri
     let list = container.and_then(|name| pod.container_spec(name)).map(|(kind, _)| match kind {
         api::pod::ContainerKind::App => "containers",
         api::pod::ContainerKind::Init | api::pod::ContainerKind::Sidecar => "initContainers",
+        api::pod::ContainerKind::Ephemeral => "ephemeralContainers",
     });
     let field_path = container.zip(list).map(|(name, list)| format!("spec.{list}{{{name}}}"));
     pod.sequence += 1;

@@ -41,6 +41,9 @@ pub struct Pod {
     pub(crate) sandbox_failure: Option<Trouble>,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) containers: BTreeMap<String, Container>,
+    /// The ephemeral containers of the object, in the form of all others.
+    #[serde(default)]
+    pub(crate) ephemeral: Vec<Spec>,
     /// Containers whose stop was announced.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -149,6 +152,7 @@ impl Pod {
             sandbox_failure: None,
             ips: Vec::new(),
             containers: BTreeMap::new(),
+            ephemeral: Vec::new(),
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
@@ -246,8 +250,19 @@ impl Pod {
         self.object.spec.as_ref().unwrap_or(&EMPTY)
     }
 
+    /// All containers of the spec, the ephemeral ones last.
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = (ContainerKind, &Spec)> {
+        containers(self.spec()).chain(self.ephemeral.iter().map(|c| (ContainerKind::Ephemeral, c)))
+    }
+
     pub(crate) fn container_spec(&self, name: &str) -> Option<(ContainerKind, &Spec)> {
-        containers(self.spec()).find(|(_, c)| c.name == name)
+        self.all_containers().find(|(_, c)| c.name == name)
+    }
+
+    /// What the spec says of a container of any kind.
+    #[must_use]
+    pub fn spec_of(&self, name: &str) -> Option<&Spec> {
+        self.container_spec(name).map(|(_, spec)| spec)
     }
 
     pub(crate) fn container(&self, name: &str) -> &Container {
@@ -260,7 +275,8 @@ impl Pod {
     }
 
     /// The container of the spec whose newest one has this id.
-    pub(crate) fn name_of(&self, id: &str) -> Option<String> {
+    #[must_use]
+    pub fn name_of(&self, id: &str) -> Option<String> {
         let newest = |c: &Container| c.current.as_ref().is_some_and(|i| i.id == id);
         self.containers.iter().find(|(_, c)| newest(c)).map(|(name, _)| name.clone())
     }
@@ -272,6 +288,9 @@ impl Pod {
 
     /// Whether a container that has ended will be started again, as far as its policy goes.
     pub(crate) fn restarts(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
+        if kind == ContainerKind::Ephemeral {
+            return false;
+        }
         let kill = self.container(&spec.name).current.as_ref().and_then(|i| i.kill);
         if kill.is_some_and(|kill| matches!(kill.cause, KillCause::Probe(_))) {
             return self.restarts_on_failure(spec);

@@ -144,6 +144,14 @@ impl ApiServer {
             ("namespaces", Some("finalize")) if call.method == Method::PUT => {
                 return update::update(self, &resource, &call).await;
             }
+            ("pods", Some("ephemeralcontainers")) => {
+                return match call.method.as_str() {
+                    "GET" => read::get(self, &resource, &call),
+                    "PUT" => update::update(self, &resource, &call).await,
+                    "PATCH" => update::patch(self, &resource, &call).await,
+                    _ => Err(ApiError::method_not_allowed()),
+                };
+            }
             ("pods", Some("binding")) if call.method == Method::POST => {
                 return pods::bind(self, &resource, &call).await;
             }

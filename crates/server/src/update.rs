@@ -127,6 +127,7 @@ fn prepare(kind: &dyn Kind, resource: &Resource, new: &mut Value, old: &Value) -
     let target = match resource.subresource.as_deref() {
         None => WriteTarget::Main,
         Some("status") => WriteTarget::Status,
+        Some("ephemeralcontainers") => WriteTarget::Sub("ephemeralcontainers"),
         Some(_) => WriteTarget::Sub("finalize"),
     };
     let ctx = WriteContext { now: now(), target };

@@ -24,6 +24,8 @@ mod patches;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod security;
+#[cfg(test)]
 mod tables;
 #[cfg(test)]
 mod validation;
