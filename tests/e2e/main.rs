@@ -30,6 +30,7 @@ mod security;
 mod sidecars;
 mod skew;
 mod streams;
+mod tokens;
 mod volumes;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
@@ -70,6 +71,7 @@ fn main() {
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,
+        tokens::TESTS,
         volumes::TESTS,
     ];
     let alone = [

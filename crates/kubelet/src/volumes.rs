@@ -6,8 +6,10 @@ mod empty_dir;
 mod host_path;
 mod payload;
 pub(crate) mod refresh;
+mod tokens;
 
 pub(crate) use downward::{field, resource_field};
+pub(crate) use tokens::Tokens;
 
 use crate::{Shared, blocking, objects::Objects, pods::spec};
 use api::{quantity::Amount, resources::Side};

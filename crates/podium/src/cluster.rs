@@ -72,7 +72,7 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
-        let server = ApiServer::new(store, pipe.clone());
+        let server = ApiServer::new(store, pipe.clone()).with_signing_key(pki.signing_key()?);
         server.bootstrap().await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));

@@ -1,9 +1,9 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    decode,
+    automount, decode,
     kinds::{FieldErrors, WriteContext, WriteTarget},
-    metadata, object, pods,
+    metadata, object,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -76,7 +76,7 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     kind.default(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
-        "Pod" => pods::admit_service_account(server, &resource.namespace, &mut value),
+        "Pod" => automount::admit(server, &resource.namespace, &mut value),
         _ => Ok(()),
     });
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
@@ -87,7 +87,8 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     if errors.is_empty() { Ok(value) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }
 
-fn generate(prefix: &str) -> String {
+/// A name that begins so, and is most probably nobody else's.
+pub(crate) fn generate(prefix: &str) -> String {
     // Upstream cuts what would make the name longer than 63 bytes.
     let end = prefix.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|end| *end <= 58).last().unwrap_or(0);
     let suffix = uuid::Uuid::new_v4().into_bytes();

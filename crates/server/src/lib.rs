@@ -5,6 +5,8 @@
 //! **Invariant:** whatever a client sends, there is an answer in Kubernetes' own form; nothing panics the process.
 #![forbid(unsafe_code)]
 
+mod authorize;
+mod automount;
 mod bootstrap;
 mod compress;
 mod create;
@@ -37,6 +39,7 @@ mod status;
 mod strict;
 #[cfg(test)]
 mod test_server;
+mod tokens;
 mod update;
 mod watch;
 mod write;
@@ -48,3 +51,4 @@ pub use pki::{Pki, PkiError};
 pub use reply::{Body, BoxError};
 pub use service::{ApiServer, UserInfo};
 pub use status::ApiError;
+pub use tokens::SigningKey;

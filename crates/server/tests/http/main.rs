@@ -28,6 +28,8 @@ mod security;
 #[cfg(test)]
 mod tables;
 #[cfg(test)]
+mod tokens;
+#[cfg(test)]
 mod validation;
 #[cfg(test)]
 mod validation_spec;
