@@ -27,6 +27,7 @@ mod restart;
 mod run;
 mod scheduling;
 mod security;
+mod services;
 mod sidecars;
 mod skew;
 mod streams;
@@ -68,6 +69,7 @@ fn main() {
         node::TESTS,
         scheduling::TESTS,
         security::TESTS,
+        services::TESTS,
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,

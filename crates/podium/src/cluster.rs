@@ -74,6 +74,7 @@ impl Cluster {
         let pipe = Arc::new(Pipe::default());
         let server = ApiServer::new(store, pipe.clone()).with_signing_key(pki.signing_key()?);
         server.bootstrap().await;
+        server.bootstrap_service(address.port()).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
         let url = format!("https://{address}");

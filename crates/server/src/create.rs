@@ -7,6 +7,7 @@ use crate::{
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
+    services,
     status::ApiError,
     strict::{self, Validation},
     write::{dry_run, now, show, show_value, with_warnings},
@@ -35,7 +36,11 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         if generated {
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
-        let value = prepare(server, resource, value)?;
+        let mut value = prepare(server, resource, value)?;
+        let turn = services::turn(server, resource).await;
+        if turn.is_some() {
+            services::allocate(server, resource, &mut value)?;
+        }
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
         let key = object::key(kind, &namespace, &name);

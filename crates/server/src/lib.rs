@@ -35,6 +35,7 @@ mod reply;
 mod request;
 mod select;
 mod service;
+mod services;
 mod status;
 mod strict;
 #[cfg(test)]

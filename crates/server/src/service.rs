@@ -43,6 +43,8 @@ pub struct ApiServer {
     pub(crate) dialer: Arc<dyn NodeDialer>,
     /// Signs the tokens of service accounts; without one there are none.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// Held by whoever chooses the addresses of a Service.
+    pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A request whose body was read.
@@ -62,7 +64,7 @@ impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        Self { store, dialer, signing_key: None }
+        Self { store, dialer, signing_key: None, allocating: Arc::default() }
     }
 
     /// The same server, which issues tokens for service accounts, mounts them into Pods, and knows who shows one.

@@ -7,6 +7,7 @@ use crate::{
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
+    services,
     status::ApiError,
     strict::{self, Validation},
     write::{dry_run, now, removable, show, show_value, with_warnings},
@@ -58,6 +59,10 @@ async fn change(
         let (mut new, mut warnings) = make(&old)?;
         check_identity(resource, &new, &old)?;
         prepare(kind, resource, &mut new, &old)?;
+        let turn = services::turn(server, resource).await;
+        if turn.is_some() {
+            services::allocate(server, resource, &mut new)?;
+        }
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
         let gone = removable(&new);
         if new == old && !gone {

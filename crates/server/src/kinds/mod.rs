@@ -12,6 +12,7 @@ mod node;
 mod pod;
 mod secret;
 mod secret_rules;
+mod service;
 mod service_account;
 mod table;
 
@@ -218,7 +219,7 @@ pub struct Row {
 }
 
 /// Every kind that is served.
-pub static ALL: [&dyn Kind; 9] = [
+pub static ALL: [&dyn Kind; 10] = [
     &config_map::ConfigMap,
     &event::CORE,
     &event::EVENTS,
@@ -227,5 +228,6 @@ pub static ALL: [&dyn Kind; 9] = [
     &node::Node,
     &pod::Pod,
     &secret::Secret,
+    &service::Service,
     &service_account::ServiceAccount,
 ];

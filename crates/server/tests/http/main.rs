@@ -26,6 +26,8 @@ mod pods;
 #[cfg(test)]
 mod security;
 #[cfg(test)]
+mod services;
+#[cfg(test)]
 mod tables;
 #[cfg(test)]
 mod tokens;
