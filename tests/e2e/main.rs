@@ -9,6 +9,7 @@
 mod clusters;
 mod commands;
 mod configuration;
+mod debug;
 mod example_states;
 mod examples;
 mod failures;
@@ -17,6 +18,7 @@ mod hooks;
 mod kills;
 mod kubectl;
 mod lifecycle;
+mod namespaces;
 mod node;
 mod node_config;
 mod podium;
@@ -25,12 +27,15 @@ mod restart;
 mod restart_rules;
 mod run;
 mod scheduling;
+mod security;
+mod services;
 mod sidecars;
 mod skew;
 mod static_pods;
 mod stop_signals;
 mod streams;
 mod termination;
+mod tokens;
 mod volumes;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
@@ -55,6 +60,7 @@ fn main() {
     let lazy = Lazy::default();
     let shared = [
         configuration::TESTS,
+        debug::TESTS,
         example_states::TESTS,
         examples::TESTS,
         failures::TESTS,
@@ -63,13 +69,17 @@ fn main() {
         probes::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
+        namespaces::TESTS,
         node::TESTS,
         restart_rules::TESTS,
         scheduling::TESTS,
+        security::TESTS,
+        services::TESTS,
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,
         termination::TESTS,
+        tokens::TESTS,
         volumes::TESTS,
     ];
     let alone = [
@@ -84,6 +94,7 @@ fn main() {
         restart_rules::ALONE,
         run::TESTS,
         scheduling::ALONE,
+        security::ALONE,
         static_pods::TESTS,
         stop_signals::TESTS,
         termination::ALONE,

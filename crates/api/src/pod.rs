@@ -1,7 +1,7 @@
 //! What every component must know about a Pod.
 
 use crate::static_pod::{is_mirror, is_static};
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 
 /// Upstream's grace period when a Pod names none, in seconds.
 pub const DEFAULT_GRACE_PERIOD_SECONDS: i64 = 30;
@@ -15,6 +15,8 @@ pub enum ContainerKind {
     Sidecar,
     /// An app container.
     App,
+    /// One that was added to a Pod to look into it (KEP-277). It is started once, and nothing depends on it.
+    Ephemeral,
 }
 
 /// Whether an init container is a sidecar.
@@ -23,7 +25,7 @@ pub fn is_sidecar(init_container: &Container) -> bool {
     init_container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Init containers, sidecars and app containers, in the order of the spec.
+/// Init containers, sidecars and app containers, in the order of the spec; for the others see [`ephemeral`].
 pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Container)> {
     let init = spec
         .init_containers
@@ -31,6 +33,32 @@ pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Conta
         .flatten()
         .map(|c| (if is_sidecar(c) { ContainerKind::Sidecar } else { ContainerKind::Init }, c));
     init.chain(spec.containers.iter().map(|c| (ContainerKind::App, c)))
+}
+
+/// Ephemeral containers, as what all containers have in common. The field `targetContainerName` is theirs alone.
+#[must_use]
+pub fn ephemeral(spec: &PodSpec) -> Vec<Container> {
+    let common = |e: EphemeralContainer| Container {
+        args: e.args,
+        command: e.command,
+        env: e.env,
+        env_from: e.env_from,
+        image: e.image,
+        image_pull_policy: e.image_pull_policy,
+        name: e.name,
+        security_context: e.security_context,
+        stdin: e.stdin,
+        stdin_once: e.stdin_once,
+        termination_message_path: e.termination_message_path,
+        termination_message_policy: e.termination_message_policy,
+        tty: e.tty,
+        volume_devices: e.volume_devices,
+        volume_mounts: e.volume_mounts,
+        working_dir: e.working_dir,
+        // Validation refuses everything else.
+        ..Container::default()
+    };
+    spec.ephemeral_containers.iter().flatten().cloned().map(common).collect()
 }
 
 /// The phase in the status; `Pending` when it has none yet.

@@ -62,7 +62,7 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
     for (kind, c) in containers(spec) {
         let own = container(c, side);
         match kind {
-            ContainerKind::App => add(&mut total, &own),
+            ContainerKind::App | ContainerKind::Ephemeral => add(&mut total, &own),
             ContainerKind::Sidecar => {
                 add(&mut total, &own);
                 add(&mut sidecars, &own);

@@ -7,9 +7,10 @@ mod image;
 mod mounts;
 mod probe;
 mod sandbox;
+mod security;
 mod sub_path;
 
-use crate::{Shared, actor::Mail, pods, status, volumes};
+use crate::{Shared, actor::Mail, status, volumes};
 use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
@@ -22,8 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the spec says of a container.
 fn spec_of<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
-    let mut all = api::pod::containers(pods::spec(pod)).map(|(_, c)| c);
-    all.find(|c| c.name == name).ok_or_else(|| format!("the container {name} is not in the spec"))
+    pod.spec_of(name).ok_or_else(|| format!("the container {name} is not in the spec"))
 }
 
 /// What comes of work with a container; `None` when the container, or the Pod, ends first.

@@ -102,6 +102,8 @@ pub struct KubeletConfiguration {
     pub pod_pids_limit: i64,
     /// Whether containers without a seccomp profile get the runtime's.
     pub seccomp_default: bool,
+    /// Kernel parameters beside the safe ones that Pods may set: names, or prefixes followed by `*`.
+    pub allowed_unsafe_sysctls: Vec<String>,
     /// The cgroup under which all Pods live; `None` for one of the data directory's own.
     pub cgroup_root: Option<String>,
     /// `cgroupfs` or `systemd`; the runtime must use the same.
@@ -157,6 +159,7 @@ impl Default for KubeletConfiguration {
             cpu_cfs_quota_period: Duration::from_millis(100),
             pod_pids_limit: -1,
             seccomp_default: false,
+            allowed_unsafe_sysctls: Vec::new(),
             cgroup_root: None,
             cgroup_driver: "cgroupfs".to_owned(),
             static_pod_path: None,
@@ -263,6 +266,9 @@ impl KubeletConfiguration {
         }
         if !matches!(self.cgroup_driver.as_str(), "cgroupfs" | "systemd") {
             return invalid("cgroupDriver must be \"cgroupfs\" or \"systemd\"");
+        }
+        if let Some(error) = self.allowed_unsafe_sysctls.iter().find_map(|p| lifecycle::sysctls::pattern_error(p)) {
+            return invalid(&format!("allowedUnsafeSysctls: {error}"));
         }
         for quantity in self.system_reserved.values().chain(self.kube_reserved.values()) {
             api::quantity::Amount::parse(quantity).map_err(|e| ConfigError::Invalid(format!("{quantity:?}: {e}")))?;

@@ -1,6 +1,7 @@
 //! The environment of a container.
 
 mod expand;
+mod services;
 
 use crate::{
     Shared,
@@ -59,7 +60,7 @@ impl Environment {
     }
 }
 
-/// Puts a container's environment together: `envFrom` first, then `env`, each of which may refer to what is before it.
+/// Puts a container's environment together: Services, `envFrom`, then `env`, each of which may refer to what is before it.
 ///
 /// # Errors
 /// In upstream's words for an object or key that does not exist.
@@ -69,7 +70,7 @@ pub(crate) async fn environment(
     container: &Container,
     objects: &mut Objects<'_>,
 ) -> Result<Environment, String> {
-    let mut env = Environment::default();
+    let mut env = Environment(services::variables(shared, pod).await?);
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
         for (key, value) in all_keys(source, objects).await? {

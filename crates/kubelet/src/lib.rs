@@ -102,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) cgroups: Cgroups,
     pub(crate) evictions: Evictions,
     pub(crate) rates: http::Rates,
+    /// Service account tokens of Pods.
+    pub(crate) tokens: volumes::Tokens,
     /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
     pub(crate) pulls: tokio::sync::Semaphore,
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
@@ -157,6 +159,7 @@ impl Kubelet {
             cgroups,
             evictions,
             rates: http::Rates::default(),
+            tokens: volumes::Tokens::default(),
             pulls: tokio::sync::Semaphore::new(pulls),
             sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
             stop,

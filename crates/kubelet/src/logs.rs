@@ -20,9 +20,7 @@ pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> Cont
     let exit = status.exit.clone();
     let (code, reason) = exit.as_ref().map_or((137, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
     let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
-    let policy = api::pod::containers(crate::pods::spec(pod))
-        .find(|(_, c)| c.name == status.name)
-        .and_then(|(_, c)| c.termination_message_policy.clone());
+    let policy = pod.spec_of(&status.name).and_then(|c| c.termination_message_policy.clone());
     let mut message = std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default();
     if message.is_empty() && code != 0 && policy.as_deref() == Some("FallbackToLogsOnError") {
         message = last_lines(&path(shared, pod, &status.name, status.attempt));

@@ -7,7 +7,22 @@ use k8s_openapi::{
 };
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use std::{collections::HashMap, fmt::Debug, sync::Arc};
+use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
+
+/// What every namespace has a moment after it was made.
+const ROOT_CA: &str = "kube-root-ca.crt";
+/// How long that moment may take.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Waits a moment for an object that the cluster itself makes in each namespace.
+pub(crate) async fn arrival<K>(api: Api<K>, name: &str)
+where
+    K: Clone + Debug + Send + DeserializeOwned + Resource<DynamicType = ()> + 'static,
+{
+    let there = kube::runtime::wait::await_condition(api, name, |object: Option<&K>| object.is_some());
+    // Whether it came is seen by whoever asks for it again.
+    let _ = tokio::time::timeout(MOMENT, there).await;
+}
 
 /// What was asked for in one action; `None` for what does not exist.
 pub(crate) struct Objects<'a> {
@@ -28,7 +43,11 @@ impl<'a> Objects<'a> {
     /// In upstream's words when it does not exist, unless that is allowed (`None` then).
     pub(crate) async fn config_map(&mut self, name: &str, optional: bool) -> Result<Option<Arc<ConfigMap>>, String> {
         if !self.config_maps.contains_key(name) {
-            let found = get(self.shared, self.namespace, name).await?;
+            let mut found = get(self.shared, self.namespace, name).await?;
+            if found.is_none() && name == ROOT_CA {
+                arrival::<ConfigMap>(Api::namespaced(self.shared.client.clone(), self.namespace), name).await;
+                found = get(self.shared, self.namespace, name).await?;
+            }
             self.config_maps.insert(name.to_owned(), found);
         }
         present(self.config_maps.get(name).cloned().flatten(), "configmap", name, optional)

@@ -50,6 +50,11 @@ impl Paths {
         self.sub_paths(uid).join(volume).join(container).join(index.to_string())
     }
 
+    /// Seccomp profiles of the node.
+    pub(crate) fn seccomp(&self) -> PathBuf {
+        self.root.join("seccomp")
+    }
+
     pub(crate) fn hosts_file(&self, uid: &str) -> PathBuf {
         self.pod(uid).join("etc-hosts")
     }

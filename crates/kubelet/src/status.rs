@@ -35,7 +35,8 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
 }
 
 /// Fields that only the kubelet writes, and that may go.
-const OWN: [&str; 5] = ["containerStatuses", "initContainerStatuses", "message", "podIP", "reason"];
+const OWN: [&str; 6] =
+    ["containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses", "message", "podIP", "reason"];
 
 /// A strategic merge patch to this status. Conditions of others are left out as long as they are as
 /// they were seen: there may be newer ones (readiness gates). Addresses that are gone are named, for those lists are merged;

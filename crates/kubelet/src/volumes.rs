@@ -6,10 +6,13 @@ mod empty_dir;
 mod host_path;
 mod payload;
 pub(crate) mod refresh;
+mod tokens;
 
 pub(crate) use downward::{field, resource_field};
+pub(crate) use tokens::Tokens;
 
 use crate::{Shared, blocking, objects::Objects, pods::spec};
+use api::{quantity::Amount, resources::Side};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
 use nix::mount::{MntFlags, umount2};
@@ -61,6 +64,15 @@ fn fs_group(pod: &Pod) -> Option<u32> {
     group.and_then(|g| u32::try_from(g).ok())
 }
 
+/// How much memory the Pod may have: its limit, or all that the node gives to Pods.
+fn memory(shared: &Shared, pod: &Pod) -> Option<Amount> {
+    let limits = api::resources::pod(spec(pod), Side::Limits);
+    let every =
+        api::pod::containers(spec(pod)).all(|(_, c)| api::resources::container(c, Side::Limits).contains_key("memory"));
+    let own = limits.get("memory").copied().filter(|_| every || spec(pod).resources.is_some());
+    own.or_else(|| shared.machine.allocatable.get("memory").copied())
+}
+
 /// Makes the Pod's directories and volumes. What is there already stays.
 pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), String> {
     let mut objects = Objects::new(shared, pod.namespace());
@@ -88,7 +100,7 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), String> {
 
 async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Objects<'_>) -> Result<Work, String> {
     if let Some(source) = &volume.empty_dir {
-        return empty_dir::EmptyDir::new(source).map(Work::EmptyDir);
+        return empty_dir::EmptyDir::new(source, memory(shared, pod)).map(Work::EmptyDir);
     }
     if let Some(source) = &volume.host_path {
         return Ok(Work::HostPath(host_path::HostPath::new(source)));

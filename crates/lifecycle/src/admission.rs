@@ -1,7 +1,7 @@
 //! Whether the node takes a Pod, in upstream's order and words (LIFECYCLE.md 3.12, "Admission rejection reasons";
 //! `pkg/kubelet/lifecycle/predicate.go`). It is asked once in a Pod's life: what was taken is never asked about again.
 
-use crate::Admission;
+use crate::{Admission, sysctls};
 use api::{
     affinity,
     host_port::host_ports,
@@ -54,6 +54,8 @@ pub struct NodeView<'a> {
     pub others: &'a [Arc<Pod>],
     /// What it lacks.
     pub pressures: &'a [Pressure],
+    /// Kernel parameters beside the safe ones that it allows (`allowedUnsafeSysctls`).
+    pub unsafe_sysctls: &'a [String],
 }
 
 /// Whether the node takes a Pod.
@@ -62,6 +64,7 @@ pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Admission {
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
     let refusal = under_pressure(pod, spec, view.pressures)
+        .or_else(|| Some(("SysctlForbidden".to_owned(), sysctls::forbidden(spec, view.unsafe_sysctls)?)))
         .or_else(|| another_system(pod, spec))
         .or_else(|| strict_groups(spec, view.node))
         .or_else(|| too_little(spec, view))

@@ -89,7 +89,7 @@ fn initialized(pod: &Pod, phase: &Phase) -> Verdict {
     let incomplete = names(pod, |kind, c| match kind {
         ContainerKind::Init => !is_ready(pod, kind, c),
         ContainerKind::Sidecar => !probes::is_started(pod.container(&c.name), c),
-        ContainerKind::App => false,
+        ContainerKind::App | ContainerKind::Ephemeral => false,
     });
     if incomplete.is_empty() || app_started(pod) {
         return (true, "", String::new());

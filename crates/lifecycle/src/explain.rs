@@ -44,7 +44,8 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
         because.push(format!("its sandbox cannot be created: {}", trouble.message));
     }
     let shown = status(pod, policy, now);
-    for container in shown.init_container_statuses.iter().chain(&shown.container_statuses).flatten() {
+    let lists = [&shown.init_container_statuses, &shown.container_statuses, &shown.ephemeral_container_statuses];
+    for container in lists.into_iter().flatten().flatten() {
         because.extend(container_reason(container));
     }
     because.extend(api::pod::containers(pod.spec()).filter_map(|(_, spec)| awaited(pod, spec, now)));

@@ -35,6 +35,7 @@ mod restart_all;
 mod restore;
 mod shutdown;
 mod status;
+pub mod sysctls;
 
 pub use action::*;
 pub use admission::{NodeView, Pressure, admit};

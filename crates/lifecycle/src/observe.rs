@@ -101,11 +101,13 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let deletion = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let before = std::mem::replace(&mut pod.object, object);
+    pod.ephemeral = api::pod::ephemeral(pod.spec());
     let old = before.spec.as_ref();
-    for (_, spec) in containers(pod.object.spec.as_ref().unwrap_or(&Default::default())) {
-        let container = pod.containers.entry(spec.name.clone()).or_default();
-        let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == spec.name));
-        if old.is_some_and(|(_, old)| old.image != spec.image) {
+    let now_wanted: Vec<_> = pod.all_containers().map(|(_, spec)| (spec.name.clone(), spec.image.clone())).collect();
+    for (name, image) in now_wanted {
+        let container = pod.containers.entry(name.clone()).or_default();
+        let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == name));
+        if old.is_some_and(|(_, old)| old.image != image) {
             // What is known of an image is known of the old one.
             container.image = Image::Unknown;
         }
@@ -242,6 +244,7 @@ pub(crate) fn record(pod: &mut Pod, kind: EventKind, reason: &str, message: Stri
     let list = container.and_then(|name| pod.container_spec(name)).map(|(kind, _)| match kind {
         api::pod::ContainerKind::App => "containers",
         api::pod::ContainerKind::Init | api::pod::ContainerKind::Sidecar => "initContainers",
+        api::pod::ContainerKind::Ephemeral => "ephemeralContainers",
     });
     let field_path = container.zip(list).map(|(name, list)| format!("spec.{list}{{{name}}}"));
     pod.sequence += 1;

@@ -100,6 +100,7 @@ fn pending(pod: &Pod, now: Timestamp) -> bool {
             let container = pod.container(&c.name);
             !container.ran() || container.last.is_none() && pod.still_starting(c, now).is_some()
         }
+        ContainerKind::Ephemeral => false,
     })
 }
 

@@ -100,6 +100,7 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     let Some(sandbox) = pod.ready_sandbox() else {
         return create_sandbox(pod, now, plan);
     };
+    ephemeral(pod, sandbox, policy, now, plan);
     stop::killed(pod, policy, now, plan);
     let initialized = app_in(pod, sandbox);
     for (kind, spec) in containers(pod.spec()) {
@@ -120,10 +121,25 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
             ContainerKind::Init => init_done(container, sandbox),
             // The next one starts when it has started; once the Pod is initialized, none waits for it any more.
             ContainerKind::Sidecar => initialized || probes::is_started(container, spec),
-            ContainerKind::App => true,
+            ContainerKind::App | ContainerKind::Ephemeral => true,
         };
         if busy || !passed {
             return;
+        }
+    }
+}
+
+/// Ephemeral containers are started while anything else goes on, and never again (LIFECYCLE.md 3.4, point 2).
+fn ephemeral(pod: &Pod, sandbox: &Sandbox, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    for spec in &pod.ephemeral {
+        let container = pod.container(&spec.name);
+        // One that was made and not tried yet was cut off by a restart of the kubelet; it can be tried in its own sandbox.
+        let fresh = match &container.current {
+            None => true,
+            Some(i) => i.state == State::Created && container.next_attempt() == i.attempt && here(i, sandbox),
+        };
+        if fresh {
+            start(container, spec, &sandbox.id, policy, now, plan);
         }
     }
 }

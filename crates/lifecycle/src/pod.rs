@@ -50,6 +50,9 @@ pub struct Pod {
     /// When the kubelet that tells of it was started, and its random number.
     #[serde(default)]
     pub(crate) kubelet: Option<(Timestamp, u64)>,
+    /// The ephemeral containers of the object, in the form of all others.
+    #[serde(default)]
+    pub(crate) ephemeral: Vec<Spec>,
     /// Containers whose stop was announced.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -161,6 +164,7 @@ impl Pod {
             restarting: None,
             features: RestartFeatures::default(),
             kubelet: None,
+            ephemeral: Vec::new(),
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
@@ -264,8 +268,19 @@ impl Pod {
         self.object.spec.as_ref().unwrap_or(&EMPTY)
     }
 
+    /// All containers of the spec, the ephemeral ones last.
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = (ContainerKind, &Spec)> {
+        containers(self.spec()).chain(self.ephemeral.iter().map(|c| (ContainerKind::Ephemeral, c)))
+    }
+
     pub(crate) fn container_spec(&self, name: &str) -> Option<(ContainerKind, &Spec)> {
-        containers(self.spec()).find(|(_, c)| c.name == name)
+        self.all_containers().find(|(_, c)| c.name == name)
+    }
+
+    /// What the spec says of a container of any kind.
+    #[must_use]
+    pub fn spec_of(&self, name: &str) -> Option<&Spec> {
+        self.container_spec(name).map(|(_, spec)| spec)
     }
 
     pub(crate) fn container(&self, name: &str) -> &Container {
@@ -278,7 +293,8 @@ impl Pod {
     }
 
     /// The container of the spec whose newest one has this id.
-    pub(crate) fn name_of(&self, id: &str) -> Option<String> {
+    #[must_use]
+    pub fn name_of(&self, id: &str) -> Option<String> {
         let newest = |c: &Container| c.current.as_ref().is_some_and(|i| i.id == id);
         self.containers.iter().find(|(_, c)| newest(c)).map(|(name, _)| name.clone())
     }

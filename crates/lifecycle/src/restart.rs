@@ -76,8 +76,11 @@ impl Pod {
     }
 
     /// Whether a container that has ended with this code will be started again: a plain init container that succeeded is
-    /// done; then its own rules, its own policy, and the Pod's.
+    /// done, and an ephemeral one is never started again; then its own rules, its own policy, and the Pod's.
     pub(crate) fn restarts(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
+        if kind == ContainerKind::Ephemeral {
+            return false;
+        }
         match self.container(&spec.name).current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause) {
             // Another takes its place, whatever the policy (LIFECYCLE.md 3.4, point 4).
             Some(KillCause::Definition | KillCause::RestartAll { .. }) => return true,

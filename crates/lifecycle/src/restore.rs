@@ -20,7 +20,8 @@ pub(crate) fn from_status(pod: &mut Pod) {
     let Some(status) = pod.object.status.clone() else {
         return;
     };
-    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
+    let statuses = lists.into_iter().flatten().flatten();
     let known: Vec<_> = statuses.filter_map(|s| Some((s.name.clone(), container(s)?))).collect();
     // Containers may have been made since, if it had a sandbox.
     if known.is_empty() && !api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers") {

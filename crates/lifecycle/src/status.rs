@@ -9,10 +9,7 @@ use crate::{
     plan::start_failure_reason,
     probes, restart_all,
 };
-use api::{
-    feature_gates::Gate,
-    pod::{ContainerKind, containers},
-};
+use api::{feature_gates::Gate, pod::ContainerKind};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
@@ -34,18 +31,19 @@ pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let phase = phase(pod, now);
     let rejected = matches!(pod.admission, Some(Admission::Rejected { .. }));
-    let list = |init: bool| -> Option<Vec<ContainerStatus>> {
+    let list = |kinds: &[ContainerKind]| -> Option<Vec<ContainerStatus>> {
         // Upstream shows nothing of the containers of a Pod that it did not take: the Pod's own reason is what counts.
         if rejected {
             return None;
         }
-        let all: Vec<_> = containers(pod.spec())
-            .filter(|(kind, _)| (*kind != ContainerKind::App) == init)
+        let all: Vec<_> = pod
+            .all_containers()
+            .filter(|(kind, _)| kinds.contains(kind))
             .map(|(kind, c)| container_status(pod, kind, c, phase.is_terminal(), policy, now))
             .collect();
         (!all.is_empty()).then_some(all)
     };
-    let (init_container_statuses, container_statuses) = (list(true), list(false));
+    let (init, app) = ([ContainerKind::Init, ContainerKind::Sidecar], [ContainerKind::App]);
     let known = pod.object.status.as_ref();
     let pod_ips: Vec<PodIP> = pod.ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect();
     let host_ips: Vec<HostIP> = policy.host_ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect();
@@ -64,8 +62,9 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
         message: phase.message.clone(),
         observed_generation: pod.object.metadata.generation,
         nominated_node_name: known.and_then(|s| s.nominated_node_name.clone()),
-        init_container_statuses,
-        container_statuses,
+        init_container_statuses: list(&init),
+        container_statuses: list(&app),
+        ephemeral_container_statuses: list(&[ContainerKind::Ephemeral]),
         ..PodStatus::default()
     }
 }
@@ -76,6 +75,7 @@ pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
     match kind {
         ContainerKind::Init => container.exit().is_some_and(|e| e.code == 0),
         ContainerKind::Sidecar | ContainerKind::App => probes::is_ready(container, spec),
+        ContainerKind::Ephemeral => false,
     }
 }
 
@@ -122,10 +122,11 @@ fn container_status(
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
         ready: is_ready(pod, kind, spec) && !(terminal && kind != ContainerKind::Init),
-        started: Some(match kind {
-            ContainerKind::Init => container.alive(),
-            ContainerKind::Sidecar | ContainerKind::App => probes::is_started(container, spec),
-        }),
+        started: match kind {
+            ContainerKind::Init => Some(container.alive()),
+            ContainerKind::Sidecar | ContainerKind::App => Some(probes::is_started(container, spec)),
+            ContainerKind::Ephemeral => None,
+        },
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state,
@@ -198,6 +199,7 @@ fn unlocatable(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
             let last = init.iter().rposition(started).unwrap_or(0);
             init.iter().position(|c| c.name == spec.name).is_some_and(|at| at <= last)
         }
+        ContainerKind::Ephemeral => false,
     }
 }
 

@@ -27,6 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::ForceDelete),
         1 => Just(Step::Evict),
         1 => Just(Step::LoseSandbox),
+        2 => Just(Step::Debug),
         1 => n.prop_map(Step::LoseContainer),
         1 => (0..3_u8).prop_map(Step::NewImage),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(done, checkpoint)| Step::Restart(done, checkpoint)),

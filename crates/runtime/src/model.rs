@@ -135,6 +135,12 @@ pub struct SandboxConfig {
     pub namespaces: Namespaces,
     /// Kernel parameters of the Pod.
     pub sysctls: BTreeMap<String, String>,
+    /// Numeric user of the sandbox's own process.
+    pub run_as_user: Option<i64>,
+    /// Its numeric group; needs a user.
+    pub run_as_group: Option<i64>,
+    /// Its further groups.
+    pub supplemental_groups: Vec<i64>,
     /// Whether a container of the Pod may be privileged.
     pub privileged: bool,
     /// The handler of the Pod's RuntimeClass; empty for the runtime's default.

@@ -1,10 +1,10 @@
-//! What must be there before anyone asks: the namespaces of the system.
+//! What must be there before anyone asks: the namespaces of the system, and the Service of the API.
 
 use crate::{ApiServer, UserInfo};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -12,15 +12,28 @@ impl ApiServer {
     /// Makes the namespaces of the system, where they are not there yet.
     pub async fn bootstrap(&self) {
         for name in NAMESPACES {
-            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
-            let mut request = Request::new(Full::<Bytes>::from(body));
-            *request.method_mut() = http::Method::POST;
-            *request.uri_mut() = http::Uri::from_static("/api/v1/namespaces");
-            let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
-            // A conflict says that it is there.
-            if !response.status().is_success() && response.status() != 409 {
-                tracing::error!(name, status = %response.status(), "a system namespace cannot be made");
-            }
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            self.make("/api/v1/namespaces", &body).await;
+        }
+    }
+
+    /// Makes the Service of the API itself, where it is not there yet; `port` is where the API listens.
+    pub async fn bootstrap_service(&self, port: u16) {
+        let body = json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
+        self.make("/api/v1/namespaces/default/services", &body).await;
+    }
+
+    async fn make(&self, path: &'static str, object: &Value) {
+        let mut request = Request::new(Full::<Bytes>::from(object.to_string()));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = http::Uri::from_static(path);
+        let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
+        // A conflict says that it is there.
+        if !response.status().is_success() && response.status() != 409 {
+            let name = &object["metadata"]["name"];
+            tracing::error!(%name, path, status = %response.status(), "an object of the system cannot be made");
         }
     }
 }

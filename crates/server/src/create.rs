@@ -1,12 +1,13 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    decode,
+    automount, decode,
     kinds::{self, FieldErrors, WriteContext, WriteTarget},
-    metadata, object, pods,
+    metadata, object,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
+    services,
     status::ApiError,
     strict::{self, Validation},
     write::{dry_run, now, show, show_value, with_warnings},
@@ -36,7 +37,11 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         if generated {
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
-        let value = prepare(server, resource, value)?;
+        let mut value = prepare(server, resource, value)?;
+        let turn = services::turn(server, resource).await;
+        if turn.is_some() {
+            services::allocate(server, resource, &mut value)?;
+        }
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
         let key = object::key(kind, &namespace, &name);
@@ -77,9 +82,7 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     kind.default(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
-        "Pod" if !kinds::pod::mirror::is_one(&value) => {
-            pods::admit_service_account(server, &resource.namespace, &mut value)
-        }
+        "Pod" if !kinds::pod::mirror::is_one(&value) => automount::admit(server, &resource.namespace, &mut value),
         _ => Ok(()),
     });
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
@@ -90,7 +93,8 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     if errors.is_empty() { Ok(value) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }
 
-fn generate(prefix: &str) -> String {
+/// A name that begins so, and is most probably nobody else's.
+pub(crate) fn generate(prefix: &str) -> String {
     // Upstream cuts what would make the name longer than 63 bytes.
     let end = prefix.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|end| *end <= 58).last().unwrap_or(0);
     let suffix = uuid::Uuid::new_v4().into_bytes();

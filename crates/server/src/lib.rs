@@ -5,6 +5,8 @@
 //! **Invariant:** whatever a client sends, there is an answer in Kubernetes' own form; nothing panics the process.
 #![forbid(unsafe_code)]
 
+mod authorize;
+mod automount;
 mod bootstrap;
 mod compress;
 mod create;
@@ -33,11 +35,13 @@ mod reply;
 mod request;
 mod select;
 mod service;
+mod services;
 mod static_pod;
 mod status;
 mod strict;
 #[cfg(test)]
 mod test_server;
+mod tokens;
 mod update;
 mod watch;
 mod write;
@@ -50,3 +54,4 @@ pub use reply::{Body, BoxError};
 pub use service::{ApiServer, UserInfo};
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
+pub use tokens::SigningKey;

@@ -1,5 +1,6 @@
 //! The cluster's own certificate authority, its serving certificate, and the administrator's.
 
+use crate::SigningKey;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -45,6 +46,7 @@ pub struct Pki {
     ca: String,
     serving: (String, String),
     admin: (String, String),
+    service_accounts: String,
 }
 
 impl Pki {
@@ -63,13 +65,22 @@ impl Pki {
         let ca = fs::read_to_string(&ca_path).map_err(file(&ca_path))?;
         let key = KeyPair::from_pem(&fs::read_to_string(&key_path).map_err(file(&key_path))?)?;
         let issuer = Issuer::from_ca_cert_pem(&ca, key)?;
-        Ok(Self { serving: issue(&serving_params(names, ips)?, &issuer)?, admin: issue(&admin_params(), &issuer)?, ca })
+        let (serving, admin) = (issue(&serving_params(names, ips)?, &issuer)?, issue(&admin_params(), &issuer)?);
+        Ok(Self { ca, serving, admin, service_accounts: kept_key(&dir.join("sa.key"))? })
     }
 
     /// The authority's certificate.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca
+    }
+
+    /// The key of service account tokens. It is kept, for tokens outlive the server.
+    ///
+    /// # Errors
+    /// When the directory holds another kind of key.
+    pub fn signing_key(&self) -> Result<SigningKey, PkiError> {
+        SigningKey::from_pem(&self.service_accounts)
     }
 
     /// TLS for the server: a client may show a certificate of this authority.
@@ -129,6 +140,17 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> PkiError + use<> {
 fn write_private(path: &Path, data: &[u8]) -> Result<(), PkiError> {
     let open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
     open.and_then(|mut f| f.write_all(data)).map_err(file(path))
+}
+
+/// A key in PEM, made when it is not there.
+fn kept_key(path: &Path) -> Result<String, PkiError> {
+    if !path.exists() {
+        // Whole or not at all: half a key would be another one after the next start.
+        let new = path.with_extension("new");
+        write_private(&new, KeyPair::generate()?.serialize_pem().as_bytes())?;
+        fs::rename(&new, path).map_err(file(path))?;
+    }
+    fs::read_to_string(path).map_err(file(path))
 }
 
 fn ca_params() -> CertificateParams {

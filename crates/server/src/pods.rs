@@ -67,24 +67,6 @@ fn obstacle(pod: &Value, name: &str, binding: &Value) -> Option<String> {
     gated.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
 }
 
-/// Upstream's `ServiceAccount` admission: the account is there, and lends its pull secrets to a Pod that has none.
-/// `default` may come later than the first Pod of a namespace: its controller makes it.
-pub(crate) fn admit_service_account(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
-    let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or("").to_owned();
-    let Some(stored) = server.store.get(&Key::new("serviceaccounts", namespace, name.as_str())) else {
-        return if name == "default" {
-            Ok(())
-        } else {
-            Err(format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"))
-        };
-    };
-    let account: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
-    if account["imagePullSecrets"].is_array() && pod["spec"]["imagePullSecrets"].is_null() {
-        pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
-    }
-    Ok(())
-}
-
 /// Binds a Pod to a node: once, and only when nothing holds it back.
 pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));

@@ -1,12 +1,13 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, compress, create, deadline, delete, discovery, health, node_proxy, node_stream, openapi, pods,
-    protobuf, read,
+    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, health, node_proxy, node_stream,
+    openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,
-    update, watch,
+    tokens, update, watch,
+    write::now,
 };
 use api::feature_gates::FeatureGates;
 use bytes::Bytes;
@@ -42,6 +43,10 @@ pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
+    /// Signs the tokens of service accounts; without one there are none.
+    pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// Held by whoever chooses the addresses of a Service.
+    pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A request whose body was read.
@@ -61,7 +66,7 @@ impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        Self { store, dialer, gates: Arc::default() }
+        Self { store, dialer, gates: Arc::default(), signing_key: None, allocating: Arc::default() }
     }
 
     /// The same server with these features; without, there are the defaults.
@@ -69,6 +74,12 @@ impl ApiServer {
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
         self.gates = Arc::new(gates);
         self
+    }
+
+    /// The same server, which issues tokens for service accounts, mounts them into Pods, and knows who shows one.
+    #[must_use]
+    pub fn with_signing_key(self, key: SigningKey) -> Self {
+        Self { signing_key: Some(Arc::new(key)), ..self }
     }
 
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
@@ -103,14 +114,12 @@ impl ApiServer {
         if path == "/version" || path == "/version/" {
             return Ok(reply::json(200, &discovery::version()));
         }
+        let user = user.or_else(|| self.bearer(&head.headers));
         let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?;
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
-        if !user.groups.iter().any(|g| g == "system:masters") {
-            let message = format!("User {:?} cannot {} path {path:?}", user.name, head.method.as_str().to_lowercase());
-            return Err(ApiError::new(403, "Forbidden", format!("forbidden: {message}")));
-        }
+        authorize::check(&user, &head.method, path, &raw_query)?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
@@ -146,6 +155,16 @@ impl ApiServer {
         .await
     }
 
+    /// Who shows a token that holds.
+    fn bearer(&self, headers: &HeaderMap) -> Option<UserInfo> {
+        let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, token) = value.trim().split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        tokens::authenticate(self, token.trim(), now())
+    }
+
     async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
@@ -153,11 +172,22 @@ impl ApiServer {
             ("namespaces", Some("finalize")) if call.method == Method::PUT => {
                 return update::update(self, &resource, &call).await;
             }
+            ("pods", Some("ephemeralcontainers")) => {
+                return match call.method.as_str() {
+                    "GET" => read::get(self, &resource, &call),
+                    "PUT" => update::update(self, &resource, &call).await,
+                    "PATCH" => update::patch(self, &resource, &call).await,
+                    _ => Err(ApiError::method_not_allowed()),
+                };
+            }
             ("pods", Some("binding")) if call.method == Method::POST => {
                 return pods::bind(self, &resource, &call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
                 return pods::evict(self, &resource, &call).await;
+            }
+            ("serviceaccounts", Some("token")) if call.method == Method::POST => {
+                return tokens::create(self, &resource, &call).await;
             }
             ("pods", Some("log")) if call.method == Method::GET => {
                 return node_proxy::log(self, &resource, &call).await;

@@ -127,7 +127,8 @@ impl ApiError {
     }
 
     pub(crate) fn forbidden(kind: &KindInfo, name: &str, why: &str) -> Self {
-        Self::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", kind.group_resource())).about(kind, name)
+        let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+        Self::new(403, "Forbidden", format!("{}{named} is forbidden: {why}", kind.group_resource())).about(kind, name)
     }
 
     pub(crate) fn invalid(kind: &KindInfo, name: &str, errors: &FieldErrors) -> Self {

@@ -117,6 +117,7 @@ fn typed(info: &KindInfo, object: &Value) -> Typed {
         ("", "Node") => round_trip::<v1::Node>,
         ("", "Pod") => round_trip::<v1::Pod>,
         ("", "Secret") => round_trip::<v1::Secret>,
+        ("", "Service") => round_trip::<v1::Service>,
         ("", "ServiceAccount") => round_trip::<v1::ServiceAccount>,
         ("coordination.k8s.io", "Lease") => round_trip::<Lease>,
         _ => |object: &Value| Ok((object.clone(), Vec::new())),

@@ -7,6 +7,7 @@ use crate::{
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
+    services,
     status::ApiError,
     strict::{self, Validation},
     write::{dry_run, now, removable, show, show_value, with_warnings},
@@ -59,6 +60,10 @@ async fn change(
         let (mut new, mut warnings) = make(&old)?;
         check_identity(resource, &new, &old)?;
         prepare(server, resource, &mut new, &old)?;
+        let turn = services::turn(server, resource).await;
+        if turn.is_some() {
+            services::allocate(server, resource, &mut new)?;
+        }
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
         let gone = removable(&new);
         if new == old && !gone {
@@ -129,6 +134,7 @@ fn prepare(server: &ApiServer, resource: &Resource, new: &mut Value, old: &Value
     let target = match resource.subresource.as_deref() {
         None => WriteTarget::Main,
         Some("status") => WriteTarget::Status,
+        Some("ephemeralcontainers") => WriteTarget::Sub("ephemeralcontainers"),
         Some(_) => WriteTarget::Sub("finalize"),
     };
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target };

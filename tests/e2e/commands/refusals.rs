@@ -20,7 +20,7 @@ fn pod(name: &str, spec: &Value) -> String {
 fn unknown_fields(cluster: &Cluster) {
     let shell = shell(cluster);
     // The gate keeps it from running.
-    let spec = json!({"nothing": 1, "schedulingGates": [{"name": "example.com/gate"}],
+    let spec = json!({"nothing": 1, "automountServiceAccountToken": false, "schedulingGates": [{"name": "example.com/gate"}],
         "containers": [{"name": "c", "image": "x", "comand": ["sh"]}]});
     shell.file("pod.json", pod("p", &spec));
     let strict = "Error from server (BadRequest): error when creating \"pod.json\": Pod in version \"v1\" cannot be handled as a Pod: \

@@ -220,6 +220,7 @@ impl State {
         self.writes.push(line);
         match method.as_str() {
             "POST" if target.subresource == "binding" => self.bind(&target, &body),
+            "POST" if target.subresource == "token" => self.token(body),
             "POST" => self.create(target, body),
             "DELETE" if target.name.is_empty() => {
                 for object in self.matching(&target.resource, &target.namespace) {
@@ -282,6 +283,14 @@ impl State {
         }
         self.store(&key, object.clone());
         reply(201, &object)
+    }
+
+    /// Each one is another: `token-1`, `token-2`.
+    fn token(&mut self, mut request: Value) -> Response<Reply> {
+        let issued = self.writes.iter().filter(|line| line.ends_with("/token")).count();
+        let end = "2026-01-01T00:00:00Z";
+        request["status"] = json!({"token": format!("token-{issued}"), "expirationTimestamp": end});
+        reply(201, &request)
     }
 
     fn bind(&mut self, target: &Target, binding: &Value) -> Response<Reply> {

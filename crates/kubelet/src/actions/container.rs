@@ -1,13 +1,12 @@
 //! Creating and starting a container.
 
-use super::{mounts, sandbox};
+use super::{mounts, sandbox, security};
 use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::{feature_gates::Gate, quantity::Amount};
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use lifecycle::{ContainerFact, Event, Pod, StartStage};
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId,
-    SeccompProfile, SecurityContext, StopSignal,
+    ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
 };
 
 pub(super) async fn start(
@@ -118,10 +117,7 @@ pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Even
         }
         Ok(_) => Err("the container runs on after it was stopped".to_owned()),
         Err(RuntimeError::NotFound(_)) => {
-            let name = api::pod::containers(pods::spec(pod))
-                .map(|(_, c)| c.name.clone())
-                .find(|n| pod.container_id(n, false).is_some_and(|(known, _)| known == id))
-                .unwrap_or_default();
+            let name = pod.name_of(id).unwrap_or_default();
             Ok(Event::Container { container: name, fact: ContainerFact::Lost { id: id.to_owned() } })
         }
         Err(error) => Err(error.to_string()),
@@ -170,7 +166,7 @@ async fn config(
         stdin_once: spec.stdin_once == Some(true),
         tty: spec.tty == Some(true),
         resources: resources(shared, pod_spec, spec),
-        security: security(shared, pod, pod_spec, spec),
+        security: security::of_container(shared, pod, spec).await?,
         env: env.into_pairs(),
         stop_signal: own_signal(shared, spec),
         ..ContainerConfig::default()
@@ -204,32 +200,5 @@ fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
             api::resources::QosClass::BestEffort => 1000,
         },
         ..LinuxResources::default()
-    }
-}
-
-fn security(shared: &Shared, pod: &Pod, pod_spec: &PodSpec, spec: &Spec) -> SecurityContext {
-    let own = spec.security_context.clone().unwrap_or_default();
-    let all = pod_spec.security_context.clone().unwrap_or_default();
-    let capabilities = own.capabilities.unwrap_or_default();
-    let profile = own.seccomp_profile.or(all.seccomp_profile);
-    SecurityContext {
-        run_as_user: own.run_as_user.or(all.run_as_user),
-        run_as_group: own.run_as_group.or(all.run_as_group),
-        supplemental_groups: all.supplemental_groups.into_iter().flatten().chain(all.fs_group).collect(),
-        privileged: own.privileged == Some(true),
-        readonly_rootfs: own.read_only_root_filesystem == Some(true),
-        no_new_privs: own.allow_privilege_escalation == Some(false),
-        add_capabilities: capabilities.add.unwrap_or_default(),
-        drop_capabilities: capabilities.drop.unwrap_or_default(),
-        namespaces: sandbox::namespaces(pod),
-        seccomp: match profile {
-            Some(p) if p.type_ == "RuntimeDefault" => SeccompProfile::RuntimeDefault,
-            Some(p) if p.type_ == "Localhost" => {
-                SeccompProfile::Localhost(p.localhost_profile.unwrap_or_default().into())
-            }
-            None if shared.options.config.seccomp_default => SeccompProfile::RuntimeDefault,
-            _ => SeccompProfile::Unconfined,
-        },
-        ..SecurityContext::default()
     }
 }

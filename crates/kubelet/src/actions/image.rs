@@ -5,11 +5,7 @@ use lifecycle::{Event, ImageFact, Pod};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 pub(super) async fn ensure(shared: &Shared, pod: &Pod, container: &str, mail: &UnboundedSender<Mail>) -> ImageFact {
-    let spec = pod
-        .object()
-        .spec
-        .as_ref()
-        .and_then(|s| api::pod::containers(s).find(|(_, c)| c.name == container).map(|(_, c)| c));
+    let spec = pod.spec_of(container);
     let image = spec.and_then(|c| c.image.as_deref()).unwrap_or("");
     let policy = spec.and_then(|c| c.image_pull_policy.as_deref()).unwrap_or("IfNotPresent");
     let failed = |reason: &str, message: String| ImageFact::Failed { reason: reason.to_owned(), message };

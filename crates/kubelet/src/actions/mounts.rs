@@ -18,6 +18,7 @@ pub(super) fn of_container(
 ) -> Result<Vec<Mount>, String> {
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
+        check_recursive(mount)?;
         let volume = volumes::source(shared, pod, &mount.name)?;
         let host_path = match sub_path(mount, env)? {
             Some(sub) => {
@@ -50,6 +51,18 @@ pub(super) fn of_container(
         mounts.push(own(hosts_file(shared, pod).map_err(|e| e.to_string())?, HOSTS));
     }
     Ok(mounts)
+}
+
+/// Whether the mount can be had as it is asked for, in upstream's words (`resolveRecursiveReadOnly`).
+fn check_recursive(mount: &VolumeMount) -> Result<(), String> {
+    // The CRI of the runtimes that Podium knows has no such mounts; `IfPossible` takes what there is.
+    if mount.recursive_read_only.as_deref() == Some("Enabled") {
+        let name = &mount.name;
+        return Err(format!(
+            "volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"
+        ));
+    }
+    Ok(())
 }
 
 /// `subPath`, or `subPathExpr` with its variables replaced.

@@ -1,7 +1,8 @@
 //! The sandbox of a Pod.
 
 use crate::{Shared, dns, hosts::PodHostname, pods, volumes};
-use lifecycle::{EventKind, Pod, PodEvent, SandboxFact};
+use api::pod::ContainerKind;
+use lifecycle::{EventKind, Pod, PodEvent, SandboxFact, sysctls};
 use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
 
 pub(super) fn namespaces(pod: &Pod) -> Namespaces {
@@ -21,7 +22,14 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
     let host_network = spec.host_network == Some(true);
     let hostname = PodHostname::of(spec, pod.name(), pod.namespace(), &options.config);
     let (dns, complaints) = dns::of_pod(spec, pod.namespace(), &options.config)?;
-    let ports = spec.containers.iter().flat_map(|c| c.ports.iter().flatten()).filter_map(|p| {
+    if spec.host_users == Some(false) {
+        return Err("can't set `spec.hostUsers: false`, runtime does not support user namespaces".to_owned());
+    }
+    let context = spec.security_context.clone().unwrap_or_default();
+    let groups = context.fs_group.into_iter().chain(context.supplemental_groups.into_iter().flatten());
+    let sysctls = context.sysctls.into_iter().flatten();
+    let lasting = api::pod::containers(spec).filter(|(kind, _)| *kind != ContainerKind::Init).map(|(_, c)| c);
+    let ports = lasting.flat_map(|c| c.ports.iter().flatten()).filter_map(|p| {
         Some(PortMapping {
             protocol: p.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
             container_port: p.container_port.try_into().ok()?,
@@ -41,10 +49,13 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
         labels: pod.object().metadata.labels.clone().unwrap_or_default(),
         cgroup_parent: shared.cgroups.path(pod.object()),
         namespaces: namespaces(pod),
-        privileged: spec
-            .containers
-            .iter()
-            .any(|c| c.security_context.as_ref().is_some_and(|s| s.privileged == Some(true))),
+        sysctls: sysctls.map(|s| (sysctls::normalized(&s.name), s.value)).collect(),
+        run_as_user: context.run_as_user,
+        // A group needs a user beside it, and the sandbox has no image that names one.
+        run_as_group: context.run_as_group.filter(|_| context.run_as_user.is_some()),
+        supplemental_groups: groups.collect(),
+        privileged: api::pod::containers(spec)
+            .any(|(_, c)| c.security_context.as_ref().is_some_and(|s| s.privileged == Some(true))),
         ..SandboxConfig::default()
     };
     Ok((config, complaints))

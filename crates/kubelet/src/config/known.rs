@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 const TOP: &[&str] = &[
     "address",
-    "allowedUnsafeSysctls",
     "apiVersion",
     "authentication",
     "authorization",

@@ -67,8 +67,8 @@ pub(super) async fn container_logs(
 
 fn waiting_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
     let status = lifecycle::status(pod, &shared.options.policy, shared.now());
-    let all = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
-    let state = all.into_iter().find(|c| c.name == container).and_then(|c| c.state);
+    let lists = [status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses];
+    let state = lists.into_iter().flatten().flatten().find(|c| c.name == container).and_then(|c| c.state);
     state.and_then(|s| s.waiting).and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned())
 }
 

@@ -71,6 +71,7 @@ fn fill(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()>
         io::Write::write_all(&mut out, &file.content)?;
         // The group may read what its owner may, as upstream does for `fsGroup`.
         let mode = if group.is_some() { file.mode | ((file.mode & 0o400) >> 3) } else { file.mode };
+        std::os::unix::fs::chown(&target, file.owner, None)?;
         give_to_group(&target, group)?;
         fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
     }

@@ -14,13 +14,15 @@ pub(super) struct EmptyDir {
 }
 
 impl EmptyDir {
-    pub(super) fn new(source: &EmptyDirVolumeSource) -> Result<Self, String> {
+    /// `memory_of_pod` is what the Pod, or else the node, has: what lies in memory can never be more.
+    pub(super) fn new(source: &EmptyDirVolumeSource, memory_of_pod: Option<Amount>) -> Result<Self, String> {
         let limit = source.size_limit.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
         let memory = match source.medium.as_deref().unwrap_or_default() {
             "" => false,
             "Memory" => true,
             other => return Err(format!("emptyDir with medium {other:?} is not supported yet")),
         };
+        let limit = limit.filter(|l| *l > Amount::ZERO).into_iter().chain(memory_of_pod.filter(|_| memory)).min();
         Ok(Self { memory, limit: limit.map(Amount::value).filter(|bytes| *bytes > 0) })
     }
 
@@ -45,7 +47,7 @@ mod tests {
     use serde_json::json;
 
     fn empty_dir(source: serde_json::Value) -> Result<EmptyDir, String> {
-        EmptyDir::new(&serde_json::from_value(source).unwrap())
+        EmptyDir::new(&serde_json::from_value(source).unwrap(), Some(Amount::units(2 << 20)))
     }
 
     #[test]
@@ -63,6 +65,18 @@ mod tests {
     #[test]
     fn what_cannot_be_made_is_named() {
         assert!(empty_dir(json!({"medium": "HugePages"})).err().unwrap().contains("HugePages"));
-        assert_eq!(empty_dir(json!({"medium": "Memory", "sizeLimit": "1Mi"})).unwrap().limit, Some(1 << 20));
+    }
+
+    #[track_caller]
+    fn check_limit(source: serde_json::Value, expected: Option<i64>) {
+        assert_eq!(empty_dir(source).unwrap().limit, expected);
+    }
+
+    #[test]
+    fn memory_is_limited_by_the_volume_and_by_what_the_pod_may_have() {
+        check_limit(json!({"medium": "Memory", "sizeLimit": "1Mi"}), Some(1 << 20));
+        check_limit(json!({"medium": "Memory", "sizeLimit": "1Gi"}), Some(2 << 20));
+        check_limit(json!({"medium": "Memory"}), Some(2 << 20));
+        check_limit(json!({}), None);
     }
 }

@@ -30,11 +30,11 @@ impl HostPath {
             ("DirectoryOrCreate", Err(_)) => make(self, true),
             ("FileOrCreate", Err(_)) => make(self, false),
             ("Directory" | "DirectoryOrCreate", kind) => is(kind.is_ok_and(|k| k.is_dir()), "directory"),
-            ("File" | "FileOrCreate", kind) => is(kind.is_ok_and(|k| k.is_file()), "file"),
+            ("File" | "FileOrCreate", kind) => is(kind.is_ok_and(|k| !k.is_dir()), "file"),
             ("Socket", kind) => is(kind.is_ok_and(|k| k.is_socket()), "socket file"),
             ("CharDevice", kind) => is(kind.is_ok_and(|k| k.is_char_device()), "character device"),
             ("BlockDevice", kind) => is(kind.is_ok_and(|k| k.is_block_device()), "block device"),
-            (other, _) => Err(format!("{other:?} is an invalid volume type")),
+            (other, _) => Err(format!("{other} is an invalid volume type")),
         }
     }
 }
@@ -66,6 +66,13 @@ mod tests {
         assert!(check("d", "File").unwrap_err().contains("is not a file"));
         assert!(check("f", "FileOrCreate").is_ok());
         assert!(check("f", "File").is_ok());
+        // Upstream takes whatever is no directory for a file.
+        std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
+        assert!(check("s", "Socket").is_ok() && check("s", "File").is_ok());
+        assert!(check("f", "CharDevice").unwrap_err().ends_with("f is not a character device"));
+        assert!(check("f", "BlockDevice").unwrap_err().ends_with("f is not a block device"));
+        assert!(check("../../../../../../dev/null", "CharDevice").is_ok());
+        assert_eq!(check("f", "Pipe").unwrap_err(), "Pipe is an invalid volume type");
         assert!(check("f", "Socket").unwrap_err().contains("is not a socket file"));
     }
 }

@@ -1,7 +1,7 @@
 //! The files that the API's objects become in a volume.
 
-use super::downward;
-use crate::{Shared, objects::Objects};
+use super::{downward, fs_group, tokens};
+use crate::{Shared, objects::Objects, pods::spec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, DownwardAPIVolumeFile, KeyToPath, ProjectedVolumeSource, Secret,
     SecretVolumeSource, VolumeProjection,
@@ -22,6 +22,8 @@ pub(super) struct Payload {
 #[derive(Debug, PartialEq)]
 pub(super) struct File {
     pub(super) mode: u32,
+    /// Whose it is, unless it is root's.
+    pub(super) owner: Option<u32>,
     pub(super) content: Vec<u8>,
 }
 
@@ -34,7 +36,7 @@ impl Payload {
         if !normal || path.as_os_str().is_empty() || path.to_string_lossy().starts_with("..") {
             return Err(format!("invalid path: {}", path.display()));
         }
-        self.files.insert(path.to_owned(), File { mode, content });
+        self.files.insert(path.to_owned(), File { mode, owner: None, content });
         Ok(())
     }
 
@@ -170,8 +172,18 @@ async fn project(
     if let Some(source) = &projection.downward_api {
         return add_downward(payload, shared, pod, source.items.as_deref().unwrap_or_default(), default_mode);
     }
+    if let Some(source) = &projection.service_account_token {
+        let content = tokens::get(shared, pod, source).await?;
+        let (path, owner) = (Path::new(&source.path), tokens::user(spec(pod)));
+        // What has an owner or a group of its own is for nobody else.
+        let own = owner.is_some() || fs_group(pod).is_some();
+        payload.add(path, if own { 0o600 } else { default_mode }, content.into_bytes())?;
+        if let Some(file) = payload.files.get_mut(path) {
+            file.owner = owner;
+        }
+        return Ok(());
+    }
     let what = match projection {
-        p if p.service_account_token.is_some() => "serviceAccountToken",
         p if p.cluster_trust_bundle.is_some() => "clusterTrustBundle",
         p if p.pod_certificate.is_some() => "podCertificate",
         _ => "a source of an unknown type",

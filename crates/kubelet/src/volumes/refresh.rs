@@ -2,7 +2,7 @@
 //!
 //! Each object that a Pod of this node mounts is watched for as long as one does, as upstream's kubelet watches them.
 
-use super::{atomic_writer, failed, files, fs_group, is_projected};
+use super::{atomic_writer, failed, files, fs_group, is_projected, tokens};
 use crate::{Shared, blocking, objects::Objects, pods::spec};
 use futures::StreamExt;
 use k8s_openapi::{
@@ -27,6 +27,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// How often a refresh is tried, with a pause that doubles; the next change of the object tries anew.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How soon a token is asked for again that was to be exchanged and was not.
+const OVERDUE: Duration = Duration::from_secs(60);
 
 /// An object that volumes show.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,6 +42,10 @@ struct Source {
 struct Desk {
     shared: Arc<Shared>,
     changed: UnboundedSender<Source>,
+    /// Pods whose tokens are to be exchanged now.
+    due: UnboundedSender<String>,
+    /// Wait until they are.
+    timers: HashMap<String, AbortOnDropHandle<()>>,
     watches: HashMap<Source, (HashSet<String>, AbortOnDropHandle<()>)>,
     /// What is known of each Pod: the objects it shows, and its labels and annotations.
     pods: HashMap<String, (BTreeSet<Source>, String)>,
@@ -48,11 +54,14 @@ struct Desk {
 /// Follows all Pods of the node, until told to stop.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let (changed, mut changes) = unbounded_channel();
-    let mut desk = Desk { shared: Arc::clone(shared), changed, watches: HashMap::new(), pods: HashMap::new() };
+    let (due, mut dues) = unbounded_channel();
+    let (watches, pods, timers) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut desk = Desk { shared: Arc::clone(shared), changed, due, timers, watches, pods };
     loop {
         tokio::select! {
             () = shared.stop.cancelled() => return,
             uids = shared.pods.touched() => uids.into_iter().for_each(|uid| desk.touch(uid)),
+            Some(uid) = dues.recv() => desk.refresh(uid),
             Some(source) = changes.recv() => {
                 let users = desk.watches.get(&source).map(|(users, _)| users.clone()).unwrap_or_default();
                 users.into_iter().for_each(|uid| desk.refresh(uid));
@@ -74,6 +83,7 @@ impl Desk {
             }
             None => (BTreeSet::new(), String::new()),
         };
+        self.rotate(&uid, pod.as_ref().and_then(|p| p.spec.as_ref()));
         let known = self.pods.remove(&uid).unwrap_or_default();
         for source in known.0.difference(&wanted) {
             if let Some((users, _)) = self.watches.get_mut(source) {
@@ -98,6 +108,28 @@ impl Desk {
                 self.refresh(uid);
             }
         }
+    }
+
+    /// Waits for the moment at which the Pod's tokens are to be exchanged, as it is known now.
+    fn rotate(&mut self, uid: &str, spec: Option<&PodSpec>) {
+        self.timers.remove(uid);
+        let Some(spec) = spec.filter(|s| tokens::wanted(s)) else { return self.shared.tokens.forget(uid) };
+        let set_up = |v: &Volume| atomic_writer::is_set_up(&self.shared.paths.volume(uid, &v.name));
+        let at = match self.shared.tokens.due(uid) {
+            Some(at) => at,
+            // Those of an earlier kubelet are in the files, and how old they are is not known.
+            None if spec.volumes.iter().flatten().any(set_up) => self.shared.now(),
+            None => return,
+        };
+        let (due, whose, mut pause) = (self.due.clone(), uid.to_owned(), self.shared.options.clock.until(at));
+        let timer = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                let _ = due.send(whose.clone());
+                pause = OVERDUE;
+            }
+        });
+        self.timers.insert(uid.to_owned(), AbortOnDropHandle::new(timer));
     }
 
     fn watch(&self, source: Source) -> tokio::task::JoinHandle<()> {

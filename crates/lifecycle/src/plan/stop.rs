@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Container as Spec;
 /// app containers and of the sidecars after them, and at the end of the grace period at the latest.
 pub(super) fn all(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     let hooks = pod.has_time_for_hooks();
-    let all: Vec<_> = containers(pod.spec()).collect();
+    let all: Vec<_> = pod.all_containers().collect();
     let apps_run = all.iter().any(|(kind, c)| *kind == ContainerKind::App && pod.container(&c.name).may_run());
     for (n, (kind, spec)) in all.iter().enumerate() {
         let Some(instance) = pod.container(&spec.name).current.as_ref() else {

@@ -56,8 +56,8 @@ impl Sim {
 
     /// The newest exit is shown until the one after the next was made.
     fn check_exits(&self, shown: &PodStatus) {
-        let all = shown.init_container_statuses.iter().chain(&shown.container_statuses).flatten();
-        for c in all {
+        let lists = [&shown.init_container_statuses, &shown.container_statuses, &shown.ephemeral_container_statuses];
+        for c in lists.into_iter().flatten().flatten() {
             let Some((attempt, code)) = self.exits.get(&c.name) else { continue };
             let code_of =
                 |s: &Option<ContainerState>| s.as_ref().and_then(|s| s.terminated.as_ref()).map(|t| t.exit_code);
@@ -150,6 +150,14 @@ impl Sim {
         })
     }
 
+    /// An ephemeral container is started once, whatever becomes of it.
+    fn check_ephemeral(&self, action: &Action) {
+        let Action::StartContainer { container, attempt, .. } = action else { return };
+        let ephemeral = api::pod::ephemeral(self.api.spec.as_ref().unwrap()).iter().any(|c| c.name == *container);
+        let over = || self.state(container).starts_with("terminated");
+        assert!(!ephemeral || *attempt == 0 && !over(), "{container} is started again");
+    }
+
     /// Sidecars end last, in reverse order, as long as there is time.
     fn check_order(&self, action: &Action) {
         let Action::StopContainer { container, deadline, .. } = action else { return };
@@ -187,6 +195,7 @@ impl Sim {
             self.check_killed(&action);
             let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
             assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");
+            self.check_ephemeral(&action);
         }
     }
 }

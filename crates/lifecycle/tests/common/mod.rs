@@ -15,7 +15,7 @@ pub(crate) use runtime::{OnStop, Run, Runtime};
 pub(crate) use teller::{Extras, Step, Teller};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
+use k8s_openapi::api::core::v1::{EphemeralContainer, Pod as ApiPod, PodStatus};
 use lifecycle::{
     Action, ActionKey, Event, Eviction, Hook, HookOutcome, NodePolicy, Pod, PodEvent, ProbeKind, ProbeOutcome,
     SandboxFact, observe, plan, status,
@@ -271,6 +271,16 @@ impl Sim {
     pub(crate) fn delete(&mut self, grace: i64) {
         self.ask_to_delete(grace);
         self.settle();
+    }
+
+    /// Adds an ephemeral container, as `kubectl debug` does.
+    pub(crate) fn debug(&mut self, name: &str) {
+        let list = self.api.spec.as_mut().unwrap().ephemeral_containers.get_or_insert_default();
+        let added = EphemeralContainer { name: name.to_owned(), image: Some("i".to_owned()), ..Default::default() };
+        if !list.contains(&added) {
+            list.push(added);
+            self.observe(Event::Updated(Arc::new(self.api.clone())));
+        }
     }
 
     pub(crate) fn ask_to_delete(&mut self, grace: i64) {

@@ -35,6 +35,8 @@ pub(crate) enum Step {
     /// The kubelet dies and comes back; each action in flight was carried out or was not.
     Restart(u8, bool),
     Relist,
+    /// Somebody wants to look into the Pod.
+    Debug,
     /// The next try of something fails.
     Fault(u8),
 }
@@ -245,6 +247,7 @@ impl Teller {
             }
             Step::NewImage(n) if self.sim.in_api => self.sim.set_image(*n),
             Step::Evict => self.sim.ask_to_leave(Some(5)),
+            Step::Debug if self.sim.in_api => self.sim.debug("e"),
             Step::LoseSandbox => {
                 if let Some(s) = self.sim.runtime.sandboxes.iter_mut().find(|s| s.ready) {
                     s.ready = false;

@@ -19,8 +19,8 @@ impl Sim {
 
     pub(crate) fn container(&self, name: &str) -> ContainerStatus {
         let status = self.status();
-        let all = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
-        all.into_iter().find(|c| c.name == name).unwrap()
+        let lists = [status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses];
+        lists.into_iter().flatten().flatten().find(|c| c.name == name).unwrap()
     }
 
     /// `running`, `waiting CrashLoopBackOff`, `terminated Error 1`.

@@ -44,7 +44,10 @@ fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
     let others: Vec<Arc<Pod>> = given.others.iter().map(|spec| Arc::new(self::pod(spec))).collect();
     let (node, allocatable) = (node(), allocatable());
     let node = (!given.without_node).then_some(&node);
-    let view = NodeView { name: "n", node, allocatable: &allocatable, others: &others, pressures: &given.pressures };
+    let (others, pressures) = (others.as_slice(), given.pressures.as_slice());
+    let unsafe_sysctls = ["net.core.*".to_owned()];
+    let view =
+        NodeView { name: "n", node, allocatable: &allocatable, others, pressures, unsafe_sysctls: &unsafe_sysctls };
     match admit(pod, &view) {
         Admission::Admitted => None,
         Admission::Rejected { reason, message } => Some((reason, message)),
@@ -188,4 +191,17 @@ fn a_node_that_lacks_something_refuses_pods() {
     assert!(ask(&tolerant, &disk).is_some(), "only lack of memory can be tolerated");
     tolerant.spec.as_mut().unwrap().priority = Some(2_000_001_000);
     assert_eq!(ask(&tolerant, &both), None, "what the system cannot do without is always taken");
+}
+
+#[test]
+fn kernel_parameters_are_safe_or_allowed_by_the_node() {
+    let of = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
+    takes(of("net.ipv4.tcp_syncookies"), &Given::default());
+    takes(of("net.core.somaxconn"), &Given::default());
+    let message = "forbidden sysctl: \"kernel.msgmax\" not allowlisted";
+    refuses(of("kernel.msgmax"), &Given::default(), "SysctlForbidden", message);
+    let mut shared = of("net.ipv4.tcp_syncookies");
+    shared["hostNetwork"] = json!(true);
+    let message = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
+    refuses(shared, &Given::default(), "SysctlForbidden", message);
 }

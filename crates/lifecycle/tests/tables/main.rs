@@ -11,6 +11,8 @@ mod backoff;
 #[cfg(test)]
 mod conditions;
 #[cfg(test)]
+mod ephemeral_containers;
+#[cfg(test)]
 mod eviction;
 #[cfg(test)]
 mod eviction_properties;

@@ -95,6 +95,9 @@ pub(super) fn sandbox_config(c: &SandboxConfig, owner: &str) -> proto::PodSandbo
             cgroup_parent: c.cgroup_parent.clone().unwrap_or_default(),
             security_context: Some(proto::LinuxSandboxSecurityContext {
                 namespace_options: Some(namespaces(c.namespaces, None)),
+                run_as_user: c.run_as_user.map(|value| proto::Int64Value { value }),
+                run_as_group: c.run_as_group.map(|value| proto::Int64Value { value }),
+                supplemental_groups: c.supplemental_groups.clone(),
                 privileged: c.privileged,
                 seccomp: Some(seccomp(&SeccompProfile::RuntimeDefault)),
             }),

@@ -12,6 +12,7 @@ mod node;
 pub(crate) mod pod;
 mod secret;
 mod secret_rules;
+mod service;
 mod service_account;
 mod table;
 
@@ -224,7 +225,7 @@ pub struct Row {
 pub(crate) static POD: &dyn Kind = &pod::Pod;
 
 /// Every kind that is served.
-pub static ALL: [&dyn Kind; 9] = [
+pub static ALL: [&dyn Kind; 10] = [
     &config_map::ConfigMap,
     &event::CORE,
     &event::EVENTS,
@@ -233,5 +234,6 @@ pub static ALL: [&dyn Kind; 9] = [
     &node::Node,
     &pod::Pod,
     &secret::Secret,
+    &service::Service,
     &service_account::ServiceAccount,
 ];

@@ -18,6 +18,15 @@ const fn connect(name: &'static str, kind: &'static str) -> Subresource {
     Subresource { name, group: "", version: "v1", kind, verbs: &["create", "get"] }
 }
 
+/// The list that an update of the Pod itself may not change.
+const EPHEMERAL: Subresource = Subresource {
+    name: "ephemeralcontainers",
+    group: "",
+    version: "v1",
+    kind: "Pod",
+    verbs: &["get", "patch", "update"],
+};
+
 static INFO: KindInfo = KindInfo {
     short_names: &["po"],
     categories: &["all"],
@@ -25,6 +34,7 @@ static INFO: KindInfo = KindInfo {
     generation: true,
     subresources: &[
         connect("attach", "PodAttachOptions"),
+        EPHEMERAL,
         Subresource { name: "binding", group: "", version: "v1", kind: "Binding", verbs: &["create"] },
         Subresource { name: "eviction", group: "policy", version: "v1", kind: "Eviction", verbs: &["create"] },
         connect("exec", "PodExecOptions"),
@@ -99,6 +109,15 @@ impl Kind for Pod {
                     None => drop(object["metadata"].as_object_mut().map(|m| m.remove("ownerReferences"))),
                 }
             }
+            WriteTarget::Sub("ephemeralcontainers") => {
+                // Everything else stays (`dropNonEphemeralContainerUpdates`).
+                let mut new = old.clone();
+                match object["spec"].get("ephemeralContainers") {
+                    Some(list) => new["spec"]["ephemeralContainers"] = list.clone(),
+                    None => drop(new["spec"].as_object_mut().map(|s| s.remove("ephemeralContainers"))),
+                }
+                *object = new;
+            }
             _ => {
                 object["status"] = old["status"].clone();
                 disabled::drop_fields(object, Some(old), &ctx.gates);
@@ -126,13 +145,18 @@ impl Kind for Pod {
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        if ctx.target == WriteTarget::Main {
-            mirror::update(object, old, errors);
-            validate::spec(object, errors);
-            validate::update(object, old, errors);
-            validate::restart::features(object, Some(old), &ctx.gates, errors);
-        } else {
-            validate::status(object, old, errors);
+        match ctx.target {
+            WriteTarget::Main => {
+                mirror::update(object, old, errors);
+                validate::spec(object, errors);
+                validate::update(object, old, errors);
+                validate::restart::features(object, Some(old), &ctx.gates, errors);
+            }
+            WriteTarget::Sub(_) => {
+                validate::spec(object, errors);
+                validate::ephemeral_update(object, old, errors);
+            }
+            WriteTarget::Status => validate::status(object, old, errors),
         }
     }
 

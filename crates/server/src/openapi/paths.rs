@@ -165,7 +165,7 @@ fn subresources(info: &KindInfo, base: &str, scope: &str) -> Vec<(String, Value)
                 "patch" => Some((&PATCHES, reference(PATCH))),
                 _ => Some((&["*/*"], schema.clone())),
             };
-            let id = format!("{scope}{}{}", info.kind, sub.kind);
+            let id = format!("{scope}{}{}", info.kind, capitalized(sub.name));
             let parameters: &[Parameter] = if method == "get" { &[] } else { &WRITE };
             let about = (sub.group, sub.version, sub.kind);
             value[method] = Operation { info, action, parameters, body, answer: schema.clone(), about, id }.value();
@@ -173,4 +173,10 @@ fn subresources(info: &KindInfo, base: &str, scope: &str) -> Vec<(String, Value)
         paths.push((format!("{base}/{{name}}/{}", sub.name), value));
     }
     paths
+}
+
+/// With a capital first letter, as upstream names operations on subresources.
+fn capitalized(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }

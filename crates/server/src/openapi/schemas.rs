@@ -32,7 +32,7 @@ fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
     let _ = generator.subschema_for::<T>();
 }
 
-const TYPES: [Type; 14] = [
+const TYPES: [Type; 15] = [
     of_type::<v1::Binding>("", "Binding"),
     of_type::<v1::ConfigMap>("", "ConfigMap"),
     of_type::<v1::Event>("", "Event"),
@@ -40,6 +40,7 @@ const TYPES: [Type; 14] = [
     of_type::<v1::Node>("", "Node"),
     of_type::<v1::Pod>("", "Pod"),
     of_type::<v1::Secret>("", "Secret"),
+    of_type::<v1::Service>("", "Service"),
     of_type::<v1::ServiceAccount>("", "ServiceAccount"),
     of_type::<authentication::TokenRequest>("authentication.k8s.io", "TokenRequest"),
     of_type::<autoscaling::Scale>("autoscaling", "Scale"),

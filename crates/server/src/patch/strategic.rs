@@ -48,6 +48,8 @@ fn strategy(parent: &str, field: &str) -> Strategy {
     match (parent, field) {
         ("metadata", "finalizers") | ("spec", "podCIDRs") => Strategy::Values,
         ("spec", "imagePullSecrets") => Strategy::Key("name"),
+        // Those of a Service; those of containers stand in `containers`.
+        ("spec", "ports") => Strategy::Key("port"),
         _ => MERGE_KEYS.iter().find(|(f, _)| *f == field).map_or(Strategy::Replace, |(_, key)| Strategy::Key(key)),
     }
 }

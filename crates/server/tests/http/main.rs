@@ -28,7 +28,13 @@ mod patches;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod security;
+#[cfg(test)]
+mod services;
+#[cfg(test)]
 mod tables;
+#[cfg(test)]
+mod tokens;
 #[cfg(test)]
 mod validation;
 #[cfg(test)]

@@ -1,14 +1,17 @@
 //! What a Pod's spec may say, in upstream's words (`pkg/apis/core/validation`).
 
 mod container;
+mod ephemeral;
 mod probe;
 mod resources;
 pub(super) mod restart;
 mod scheduling;
+mod security;
 mod stop_signal;
 mod update;
 mod volume;
 
+pub(super) use ephemeral::update as ephemeral_update;
 pub(super) use update::{status, update};
 
 use crate::{
@@ -40,7 +43,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], &path, errors);
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], &path, errors);
     metadata::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
-    security_context(&spec["securityContext"], &path.child("securityContext"), errors);
+    security::of_pod(spec, &path, errors);
     dns_config(spec, &path.child("dnsConfig"), errors);
     scheduling::all(spec, &path, errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
@@ -57,6 +60,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
             dns_label(&spec[name], &path.child(name), errors);
         }
     }
+    hostname_override(spec, &path, errors);
     for (i, alias) in items(spec, "hostAliases").enumerate() {
         let path = path.child("hostAliases").index(i);
         ip(&alias["ip"], &path.child("ip"), errors);
@@ -72,18 +76,16 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Ranges of users and groups, of a Pod or a container.
-fn security_context(context: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut id = |value: &Value, path: FieldPath| {
-        if value.as_i64().is_some_and(|id| !(0..=2_147_483_647).contains(&id)) {
-            errors.invalid(&path, value, "must be between 0 and 2147483647, inclusive");
-        }
-    };
-    for field in ["runAsUser", "runAsGroup", "fsGroup"] {
-        id(&context[field], path.child(field));
+/// A host name of any form, for those that need no other (KEP-4762).
+fn hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(name) = spec.get("hostnameOverride") else { return };
+    let at = path.child("hostnameOverride");
+    subdomain(name, &at, errors);
+    if name.as_str().is_some_and(|n| n.len() > 64) {
+        errors.too_long(&at, 64);
     }
-    for (i, group) in items(context, "supplementalGroups").enumerate() {
-        id(group, path.child("supplementalGroups").index(i));
+    for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|f| spec[f] == json!(true)) {
+        errors.forbidden(&at, &format!("may not be specified when {field} is true"));
     }
 }
 

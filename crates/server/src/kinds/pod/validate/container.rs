@@ -1,7 +1,7 @@
-//! Containers of all three kinds (`validateContainers`, `validateInitContainers`, `validateEphemeralContainers`).
+//! Containers, and what those of all kinds have in common (`validateContainers`, `validateInitContainers`).
 
 use super::{
-    descending_path, items, one_of, port, probe, required_label, resources, restart, security_context, stop_signal,
+    descending_path, ephemeral, items, one_of, port, probe, required_label, resources, restart, security, stop_signal,
     text,
 };
 use crate::kinds::{FieldErrors, FieldPath};
@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) type Volumes = BTreeMap<String, bool>;
 
 const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
-const NOT_FOR_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
 /// Fields of the Pod that an environment variable can show.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
@@ -66,44 +65,17 @@ pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mu
             }
         }
     }
-    ephemeral(spec, path, volumes, &mut names, errors);
+    ephemeral::all(spec, path, volumes, &mut names, errors);
 }
 
-fn unique(names: &mut BTreeSet<String>, c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn unique(names: &mut BTreeSet<String>, c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !names.insert(text(c, "name").to_owned()) && !text(c, "name").is_empty() {
         errors.duplicate(&path.child("name"), &c["name"]);
     }
 }
 
-fn ephemeral(
-    spec: &Value,
-    path: &FieldPath,
-    volumes: &Volumes,
-    names: &mut BTreeSet<String>,
-    errors: &mut FieldErrors,
-) {
-    let others = names.clone();
-    for (i, c) in items(spec, "ephemeralContainers").enumerate() {
-        let path = path.child("ephemeralContainers").index(i);
-        common(c, &path, volumes, spec, errors);
-        unique(names, c, &path, errors);
-        let target = text(c, "targetContainerName");
-        if !target.is_empty() && !others.contains(target) {
-            errors.not_found(&path.child("targetContainerName"), &c["targetContainerName"]);
-        }
-        for field in ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
-            if c.get(field).is_some() {
-                errors.forbidden(&path.child(field), NOT_FOR_EPHEMERAL);
-            }
-        }
-        if c["resources"].as_object().is_some_and(|r| !r.is_empty()) {
-            errors.forbidden(&path.child("resources"), NOT_FOR_EPHEMERAL);
-        }
-    }
-}
-
 /// What holds for every container (`validateContainerCommon`).
-fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Value, errors: &mut FieldErrors) {
+pub(super) fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Value, errors: &mut FieldErrors) {
     required_label(&c["name"], &path.child("name"), errors);
     let image = text(c, "image");
     if image.is_empty() {
@@ -121,17 +93,7 @@ fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Value, errors: 
     one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     resources::requirements(&c["resources"], &path.child("resources"), errors);
     resources::resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
-    let (context, path) = (&c["securityContext"], path.child("securityContext"));
-    security_context(context, &path, errors);
-    if context["allowPrivilegeEscalation"] == json!(false) {
-        let why = "cannot set `allowPrivilegeEscalation` to false and ";
-        if context["privileged"] == json!(true) {
-            errors.invalid(&path, context, &format!("{why}`privileged` to true"));
-        }
-        if items(&context["capabilities"], "add").any(|c| c == "CAP_SYS_ADMIN") {
-            errors.invalid(&path, context, &format!("{why}`capabilities.Add` CAP_SYS_ADMIN"));
-        }
-    }
+    security::of_container(c, spec, path, errors);
 }
 
 fn ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErrors) {
@@ -272,6 +234,21 @@ fn env_from(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
+fn recursive_read_only(m: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match m["recursiveReadOnly"].as_str() {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if m["readOnly"] != json!(true) {
+                errors.forbidden(path, "may only be specified when readOnly is true");
+            }
+            if !matches!(m["mountPropagation"].as_str(), None | Some("None")) {
+                errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
+            }
+        }
+        Some(_) => errors.not_supported(path, &m["recursiveReadOnly"], &["Disabled", "Enabled", "IfPossible"]),
+    }
+}
+
 fn mounts(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     let all = path.child("volumeMounts");
@@ -312,6 +289,7 @@ fn mounts(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErro
                 errors.forbidden(&all.child("mountPropagation"), text);
             }
         }
+        recursive_read_only(m, &path.child("recursiveReadOnly"), errors);
     }
     for (i, d) in items(c, "volumeDevices").enumerate() {
         let path = path.child("volumeDevices").index(i);

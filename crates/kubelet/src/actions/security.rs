@@ -1,0 +1,185 @@
+//! Who a container's process is and what it may do (upstream's `pkg/kubelet/kuberuntime/security_context.go`).
+
+use super::sandbox;
+use crate::{Shared, pods};
+use k8s_openapi::api::core::v1::{Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as Own};
+use lifecycle::Pod;
+use runtime::{ContainerId, Image, NamespaceMode, SecurityContext};
+use std::path::{Path, PathBuf};
+
+/// The security context of a container: its own fields, else those of its Pod.
+///
+/// # Errors
+/// In upstream's words for a user that may not be, or a profile or target that is not there.
+pub(super) async fn of_container(shared: &Shared, pod: &Pod, spec: &Spec) -> Result<SecurityContext, String> {
+    let all = pods::spec(pod).security_context.clone().unwrap_or_default();
+    let own = spec.security_context.clone().unwrap_or_default();
+    let mut user = own.run_as_user.or(all.run_as_user);
+    let group = own.run_as_group.or(all.run_as_group);
+    let non_root = own.run_as_non_root.or(all.run_as_non_root) == Some(true);
+    let mut username = String::new();
+    // The image's own user matters only here: without a user the runtime takes that one by itself.
+    if non_root || (group.is_some() && user.is_none()) {
+        let image = match user {
+            Some(_) => None,
+            None => image(shared, spec).await?,
+        };
+        if non_root {
+            check_non_root(user, image.as_ref()).map_err(|why| format!("{why} ({})", place(pod, &spec.name)))?;
+        }
+        if user.is_none() {
+            // An image that names nobody runs as root; a group needs a user beside it.
+            (user, username) = image.map(|i| image_user(&i)).unwrap_or((Some(0), String::new()));
+        }
+    }
+    let mut security = plain(&own, &all);
+    security.run_as_user = user;
+    security.run_as_group = group;
+    security.username = username;
+    security.namespaces = sandbox::namespaces(pod);
+    let profile = own.seccomp_profile.as_ref().or(all.seccomp_profile.as_ref());
+    security.seccomp = seccomp(profile, &shared.paths.seccomp(), shared.options.config.seccomp_default)?;
+    security.target_container = target(pod, spec)?.filter(|_| security.namespaces.pid == NamespaceMode::Container);
+    Ok(security)
+}
+
+/// What needs nobody's word but the spec's.
+fn plain(own: &Own, all: &PodSecurityContext) -> SecurityContext {
+    let capabilities = own.capabilities.clone().unwrap_or_default();
+    let unmasked = own.proc_mount.as_deref() == Some("Unmasked");
+    SecurityContext {
+        supplemental_groups: all
+            .fs_group
+            .into_iter()
+            .chain(all.supplemental_groups.iter().flatten().copied())
+            .collect(),
+        privileged: own.privileged == Some(true),
+        readonly_rootfs: own.read_only_root_filesystem == Some(true),
+        no_new_privs: own.allow_privilege_escalation == Some(false),
+        add_capabilities: capabilities.add.unwrap_or_default(),
+        drop_capabilities: capabilities.drop.unwrap_or_default(),
+        masked_paths: unmasked.then(Vec::new),
+        readonly_paths: unmasked.then(Vec::new),
+        ..SecurityContext::default()
+    }
+}
+
+fn place(pod: &Pod, container: &str) -> String {
+    format!("pod: \"{}_{}({})\", container: {container}", pod.name(), pod.namespace(), pod.uid())
+}
+
+async fn image(shared: &Shared, spec: &Spec) -> Result<Option<Image>, String> {
+    shared.runtime.image(spec.image.as_deref().unwrap_or_default()).await.map_err(|e| e.to_string())
+}
+
+/// The numeric user of an image, or its name; root when it says nothing (`getImageUser`).
+fn image_user(image: &Image) -> (Option<i64>, String) {
+    match (image.uid, image.username.as_str()) {
+        (Some(uid), _) => (Some(uid), String::new()),
+        (None, "") => (Some(0), String::new()),
+        (None, name) => (None, name.to_owned()),
+    }
+}
+
+/// `runAsNonRoot`, in upstream's words (`verifyRunAsNonRoot`).
+fn check_non_root(user: Option<i64>, image: Option<&Image>) -> Result<(), String> {
+    match user {
+        Some(0) => return Err("container's runAsUser breaks non-root policy".to_owned()),
+        Some(_) => return Ok(()),
+        None => {}
+    }
+    match image.map_or((Some(0), String::new()), image_user) {
+        (Some(0), _) => Err("container has runAsNonRoot and image will run as root".to_owned()),
+        (None, name) if !name.is_empty() => Err(format!(
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Profiles of the node are below `seccomp` in the kubelet's directory.
+fn seccomp(profile: Option<&SeccompProfile>, root: &Path, by_default: bool) -> Result<runtime::SeccompProfile, String> {
+    Ok(match profile.map(|p| (p.type_.as_str(), p.localhost_profile.as_deref().unwrap_or_default())) {
+        Some(("RuntimeDefault", _)) => runtime::SeccompProfile::RuntimeDefault,
+        Some(("Localhost", "")) => {
+            return Err("localhostProfile must be set if seccompProfile type is Localhost.".to_owned());
+        }
+        Some(("Localhost", name)) => runtime::SeccompProfile::Localhost(root.join(PathBuf::from(name))),
+        None if by_default => runtime::SeccompProfile::RuntimeDefault,
+        _ => runtime::SeccompProfile::Unconfined,
+    })
+}
+
+/// The container whose processes an ephemeral one wants to see.
+fn target(pod: &Pod, spec: &Spec) -> Result<Option<ContainerId>, String> {
+    let list = pods::spec(pod).ephemeral_containers.iter().flatten();
+    let wanted = list.filter(|e| e.name == spec.name).find_map(|e| e.target_container_name.clone());
+    let Some(name) = wanted.filter(|name| !name.is_empty()) else { return Ok(None) };
+    match pod.container_id(&name, false) {
+        Some((id, _)) => Ok(Some(ContainerId(id))),
+        None => Err(format!("unable to find target container {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn image(uid: Option<i64>, username: &str) -> Image {
+        let (tags, digests, username) = (Vec::new(), Vec::new(), username.to_owned());
+        Image { id: "i".to_owned(), tags, digests, size: 0, uid, username }
+    }
+
+    #[track_caller]
+    fn check_user(user: Option<i64>, image: Option<Image>, expected: Result<(), &str>) {
+        let found = check_non_root(user, image.as_ref());
+        assert_eq!(found, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn root_is_refused_where_the_spec_wants_somebody_else() {
+        check_user(Some(1000), None, Ok(()));
+        check_user(Some(0), Some(image(Some(7), "")), Err("container's runAsUser breaks non-root policy"));
+        check_user(None, Some(image(Some(7), "")), Ok(()));
+        let root = "container has runAsNonRoot and image will run as root";
+        check_user(None, Some(image(Some(0), "")), Err(root));
+        check_user(None, Some(image(None, "")), Err(root));
+        let by_name = "container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root";
+        check_user(None, Some(image(None, "app")), Err(by_name));
+    }
+
+    #[track_caller]
+    fn check_profile(profile: Value, by_default: bool, expected: Result<runtime::SeccompProfile, &str>) {
+        let profile: Option<SeccompProfile> = serde_json::from_value(profile).unwrap();
+        let found = seccomp(profile.as_ref(), Path::new("/k/seccomp"), by_default);
+        assert_eq!(found, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_profile_is_the_specs_or_the_nodes_default() {
+        use runtime::SeccompProfile::{Localhost, RuntimeDefault, Unconfined};
+        check_profile(Value::Null, false, Ok(Unconfined));
+        check_profile(Value::Null, true, Ok(RuntimeDefault));
+        check_profile(json!({"type": "Unconfined"}), true, Ok(Unconfined));
+        check_profile(json!({"type": "RuntimeDefault"}), false, Ok(RuntimeDefault));
+        let local = json!({"type": "Localhost", "localhostProfile": "p/x.json"});
+        check_profile(local, false, Ok(Localhost("/k/seccomp/p/x.json".into())));
+        let nothing = "localhostProfile must be set if seccompProfile type is Localhost.";
+        check_profile(json!({"type": "Localhost"}), false, Err(nothing));
+    }
+
+    #[test]
+    fn groups_privileges_and_masks_are_those_of_the_spec() {
+        let own = json!({"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true, "procMount": "Unmasked"});
+        let all = json!({"fsGroup": 5, "supplementalGroups": [6, 7]});
+        let found = plain(&serde_json::from_value(own).unwrap(), &serde_json::from_value(all).unwrap());
+        assert_eq!(found.supplemental_groups, [5, 6, 7]);
+        assert_eq!((found.add_capabilities, found.drop_capabilities), (vec!["NET_ADMIN".into()], vec!["ALL".into()]));
+        assert_eq!((found.no_new_privs, found.readonly_rootfs, found.privileged), (true, true, false));
+        assert_eq!((found.masked_paths, found.readonly_paths), (Some(Vec::new()), Some(Vec::new())));
+        let nothing = plain(&Own::default(), &PodSecurityContext::default());
+        assert_eq!((nothing.masked_paths, nothing.no_new_privs), (None, false));
+    }
+}

@@ -1,0 +1,120 @@
+//! Service account tokens in volumes: asked for, kept, and exchanged in good time, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+#[allow(dead_code, reason = "the other tests use the rest of it")]
+mod fake_runtime;
+
+use fake_api::FakeApi;
+use fake_runtime::{FakeRuntime, IMAGE};
+use jiff::Timestamp;
+use kubelet::{Clock, Kubelet, KubeletConfiguration, Options};
+use lifecycle::NodePolicy;
+use serde_json::{Value, json};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+const POD: &str = "api/v1/namespaces/x/pods/p";
+
+struct Node {
+    api: FakeApi,
+    runtime: FakeRuntime,
+    clock: Clock,
+    dir: tempfile::TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
+        let runtime = FakeRuntime::new(clock.clone());
+        Self { api: FakeApi::new(), runtime, clock, dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    /// A kubelet that runs until it is told to stop.
+    fn start(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\n";
+        let options = Options {
+            node_name: "n".to_owned(),
+            root_dir: self.dir.path().to_owned(),
+            node_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            pod_cidr: None,
+            policy: NodePolicy::default(),
+            config: KubeletConfiguration::parse(text).expect("a configuration"),
+            pod_rules: |_, _| Ok(()),
+            random: 7,
+            clock: self.clock.clone(),
+        };
+        let stop = CancellationToken::new();
+        let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());
+        (stop, tokio::spawn(async move { kubelet.run().await }))
+    }
+
+    /// Runs a Pod with a token, and gives the token's file.
+    async fn pod(&self, spec: &Value) -> PathBuf {
+        let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 600, "audience": "a"}});
+        let container = json!({"name": "c", "image": IMAGE, "volumeMounts": [{"name": "t", "mountPath": "/t"}]});
+        let mut pod = json!({"metadata": {"name": "p", "namespace": "x"}, "spec": {"nodeName": "n", "serviceAccountName": "app",
+            "containers": [container], "volumes": [{"name": "t", "projected": {"sources": [token], "defaultMode": 0o644}}]}});
+        spec.as_object().into_iter().flatten().for_each(|(k, v)| pod["spec"][k] = v.clone());
+        self.api.put(POD, pod);
+        self.api.until("it runs", |api| api.get(POD).is_some_and(|p| p["status"]["phase"] == "Running")).await;
+        let made = self.runtime.made("c").remove(0);
+        made.mounts.iter().find(|m| m.container_path == "/t").expect("a mount").host_path.join("token")
+    }
+}
+
+fn read(file: &PathBuf) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_exchanged_before_it_expires_and_not_for_a_pod_that_is_gone() {
+    let node = Node::new();
+    let _kubelet = node.start();
+    let file = node.pod(&json!({})).await;
+    assert_eq!(read(&file), "token-1");
+    tokio::time::sleep(Duration::from_secs(470)).await;
+    assert_eq!(read(&file), "token-1", "it is fresh for four fifths of its life");
+    node.api.until("it is exchanged", |_| read(&file) == "token-2").await;
+    node.api.until("it is exchanged again", |_| read(&file) == "token-3").await;
+    node.api.delete(POD);
+    node.api.until("the Pod is gone", |api| api.get(POD).is_none()).await;
+    tokio::time::sleep(Duration::from_secs(2000)).await;
+    assert!(!file.exists(), "nothing is written for a Pod that is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_kubelet_wrote_is_exchanged_at_once() {
+    let node = Node::new();
+    let (stop, task) = node.start();
+    let file = node.pod(&json!({})).await;
+    stop.cancel();
+    task.await.expect("it stops in order");
+    let _kubelet = node.start();
+    node.api.until("it is exchanged", |_| read(&file) == "token-2").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_gives_none_is_asked_until_it_does() {
+    let node = Node::new();
+    let _kubelet = node.start();
+    let file = node.pod(&json!({})).await;
+    for _ in 0..3 {
+        node.api.refuse("POST api/v1/namespaces/x/serviceaccounts", 500);
+    }
+    node.api.until("it is exchanged", |_| read(&file) == "token-2").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_for_the_eyes_of_the_user_of_all_containers() {
+    let node = Node::new();
+    let _kubelet = node.start();
+    let file = node.pod(&json!({"securityContext": {"runAsUser": 1234, "fsGroup": 2345}})).await;
+    let meta = std::fs::metadata(&file).expect("a file");
+    assert_eq!((meta.uid(), meta.gid(), meta.permissions().mode() & 0o777), (1234, 2345, 0o640));
+}

@@ -1,0 +1,146 @@
+//! Kernel parameters of Pods: which of them a node allows (upstream's `pkg/kubelet/sysctl`).
+
+use k8s_openapi::api::core::v1::PodSpec;
+
+/// Those that harm nobody outside of the Pod; allowed unless the Pod shares the namespace they belong to.
+const SAFE: [&str; 12] = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
+
+/// What begins with these belongs to a namespace; everything else is the node's.
+const NAMESPACED: [(&str, Namespace); 5] = [
+    ("kernel.sem", Namespace::Ipc),
+    ("kernel.shm", Namespace::Ipc),
+    ("kernel.msg", Namespace::Ipc),
+    ("fs.mqueue.", Namespace::Ipc),
+    ("net.", Namespace::Net),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Namespace {
+    Ipc,
+    Net,
+}
+
+impl Namespace {
+    fn of(name: &str) -> Option<Self> {
+        NAMESPACED.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, namespace)| *namespace)
+    }
+}
+
+/// Names with slashes mean the same as those with dots, where the first separator is a slash.
+#[must_use]
+pub fn normalized(name: &str) -> String {
+    match name.find(['.', '/']) {
+        Some(at) if name[at..].starts_with('/') => name
+            .chars()
+            .map(|c| {
+                if c == '/' {
+                    '.'
+                } else if c == '.' {
+                    '/'
+                } else {
+                    c
+                }
+            })
+            .collect(),
+        _ => name.to_owned(),
+    }
+}
+
+/// What is wrong with a pattern of `allowedUnsafeSysctls`, if anything is.
+#[must_use]
+pub fn pattern_error(pattern: &str) -> Option<String> {
+    let name = normalized(pattern);
+    let bare = name.strip_suffix('*').unwrap_or(&name);
+    if bare.is_empty() || bare.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/".contains(c)))
+    {
+        return Some(format!("sysctl {pattern:?} is neither a name nor a prefix followed by *"));
+    }
+    Namespace::of(bare).is_none().then(|| format!("the sysctls {pattern:?} are not known to be namespaced"))
+}
+
+/// Why the node does not take a Pod with these kernel parameters, in upstream's words.
+pub(crate) fn forbidden(spec: &PodSpec, unsafe_ones: &[String]) -> Option<String> {
+    let context = spec.security_context.as_ref();
+    let shared = |namespace| match namespace {
+        Namespace::Ipc => spec.host_ipc == Some(true),
+        Namespace::Net => spec.host_network == Some(true),
+    };
+    for sysctl in context.and_then(|c| c.sysctls.as_ref()).into_iter().flatten() {
+        let name = normalized(&sysctl.name);
+        let allowed = SAFE.contains(&name.as_str())
+            || unsafe_ones.iter().map(|p| normalized(p)).any(|pattern| match pattern.strip_suffix('*') {
+                Some(prefix) => name.starts_with(prefix),
+                None => name == pattern,
+            });
+        let problem = match Namespace::of(&name).filter(|_| allowed) {
+            None => format!("{name:?} not allowlisted"),
+            Some(namespace) if shared(namespace) => {
+                let word = if namespace == Namespace::Ipc { "IPC" } else { "Net" };
+                format!("{name:?} not allowed with host {word} enabled")
+            }
+            Some(_) => continue,
+        };
+        return Some(format!("forbidden sysctl: {problem}"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(fields: Value, unsafe_ones: &[&str], expected: Option<&str>) {
+        let mut spec = json!({"containers": []});
+        fields.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
+        let unsafe_ones: Vec<String> = unsafe_ones.iter().map(|s| (*s).to_owned()).collect();
+        let found = forbidden(&serde_json::from_value(spec).unwrap(), &unsafe_ones);
+        assert_eq!(found.as_deref(), expected.map(|e| format!("forbidden sysctl: {e}")).as_deref());
+    }
+
+    fn named(name: &str) -> Value {
+        json!({"sysctls": [{"name": name, "value": "1"}]})
+    }
+
+    #[test]
+    fn safe_ones_are_for_everybody_and_others_for_whom_the_node_allows_them() {
+        let spec = |name: &str| json!({"securityContext": named(name)});
+        check(json!({}), &[], None);
+        check(spec("net.ipv4.tcp_syncookies"), &[], None);
+        check(spec("net/ipv4/tcp_syncookies"), &[], None);
+        check(spec("net.core.somaxconn"), &[], Some("\"net.core.somaxconn\" not allowlisted"));
+        check(spec("net.core.somaxconn"), &["net.core.*"], None);
+        check(spec("kernel.msgmax"), &["kernel.msgmax"], None);
+        check(spec("vm.swappiness"), &["vm.*"], Some("\"vm.swappiness\" not allowlisted"));
+    }
+
+    #[test]
+    fn what_belongs_to_the_nodes_namespace_is_not_for_pods() {
+        let net = json!({"hostNetwork": true, "securityContext": named("net.ipv4.tcp_rmem")});
+        check(net, &[], Some("\"net.ipv4.tcp_rmem\" not allowed with host Net enabled"));
+        let ipc = json!({"hostIPC": true, "securityContext": named("kernel.shm_rmid_forced")});
+        check(ipc, &[], Some("\"kernel.shm_rmid_forced\" not allowed with host IPC enabled"));
+    }
+
+    #[test]
+    fn a_pattern_names_what_belongs_to_a_namespace() {
+        assert_eq!(pattern_error("net.*"), None);
+        assert_eq!(pattern_error("kernel/shm*"), None);
+        assert!(pattern_error("vm.*").unwrap().contains("not known to be namespaced"));
+        assert!(pattern_error("net.*.x").unwrap().contains("neither"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Ephemeral containers: added to a Pod to look into it (KEP-277; LIFECYCLE.md 3.4, point 2).
+
+use crate::common::{Run, Sim};
+use serde_json::json;
+
+#[track_caller]
+fn check(sim: &Sim, phase: &str, debugger: &str) {
+    assert_eq!((sim.phase().as_str(), sim.state("e").as_str()), (phase, debugger));
+}
+
+#[test]
+fn one_is_started_in_a_pod_that_runs_and_is_no_part_of_it() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.pass(5);
+    sim.debug("e");
+    sim.pass(5);
+    check(&sim, "Running", "running");
+    let status = sim.container("e");
+    assert_eq!((status.ready, status.started, status.restart_count), (false, None, 0));
+    assert_eq!((sim.starts("e"), sim.condition("Ready").as_str()), (vec![5], "True"));
+    let paths: Vec<_> = sim.events.iter().filter_map(|e| e.field_path.as_deref()).collect();
+    assert!(paths.contains(&"spec.ephemeralContainers{e}"), "{paths:?}");
+}
+
+#[test]
+fn none_is_started_again_whatever_the_policy_and_the_code() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        for (code, shown) in [(0, "terminated Completed 0"), (1, "terminated Error 1")] {
+            let mut sim = Sim::of(policy, &["c"]).script("e", &[Run::Ends(3, code)]);
+            sim.debug("e");
+            sim.pass(900);
+            check(&sim, "Running", shown);
+            assert_eq!((sim.starts("e"), sim.starts("c")), (vec![0], vec![0]), "{policy} {code}");
+        }
+    }
+}
+
+#[test]
+fn one_is_started_while_init_containers_still_run() {
+    let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "i", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec).script("i", &[Run::Forever]);
+    sim.pass(5);
+    sim.debug("e");
+    sim.pass(5);
+    check(&sim, "Pending", "running");
+    assert_eq!(sim.state("c"), "waiting PodInitializing");
+}
+
+#[test]
+fn one_that_cannot_be_had_holds_up_nobody() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.pass(1);
+    sim.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
+    sim.debug("e");
+    sim.pass(5);
+    check(&sim, "Running", "waiting ImagePullBackOff");
+    sim.runtime.image_failures.clear();
+    sim.pass(600);
+    check(&sim, "Running", "running");
+}
+
+#[test]
+fn a_pod_ends_without_waiting_for_one() {
+    let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(10, 0)]).on_stop("e", 2, 137);
+    sim.debug("e");
+    sim.pass(11);
+    check(&sim, "Running", "running");
+    sim.pass(5);
+    check(&sim, "Succeeded", "terminated Error 137");
+}
+
+#[test]
+fn one_is_stopped_with_its_pod() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.debug("e");
+    sim.pass(5);
+    sim.delete(30);
+    assert_eq!(sim.times("stop e 30s"), vec![5]);
+    sim.pass(60);
+    assert!(sim.forgotten);
+}
+
+#[test]
+fn a_new_sandbox_brings_none_back() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.debug("e");
+    sim.pass(5);
+    sim.lose_sandbox();
+    sim.pass(120);
+    assert_eq!((sim.starts("e"), sim.starts("c").len()), (vec![0], 2));
+}
+
+#[test]
+fn a_restart_of_the_kubelet_starts_none_again() {
+    for from_checkpoint in [true, false] {
+        let mut sim = Sim::of("Always", &["c"]).script("e", &[Run::Ends(3, 7)]);
+        sim.debug("e");
+        sim.pass(5);
+        if from_checkpoint {
+            sim.restart(10);
+        } else {
+            sim.restart_without_checkpoint(10);
+        }
+        sim.pass(60);
+        check(&sim, "Running", "terminated Error 7");
+        assert_eq!(sim.starts("e"), [0]);
+    }
+}

@@ -1,0 +1,72 @@
+//! Ephemeral containers: what they may say, and how their list may change
+//! (`validateEphemeralContainers`, `ValidatePodEphemeralContainersUpdate`).
+
+use super::{container, items, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const NOT_HERE: &str = "cannot be set for an Ephemeral Container";
+/// Marks the Pod that stands for one from a node's own files.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// `names` are those of all other containers.
+pub(super) fn all(
+    spec: &Value,
+    path: &FieldPath,
+    volumes: &container::Volumes,
+    names: &mut BTreeSet<String>,
+    errors: &mut FieldErrors,
+) {
+    let others = names.clone();
+    for (i, c) in items(spec, "ephemeralContainers").enumerate() {
+        let path = path.child("ephemeralContainers").index(i);
+        container::common(c, &path, volumes, spec, errors);
+        container::unique(names, c, &path, errors);
+        let target = text(c, "targetContainerName");
+        if !target.is_empty() && !others.contains(target) {
+            errors.not_found(&path.child("targetContainerName"), &c["targetContainerName"]);
+        }
+        let unwanted = [
+            "ports",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "lifecycle",
+            "resizePolicy",
+            "restartPolicy",
+            "restartPolicyRules",
+        ];
+        for field in unwanted.into_iter().filter(|f| c.get(f).is_some()) {
+            errors.forbidden(&path.child(field), NOT_HERE);
+        }
+        if c["resources"].as_object().is_some_and(|r| !r.is_empty()) {
+            errors.forbidden(&path.child("resources"), NOT_HERE);
+        }
+        for (j, mount) in items(c, "volumeMounts").enumerate() {
+            let path = path.child("volumeMounts").index(j);
+            for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(mount, f).is_empty()) {
+                errors.forbidden(&path.child(field), NOT_HERE);
+            }
+        }
+    }
+}
+
+/// Those that are there stay as they are; others may come.
+pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    if old["metadata"]["annotations"].get(MIRROR).is_some() {
+        errors.0.clear();
+        return errors.forbidden(&FieldPath::default(), "static pods do not support ephemeral containers");
+    }
+    let path = FieldPath::new("spec").child("ephemeralContainers");
+    for known in items(&old["spec"], "ephemeralContainers") {
+        let name = text(known, "name");
+        match items(&object["spec"], "ephemeralContainers").find(|c| c["name"] == known["name"]) {
+            None => errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be removed\n")),
+            Some(now) if now != known => {
+                errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be changed\n"));
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Addresses and node ports of Services: each is had once. Nothing routes them yet.
+
+use crate::{
+    kinds::{FieldErrors, FieldPath, KindInfo},
+    object,
+    request::Resource,
+    service::ApiServer,
+    status::ApiError,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::Ipv4Addr,
+};
+use store::Scope;
+
+/// `10.96.0.0/16`; its first address is that of the API itself.
+const FIRST: u32 = 0x0a60_0000;
+const SIZE: u32 = 1 << 16;
+const RANGE: &str = "10.96.0.0/16";
+/// Addresses below this are for those who ask for one by name.
+const STATIC: u32 = 256;
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+
+/// What the other Services have.
+struct Taken {
+    ips: HashSet<u32>,
+    ports: BTreeSet<i64>,
+}
+
+impl Taken {
+    fn look(server: &ApiServer, resource: &Resource, own: &str) -> Self {
+        let mut taken = Self { ips: HashSet::new(), ports: BTreeSet::new() };
+        for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
+            if *stored.key.namespace == *resource.namespace && *stored.key.name == *own {
+                continue;
+            }
+            let other = object::decode(resource.kind, &stored);
+            taken.ips.extend(offset(&other["spec"]["clusterIP"]));
+            let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
+            taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));
+        }
+        taken
+    }
+}
+
+/// Where in the range an address lies.
+fn offset(ip: &Value) -> Option<u32> {
+    let ip: Ipv4Addr = ip.as_str()?.parse().ok()?;
+    u32::from(ip).checked_sub(FIRST).filter(|offset| *offset < SIZE)
+}
+
+/// Held by whoever gives a Service its addresses, until they are stored; `None` for other kinds.
+pub(crate) async fn turn<'a>(server: &'a ApiServer, resource: &Resource) -> Option<tokio::sync::MutexGuard<'a, ()>> {
+    if resource.kind.info().kind == "Service" { Some(server.allocating.lock().await) } else { None }
+}
+
+/// Gives a Service what it asks for, or what is free. To be called by one at a time.
+pub(crate) fn allocate(server: &ApiServer, resource: &Resource, service: &mut Value) -> Result<(), ApiError> {
+    if service["spec"]["type"] == "ExternalName" {
+        return Ok(());
+    }
+    let name = service["metadata"]["name"].as_str().unwrap_or("").to_owned();
+    let taken = Taken::look(server, resource, &name);
+    // Where the search begins is as random as the UID.
+    let uid = service["metadata"]["uid"].as_str().and_then(|u| uuid::Uuid::parse_str(u).ok()).unwrap_or_default();
+    let start = uid.as_u64_pair().1;
+    let info = resource.kind.info();
+    address(service, &taken, start, info, &name)?;
+    node_ports(service, &taken, start, info, &name)
+}
+
+fn address(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
+    let spec = &mut service["spec"];
+    for (field, value) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
+        if spec[field].is_null() {
+            spec[field] = value;
+        }
+    }
+    let asked = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned);
+    let ip = match asked {
+        Some(ip) if ip == "None" => ip,
+        Some(ip) => {
+            let why = match offset(&json!(ip)) {
+                None => format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {RANGE}"),
+                Some(offset) if taken.ips.contains(&offset) => "provided IP is already allocated".to_owned(),
+                Some(_) => String::new(),
+            };
+            if !why.is_empty() {
+                let mut errors = FieldErrors::default();
+                let path = FieldPath::new("spec").child("clusterIPs");
+                errors.invalid(&path, &json!([ip]), &format!("failed to allocate IP {ip}: {why}"));
+                return Err(ApiError::invalid(info, name, &errors));
+            }
+            ip
+        }
+        None => {
+            // Neither the first 256 nor the last, which is the broadcast address of the range.
+            let places = SIZE - STATIC - 1;
+            let from = u32::try_from(start % u64::from(places)).unwrap_or(0);
+            let mut offsets = (0..places).map(|n| STATIC + (from + n) % places);
+            let free = offsets.find(|offset| !taken.ips.contains(offset));
+            let free = free.ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))?;
+            Ipv4Addr::from(FIRST + free).to_string()
+        }
+    };
+    spec["clusterIPs"] = json!([ip]);
+    spec["clusterIP"] = json!(ip);
+    Ok(())
+}
+
+fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
+    let wanted = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
+    let mut own = BTreeSet::new();
+    for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
+    {
+        let Some(fields) = port.as_object_mut() else { continue };
+        let asked = fields.get("nodePort").and_then(Value::as_i64).filter(|p| *p != 0);
+        if !wanted {
+            fields.remove("nodePort");
+            continue;
+        }
+        let busy = |p: &i64| taken.ports.contains(p) || own.contains(p);
+        let why = match asked {
+            Some(p) if !NODE_PORTS.contains(&p) => {
+                "provided port is not in the valid range. The range of valid ports is 30000-32767"
+            }
+            Some(p) if busy(&p) => "provided port is already allocated",
+            _ => "",
+        };
+        if !why.is_empty() {
+            let mut errors = FieldErrors::default();
+            let path = FieldPath::new("spec").child("ports").index(i).child("nodePort");
+            errors.invalid(&path, &json!(asked), why);
+            return Err(ApiError::invalid(info, name, &errors));
+        }
+        let places = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+        let from = i64::try_from(start % places.unsigned_abs()).unwrap_or(0);
+        let free = || (0..places).map(|n| NODE_PORTS.start() + (from + n) % places).find(|p| !busy(p));
+        let port =
+            asked.or_else(free).ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?;
+        fields.insert("nodePort".to_owned(), json!(port));
+        own.insert(port);
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! Tokens of service accounts: signed statements about who somebody is, which hold while what they are about exists.
+
+mod authenticate;
+mod key;
+mod request;
+
+pub(crate) use authenticate::authenticate;
+pub use key::SigningKey;
+pub(crate) use request::create;
+
+/// Who issues the tokens, and the audience of those that name none: upstream's default for a cluster.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

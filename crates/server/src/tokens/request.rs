@@ -1,0 +1,172 @@
+//! `serviceaccounts/NAME/token`: a token for an account, bound to what it is to die with
+//! (upstream's `pkg/registry/core/serviceaccount/storage/token.go` and `pkg/serviceaccount/claims.go`).
+
+use super::ISSUER;
+use crate::{
+    decode,
+    kinds::{FieldErrors, FieldPath},
+    reply::{self, Reply},
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+    write::{dry_run, now},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
+use serde_json::{Value, json};
+use store::Key;
+
+const DEFAULT_SECONDS: i64 = 3600;
+const LEAST_SECONDS: i64 = 600;
+const MOST_SECONDS: i64 = 1 << 32;
+/// What the tokens of Pods ask for that mount one without being told to. They hold longer, for clients that never read the
+/// file again; `warnafter` says when they should have.
+const WARN_ONLY_SECONDS: i64 = 3607;
+const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
+
+/// Answers a TokenRequest.
+pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let key = server.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
+    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
+    dry_run(&call.query, "CreateOptions")?;
+    let request = read(call, name)?;
+    let account = stored(server, "serviceaccounts", &resource.namespace, name);
+    let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
+    let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
+    check(seconds)?;
+    let bound = match &request.spec.bound_object_ref {
+        Some(reference) => Some(bound_object(server, resource, name, reference)?),
+        None => None,
+    };
+    let audiences = Some(request.spec.audiences.clone()).filter(|a| !a.is_empty());
+    let audiences = audiences.unwrap_or_else(|| vec![ISSUER.to_owned()]);
+    let now = now();
+    let extended = seconds == WARN_ONLY_SECONDS
+        && audiences.iter().any(|a| a == ISSUER)
+        && matches!(&bound, Some((kind, _)) if *kind == "pod");
+    let end = |seconds: i64| now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+    let (node, object) = (bound.as_ref().and_then(|(_, o)| node_of(server, o)), bound);
+    let mut about = json!({"namespace": resource.namespace, "serviceaccount": reference(&account)});
+    if let Some((kind, object)) = &object {
+        about[*kind] = reference(object);
+    }
+    if let Some(node) = node {
+        about["node"] = node;
+    }
+    if extended {
+        about["warnafter"] = json!(end(seconds).as_second());
+    }
+    let claims = json!({
+        "aud": audiences, "iss": ISSUER, "sub": format!("system:serviceaccount:{}:{name}", resource.namespace),
+        "iat": now.as_second(), "nbf": now.as_second(), "jti": uuid::Uuid::new_v4().to_string(),
+        "exp": end(if extended { EXTENDED_SECONDS } else { seconds }).as_second(), "kubernetes.io": about,
+    });
+    let token = key.sign(&claims).ok_or_else(|| ApiError::internal("the token could not be signed"))?;
+    let answer = json!({
+        "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": name, "namespace": resource.namespace, "creationTimestamp": now},
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": request.spec.bound_object_ref},
+        "status": {"token": token, "expirationTimestamp": end(seconds)},
+    });
+    Ok(reply::json(201, &answer))
+}
+
+fn read(call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
+    let mut body = decode::options(call, "TokenRequest")?;
+    // Its fields have Go's zero values where a client leaves them out.
+    for (field, empty) in [("metadata", json!({})), ("spec", json!({}))] {
+        if body[field].is_null() {
+            body[field] = empty;
+        }
+    }
+    if let Some(spec) = body["spec"].as_object_mut().filter(|spec| spec.get("audiences").is_none_or(Value::is_null)) {
+        spec.insert("audiences".to_owned(), json!([]));
+    }
+    if let Some(fields) = body.as_object_mut() {
+        // What the server says.
+        fields.remove("status");
+        fields.insert("kind".to_owned(), json!("TokenRequest"));
+        fields.insert("apiVersion".to_owned(), json!("authentication.k8s.io/v1"));
+    }
+    let request: TokenRequest = serde_json::from_value(body)
+        .map_err(|e| ApiError::bad_request(format!("couldn't decode TokenRequest: {e}")))?;
+    match request.metadata.name.as_deref().filter(|n| !n.is_empty() && *n != name) {
+        Some(other) => Err(ApiError::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({name})"
+        ))),
+        None => Ok(request),
+    }
+}
+
+fn check(seconds: i64) -> Result<(), ApiError> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::new("spec").child("expirationSeconds"));
+    if seconds < LEAST_SECONDS {
+        errors.invalid(&path, &json!(seconds), "may not specify a duration less than 10 minutes");
+    }
+    if seconds > MOST_SECONDS {
+        errors.invalid(&path, &json!(seconds), "may not specify a duration larger than 2^32 seconds");
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid_named("authentication.k8s.io", "TokenRequest", "", &errors))
+}
+
+pub(super) fn stored(server: &ApiServer, plural: &'static str, namespace: &str, name: &str) -> Option<Value> {
+    let found = server.store.get(&Key::new(plural, namespace, name))?;
+    serde_json::from_slice(&found.data).ok()
+}
+
+/// The kinds that a token can be bound to: its claim, and where they live.
+fn kind_of(reference: &BoundObjectReference) -> Option<(&'static str, &'static str, bool)> {
+    match (reference.api_version.as_deref(), reference.kind.as_deref()) {
+        (Some("v1"), Some("Pod")) => Some(("pod", "pods", true)),
+        (Some("v1"), Some("Secret")) => Some(("secret", "secrets", true)),
+        (Some("v1"), Some("Node")) => Some(("node", "nodes", false)),
+        _ => None,
+    }
+}
+
+/// What the token is to die with; it must be there, and a Pod must run as this account.
+fn bound_object(
+    server: &ApiServer,
+    resource: &Resource,
+    account: &str,
+    reference: &BoundObjectReference,
+) -> Result<(&'static str, Value), ApiError> {
+    let word = |field: &Option<String>| field.clone().unwrap_or_default();
+    let Some((claim, plural, namespaced)) = kind_of(reference) else {
+        let kind = format!("{}, Kind={}", word(&reference.api_version), word(&reference.kind));
+        return Err(ApiError::bad_request(format!(
+            "cannot bind token for serviceaccount {account:?} to object of kind {kind}"
+        )));
+    };
+    let (name, namespace) = (word(&reference.name), if namespaced { resource.namespace.as_str() } else { "" });
+    let object = stored(server, plural, namespace, &name)
+        .ok_or_else(|| ApiError::new(404, "NotFound", format!("{plural} {name:?} not found")))?;
+    if claim == "pod" && object["spec"]["serviceAccountName"] != account {
+        return Err(ApiError::bad_request(format!(
+            "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
+        )));
+    }
+    let uid = object["metadata"]["uid"].as_str().unwrap_or("");
+    match reference.uid.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != uid) {
+        Some(wanted) => {
+            let why = format!(
+                "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+            );
+            Err(ApiError::conflict_on(plural, &name, &why))
+        }
+        None => Ok((claim, object)),
+    }
+}
+
+fn reference(object: &Value) -> Value {
+    json!({"name": object["metadata"]["name"], "uid": object["metadata"]["uid"]})
+}
+
+/// The node that a Pod is bound to.
+fn node_of(server: &ApiServer, pod: &Value) -> Option<Value> {
+    let name = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty())?;
+    Some(stored(server, "nodes", "", name).map_or_else(|| json!({"name": name}), |node| reference(&node)))
+}

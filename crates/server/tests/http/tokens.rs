@@ -1,0 +1,200 @@
+//! Tokens of service accounts: asked for, shown, and refused once what they are about is gone.
+
+use crate::common::*;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use server::{ApiServer, Pki};
+
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+
+/// A server that issues tokens, with an account.
+async fn api() -> Api {
+    let mut api = Api::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
+    api.server = api.server.with_signing_key(key);
+    api.check(post(ACCOUNTS, &json!({"metadata": {"name": "app"}})), 201, json!({})).await;
+    api
+}
+
+fn request(spec: Value) -> Ask {
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    post(format!("{ACCOUNTS}/app/token"), &body)
+}
+
+async fn token(api: &Api, spec: Value) -> String {
+    let answer = api.check(request(spec), 201, json!({"kind": "TokenRequest"})).await;
+    answer.body["status"]["token"].as_str().unwrap().to_owned()
+}
+
+/// What somebody is told who shows this token and nothing else.
+async fn show(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16, String) {
+    let request = http::Request::builder().method(method).uri(path).header("authorization", format!("Bearer {token}"));
+    let response = server.handle(None, request.body(Full::<bytes::Bytes>::default()).unwrap()).await;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    (code, body["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[track_caller]
+fn check(shown: (u16, String), code: u16, message: &str) {
+    assert_eq!(shown, (code, message.to_owned()));
+}
+
+/// The claims, not verified.
+fn claims(token: &str) -> Value {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    let part = token.split('.').nth(1).unwrap();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_token_says_who_it_is_for_and_how_long() {
+    let api = api().await;
+    let claims = claims(&token(&api, json!({"audiences": ["a"], "expirationSeconds": 700})).await);
+    assert_eq!((&claims["sub"], &claims["aud"]), (&json!("system:serviceaccount:default:app"), &json!(["a"])));
+    assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), 700);
+    let account = api.ask(&get(format!("{ACCOUNTS}/app"))).await.body;
+    assert_eq!(claims["kubernetes.io"]["serviceaccount"]["uid"], account["metadata"]["uid"]);
+    let usual = self::claims(&token(&api, json!({})).await);
+    assert_eq!(usual["exp"].as_i64().unwrap() - usual["iat"].as_i64().unwrap(), 3600);
+    assert_eq!((&usual["aud"][0], usual["iss"].is_string()), (&usual["iss"], true));
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_in_upstreams_words() {
+    let api = api().await;
+    let short = "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes";
+    api.check(request(json!({"expirationSeconds": 599})), 422, json!({"message": short})).await;
+    let missing = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "none"}});
+    api.check(request(missing), 404, json!({"message": "pods \"none\" not found"})).await;
+    api.create_pod("other").await;
+    let other = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "other"}});
+    let words = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";
+    api.check(request(other), 400, json!({"message": words})).await;
+    for body in [json!({"spec": 5}), json!({"spec": "x"}), json!([]), json!({"metadata": 1})] {
+        let answer = api.ask(&post(format!("{ACCOUNTS}/app/token"), &body)).await;
+        assert_eq!(answer.status, 400, "{body}: {}", answer.body);
+    }
+    api.check(
+        post(format!("{ACCOUNTS}/none/token"), &json!({})),
+        404,
+        json!({"message": "serviceaccounts \"none\" not found"}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn who_shows_a_token_is_known_and_may_do_nothing_yet() {
+    let api = api().await;
+    let token = token(&api, json!({})).await;
+    let user = "User \"system:serviceaccount:default:app\" cannot";
+    let pods = "/api/v1/namespaces/default/pods";
+    for (method, path, expected) in [
+        (
+            "GET",
+            pods.to_owned(),
+            format!("pods is forbidden: {user} list resource \"pods\" in API group \"\" in the namespace \"default\""),
+        ),
+        (
+            "GET",
+            format!("{pods}/p/log"),
+            format!(
+                "pods \"p\" is forbidden: {user} get resource \"pods/log\" in API group \"\" in the namespace \"default\""
+            ),
+        ),
+        (
+            "GET",
+            "/api/v1/nodes?watch=true".to_owned(),
+            format!("nodes is forbidden: {user} watch resource \"nodes\" in API group \"\" at the cluster scope"),
+        ),
+        (
+            "DELETE",
+            pods.to_owned(),
+            format!(
+                "pods is forbidden: {user} deletecollection resource \"pods\" in API group \"\" in the namespace \"default\""
+            ),
+        ),
+        (
+            "PATCH",
+            "/apis/coordination.k8s.io/v1/namespaces/x/leases/l".to_owned(),
+            format!(
+                "leases.coordination.k8s.io \"l\" is forbidden: {user} patch resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"x\""
+            ),
+        ),
+        ("GET", "/metrics".to_owned(), format!("forbidden: {user} get path \"/metrics\"")),
+    ] {
+        check(show(&api.server, &token, method, &path).await, 403, &expected);
+    }
+    check(show(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
+    let other = self::token(&api, json!({"audiences": ["somebody.else"]})).await;
+    check(show(&api.server, &other, "GET", pods).await, 401, "Unauthorized");
+}
+
+#[tokio::test]
+async fn a_token_dies_with_its_account_and_with_its_pod() {
+    let api = api().await;
+    let mut object = pod("p");
+    object["spec"]["serviceAccountName"] = json!("app");
+    let uid = api.check(post(PODS, &object), 201, json!({})).await.body["metadata"]["uid"].clone();
+    let reference =
+        |uid: &Value| json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid}});
+    api.check(request(reference(&json!("another"))), 409, json!({"reason": "Conflict"})).await;
+    let (bound, free) = (token(&api, reference(&uid)).await, token(&api, json!({})).await);
+    assert_eq!(claims(&bound)["kubernetes.io"]["pod"], json!({"name": "p", "uid": uid}));
+    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 403);
+    api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
+    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 401);
+    // Another Pod of the same name is another Pod.
+    api.check(post(PODS, &object), 201, json!({})).await;
+    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 401);
+    assert_eq!(show(&api.server, &free, "GET", PODS).await.0, 403);
+    api.check(delete(format!("{ACCOUNTS}/app")), 200, json!({})).await;
+    assert_eq!(show(&api.server, &free, "GET", PODS).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_token_is_mounted_into_every_container_that_does_not_say_otherwise() {
+    let api = api().await;
+    let mut object = pod("p");
+    let path = "/var/run/secrets/kubernetes.io/serviceaccount";
+    object["spec"]["initContainers"] = json!([{"name": "i", "image": "x"}]);
+    object["spec"]["volumes"] = json!([{"name": "own", "emptyDir": {}}]);
+    let own = json!([{"name": "own", "mountPath": path}]);
+    object["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "d", "image": "x", "volumeMounts": own}));
+    let made = api.check(post(PODS, &object), 201, json!({})).await.body["spec"].clone();
+    let name = made["volumes"][1]["name"].as_str().unwrap();
+    assert!(name.starts_with("kube-api-access-") && name.len() == "kube-api-access-xxxxx".len(), "{name}");
+    let expected = json!({"name": name, "projected": {"defaultMode": 420, "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+    ]}});
+    assert_eq!(made["volumes"][1], expected);
+    let mounted = json!([{"name": name, "readOnly": true, "mountPath": path}]);
+    assert_eq!(
+        (&made["containers"][0]["volumeMounts"], &made["initContainers"][0]["volumeMounts"]),
+        (&mounted, &mounted)
+    );
+    assert_eq!(made["containers"][1]["volumeMounts"], json!([{"name": "own", "mountPath": path}]));
+}
+
+#[tokio::test]
+async fn pods_and_accounts_may_want_no_token() {
+    let api = api().await;
+    let mut object = pod("none");
+    object["spec"]["automountServiceAccountToken"] = json!(false);
+    api.check(post(PODS, &object), 201, json!({"spec": {"volumes": null}})).await;
+    let switch = json!({"automountServiceAccountToken": false});
+    api.check(merge(format!("{ACCOUNTS}/app"), &switch), 200, json!({})).await;
+    let mut object = pod("account");
+    object["spec"]["serviceAccountName"] = json!("app");
+    api.check(post(PODS, &object), 201, json!({"spec": {"volumes": null}})).await;
+    // The Pod's own word counts.
+    let mut object = pod("own");
+    object["spec"]["serviceAccountName"] = json!("app");
+    object["spec"]["automountServiceAccountToken"] = json!(true);
+    let made = api.check(post(PODS, &object), 201, json!({})).await;
+    assert_eq!(made.body["spec"]["volumes"].as_array().map(Vec::len), Some(1));
+}

@@ -1,0 +1,191 @@
+//! Namespaces that containers share with each other and with their node, host ports, and mounts that travel.
+
+use crate::Shared;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::{Value, json};
+use std::{io::Read, net::TcpStream, path::Path};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("containers share their processes where the Pod says so", processes),
+    ("a Pod has the namespaces of its node where it says so", of_the_node),
+    ("a host port leads into its Pod, and is had once", host_ports),
+    ("a Pod is called as hostname, subdomain and their switches say", host_names),
+    ("subPathExpr, modes and optional sources of volumes", volumes),
+    ("a hostPath of the wrong type is named", host_paths),
+    ("mounts travel between node and containers as mountPropagation says", mounts_travel),
+];
+
+fn container(name: &str, script: &str) -> Value {
+    json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script]})
+}
+
+fn apply(kubectl: &Kubectl, name: &str, spec: Value) {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"terminationGracePeriodSeconds": 1}});
+    spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
+    kubectl.apply(&pod.to_string());
+}
+
+fn run(kubectl: &Kubectl, spec: Value) {
+    apply(kubectl, "p", spec);
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+fn exec(kubectl: &Kubectl, script: &str) -> String {
+    kubectl.args(&["exec", "p", "-c", "c", "--", "sh", "-c", script], "").ok()
+}
+
+fn processes(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let two = json!([container("c", "sleep 11111"), container("d", "sleep 22222")]);
+    run(&kubectl, json!({"shareProcessNamespace": true, "containers": two}));
+    let seen = exec(&kubectl, "ps; cat /proc/1/comm");
+    assert!(["sleep 11111", "sleep 22222", "pause"].iter().all(|word| seen.contains(word)), "{seen}");
+    kubectl.run("delete pod p --wait").ok();
+    run(&kubectl, json!({"containers": two}));
+    let seen = exec(&kubectl, "ps");
+    assert!(seen.contains("sleep 11111") && !seen.contains("sleep 22222"), "{seen}");
+}
+
+fn of_the_node(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let own = |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string();
+    let flags = [("net", "hostNetwork"), ("pid", "hostPID"), ("ipc", "hostIPC")];
+    for (kind, flag) in flags {
+        run(&kubectl, json!({flag: true, "containers": [container("c", "sleep 10000")]}));
+        for (other, _) in flags {
+            let seen = exec(&kubectl, &format!("readlink /proc/self/ns/{other}"));
+            assert_eq!(seen.trim() == own(other), other == kind, "{flag}, {other}: {seen}");
+        }
+        if flag == "hostNetwork" {
+            assert_eq!(kubectl.value("pod/p", "/status/podIP"), kubectl.value("pod/p", "/status/hostIP"));
+            assert!(exec(&kubectl, "cat /etc/hosts").starts_with("# Kubernetes-managed hosts file (host network)."));
+        }
+        kubectl.run("delete pod p --wait").ok();
+    }
+}
+
+fn host_ports(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    // Of no range from which the kernel chooses, and of this process: nobody else gets what comes in at it.
+    let free = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let serve = |name: &str| {
+        let mut c = container(name, "while true; do echo hello from $HOSTNAME | nc -l -p 80; done");
+        c["ports"] = json!([{"containerPort": 80, "hostPort": free}]);
+        c
+    };
+    run(&kubectl, json!({"containers": [serve("c")]}));
+    let ip = kubectl.value("pod/p", "/status/hostIP");
+    eventually("the host port to answer", || {
+        let mut text = String::new();
+        let answer = TcpStream::connect((ip.as_str().unwrap(), free)).and_then(|mut s| s.read_to_string(&mut text));
+        answer.is_ok() && text == "hello from p\n"
+    });
+    // The scheduler would leave it waiting; whoever names the node itself is told by the node.
+    let node = kubectl.value("pod/p", "/spec/nodeName");
+    apply(&kubectl, "q", json!({"nodeName": node, "containers": [serve("c")]}));
+    kubectl.wait_value("pod/q", "/status/reason", &json!("NodePorts"));
+    let message =
+        "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    assert_eq!(kubectl.value("pod/q", "/status/message"), json!(message));
+}
+
+fn host_names(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let namespace = kubectl.namespace().to_owned();
+    for (spec, expected) in [
+        (json!({"hostname": "h", "subdomain": "s"}), "h".to_owned()),
+        (json!({"hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true}), format!("h.s.{namespace}.svc.")),
+        (json!({"hostnameOverride": "other.example"}), "other.example".to_owned()),
+    ] {
+        let mut spec = spec;
+        spec["containers"] = json!([container("c", "sleep 10000")]);
+        run(&kubectl, spec.clone());
+        let seen = exec(&kubectl, "hostname; tail -1 /etc/hosts");
+        assert!(seen.starts_with(&expected), "{spec}: {seen}");
+        kubectl.run("delete pod p --wait").ok();
+    }
+}
+
+fn volumes(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let config_map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "1", "b": "2"}});
+    kubectl.apply(&config_map.to_string());
+    let mut c = container("c", "sleep 10000");
+    c["env"] = json!([{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    c["volumeMounts"] = json!([{"name": "e", "mountPath": "/e"}, {"name": "e", "mountPath": "/own", "subPathExpr": "of/$(POD)"},
+        {"name": "cm", "mountPath": "/cm"}, {"name": "none", "mountPath": "/none"}]);
+    let items = json!([{"key": "a", "path": "deep/a", "mode": 0o400}, {"key": "b", "path": "b"}]);
+    let volumes = json!([{"name": "e", "emptyDir": {}}, {"name": "cm", "configMap": {"name": "cm", "defaultMode": 0o640, "items": items}},
+        {"name": "none", "secret": {"secretName": "missing", "optional": true}}]);
+    run(&kubectl, json!({"volumes": volumes, "containers": [c]}));
+    assert_eq!(exec(&kubectl, "touch /own/x; ls /e/of/p"), "x\n");
+    assert_eq!(exec(&kubectl, "stat -L -c '%a' /cm/deep/a /cm/b; cat /cm/deep/a /cm/b; ls /none"), "400\n640\n12");
+}
+
+fn host_paths(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let file = cluster.data_dir().join("a-file");
+    std::fs::write(&file, "x").unwrap();
+    let path = file.display().to_string();
+    let mut c = container("c", "sleep 10000");
+    c["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    let volumes = json!([{"name": "v", "hostPath": {"path": path, "type": "Directory"}}]);
+    apply(&kubectl, "p", json!({"volumes": volumes, "containers": [c]}));
+    let expected =
+        format!("MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: {path} is not a directory");
+    eventually("an event about the hostPath", || {
+        kubectl.events("p").iter().any(|(reason, message)| reason == "FailedMount" && *message == expected)
+    });
+}
+
+/// A directory of the node whose mounts are shared with whoever binds it.
+struct SharedDir(tempfile::TempDir);
+
+impl SharedDir {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let none = None::<&str>;
+        mount(Some(dir.path()), dir.path(), none, MsFlags::MS_BIND, none).unwrap();
+        mount(none, dir.path(), none, MsFlags::MS_SHARED, none).unwrap();
+        Self(dir)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SharedDir {
+    /// With all that is mounted in it.
+    fn drop(&mut self) {
+        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+fn mounts_travel(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let dir = SharedDir::new();
+    let of = |name: &str, propagation: &str, privileged: bool| {
+        let mut c = container(name, "sleep 10000");
+        c["volumeMounts"] = json!([{"name": "v", "mountPath": "/v", "mountPropagation": propagation}]);
+        c["securityContext"] = json!({"privileged": privileged});
+        c
+    };
+    let containers =
+        json!([of("c", "HostToContainer", false), of("alone", "None", false), of("both", "Bidirectional", true)]);
+    run(&kubectl, json!({"volumes": [{"name": "v", "hostPath": {"path": dir.path()}}], "containers": containers}));
+    let inside = dir.path().join("of-the-node");
+    std::fs::create_dir(&inside).unwrap();
+    mount(Some("t"), &inside, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    std::fs::write(inside.join("f"), "").unwrap();
+    let list = |container: &str, path: &str| kubectl.args(&["exec", "p", "-c", container, "--", "ls", path], "").ok();
+    let seen = ["c", "alone", "both"].map(|name| list(name, "/v/of-the-node"));
+    assert_eq!(seen, ["f\n", "", "f\n"]);
+    let script = "mkdir /v/of-the-pod && mount -t tmpfs t /v/of-the-pod && touch /v/of-the-pod/g";
+    kubectl.args(&["exec", "p", "-c", "both", "--", "sh", "-c", script], "").ok();
+    assert!(dir.path().join("of-the-pod/g").exists());
+    assert_eq!(list("c", "/v/of-the-pod"), "g\n");
+    kubectl.run("delete pod p --wait --timeout=30s").ok();
+}

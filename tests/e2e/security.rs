@@ -1,0 +1,147 @@
+//! Who the processes of containers are and what they may do, as the processes themselves see it.
+
+use crate::{Alone, Shared};
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a process has the user, groups and rights of its security context", identity),
+    ("runAsNonRoot refuses root with upstream's words", non_root),
+    ("a file system can be read-only, and its volumes belong to the fsGroup", file_systems),
+    ("system calls are those of the seccomp profile", seccomp),
+    ("kernel parameters are set, and those that the node does not allow are refused", sysctls),
+    ("what the node cannot give is refused with a reason", refused),
+];
+
+pub(crate) const ALONE: &[Alone] =
+    &[("a node allows unsafe kernel parameters and default seccomp by its configuration", configured)];
+
+/// A Pod that runs these commands and ends.
+fn pod(script: &str, spec: &Value, context: &Value) -> Value {
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+        "securityContext": context});
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}});
+    for (key, value) in spec.as_object().unwrap() {
+        match key.as_str() {
+            "volumeMounts" => pod["spec"]["containers"][0][key] = value.clone(),
+            _ => pod["spec"][key] = value.clone(),
+        }
+    }
+    pod
+}
+
+/// What the commands print in a Pod with this spec and security context.
+fn output(kubectl: &Kubectl, script: &str, spec: Value, context: Value) -> String {
+    kubectl.apply(&pod(script, &spec, &context).to_string());
+    eventually("the Pod to end", || {
+        matches!(kubectl.value("pod/p", "/status/phase").as_str(), Some("Succeeded" | "Failed"))
+    });
+    let output = kubectl.run("logs p").ok();
+    kubectl.run("delete pod p --wait").ok();
+    output
+}
+
+#[track_caller]
+fn check(kubectl: &Kubectl, script: &str, spec: Value, context: Value, expected: &str) {
+    assert_eq!(output(kubectl, script, spec, context), expected);
+}
+
+fn identity(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let who = "id -u; id -g; id -G; grep -E 'NoNewPrivs' /proc/self/status | cut -f2";
+    let pod = json!({"securityContext": {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000, "supplementalGroups": [4000]}});
+    check(&kubectl, who, pod.clone(), json!({}), "1000\n3000\n3000 2000 4000\n0\n");
+    let own = json!({"runAsUser": 7, "allowPrivilegeEscalation": false});
+    check(&kubectl, who, pod, own, "7\n3000\n3000 2000 4000\n1\n");
+    // A group without a user: the image's user, which is root.
+    check(&kubectl, "id -u; id -g", json!({}), json!({"runAsGroup": 5}), "0\n5\n");
+    let rights = |context: Value| output(&kubectl, "grep CapEff /proc/self/status | cut -f2", json!({}), context);
+    let bits = |text: String| u64::from_str_radix(text.trim(), 16).unwrap();
+    let (net_admin, chown) = (1 << 12, 1);
+    assert_eq!(bits(rights(json!({}))) & (net_admin | chown), chown);
+    let exchanged = json!({"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}});
+    assert_eq!(bits(rights(exchanged)), net_admin);
+    let all = bits(rights(json!({"privileged": true})));
+    assert_eq!(all & (1 << 21), 1 << 21, "a privileged process is an administrator of the system: {all:x}");
+}
+
+fn non_root(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("id -u", &json!({"securityContext": {"runAsNonRoot": true}}), &json!({})).to_string());
+    let waiting = "/status/containerStatuses/0/state/waiting";
+    kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
+    let (uid, namespace) = (kubectl.value("pod/p", "/metadata/uid"), kubectl.namespace().to_owned());
+    let place = format!("(pod: \"p_{namespace}({})\", container: c)", uid.as_str().unwrap());
+    let message = kubectl.value("pod/p", &format!("{waiting}/message"));
+    assert_eq!(message, json!(format!("container has runAsNonRoot and image will run as root {place}")));
+    kubectl.run("delete pod p --wait").ok();
+    let spec = json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 65534}});
+    check(&kubectl, "id -u", spec, json!({}), "65534\n");
+}
+
+fn file_systems(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let script = "touch /x 2>/dev/null && echo written || echo refused; touch /v/x && stat -c '%g %a' /v /v/x";
+    let spec = json!({"securityContext": {"fsGroup": 2345, "runAsUser": 1000, "fsGroupChangePolicy": "OnRootMismatch"},
+        "volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    check(&kubectl, script, spec, json!({"readOnlyRootFilesystem": true}), "refused\n2345 2777\n2345 644\n");
+    let memory = json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let script = "grep -c ' /v tmpfs ' /proc/mounts; df -k /v | tail -1 | awk '{print $2}'";
+    check(&kubectl, script, memory, json!({}), "1\n1024\n");
+}
+
+fn seccomp(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let mode = "grep Seccomp: /proc/self/status | cut -f2";
+    check(&kubectl, mode, json!({}), json!({}), "0\n");
+    let of = |profile: Value| json!({"seccompProfile": profile});
+    check(&kubectl, mode, json!({"securityContext": of(json!({"type": "RuntimeDefault"}))}), json!({}), "2\n");
+    let pods = json!({"securityContext": of(json!({"type": "RuntimeDefault"}))});
+    check(&kubectl, mode, pods, of(json!({"type": "Unconfined"})), "0\n");
+    let profiles = cluster.data_dir().join("kubelet/seccomp");
+    std::fs::create_dir_all(&profiles).unwrap();
+    let no_mkdir = json!({"defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]});
+    std::fs::write(profiles.join("no-mkdir.json"), no_mkdir.to_string()).unwrap();
+    let local = of(json!({"type": "Localhost", "localhostProfile": "no-mkdir.json"}));
+    check(&kubectl, "mkdir /x 2>/dev/null && echo made || echo refused", json!({}), local, "refused\n");
+}
+
+fn sysctls(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let of = |name: &str, value: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": value}]}});
+    let read = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start";
+    check(&kubectl, read, of("net.ipv4.ip_unprivileged_port_start", "77"), json!({}), "77\n");
+    kubectl.apply(&pod(read, &of("net.core.somaxconn", "9"), &json!({})).to_string());
+    kubectl.wait_value("pod/p", "/status/reason", &json!("SysctlForbidden"));
+    let message = kubectl.value("pod/p", "/status/message");
+    assert_eq!(message, json!("Pod was rejected: forbidden sysctl: \"net.core.somaxconn\" not allowlisted"));
+}
+
+fn refused(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
+    kubectl.apply(&pod("id", &strict, &json!({})).to_string());
+    kubectl.wait_value("pod/p", "/status/reason", &json!("SupplementalGroupsPolicyNotSupported"));
+    kubectl.run("delete pod p --wait").ok();
+    kubectl.apply(&pod("id", &json!({"hostUsers": false}), &json!({})).to_string());
+    eventually("an event about user namespaces", || {
+        let text =
+            "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces";
+        kubectl.events("p").iter().any(|(reason, message)| reason == "FailedCreatePodSandBox" && message == text)
+    });
+}
+
+fn configured() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("kubelet.yaml");
+    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nseccompDefault: true\nallowedUnsafeSysctls: [\"net.core.*\"]\n";
+    std::fs::write(&config, text).unwrap();
+    let cluster = Cluster::start(&["--kubelet-config", &config.display().to_string()]);
+    let kubectl = cluster.kubectl();
+    let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
+    let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";
+    check(&kubectl, script, spec, json!({}), "9\n2\n");
+}

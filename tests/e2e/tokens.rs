@@ -1,0 +1,84 @@
+//! Service accounts: what a Pod's token says and opens, and for how long.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a Pod has a token of its account, which dies with the Pod", a_pods_token),
+    ("a token of one's own choice is asked for, or none", chosen),
+];
+
+const DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn apply(kubectl: &Kubectl, spec: Value) {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+fn read(kubectl: &Kubectl, file: &str) -> String {
+    kubectl.args(&["exec", "p", "--", "cat", file], "").ok()
+}
+
+/// What the API tells somebody who has nothing but this token.
+fn show(cluster: &Cluster, token: &str, authority: &str) -> String {
+    let config = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap();
+    let file = cluster.data_dir().join("ca-of-a-pod.crt");
+    std::fs::write(&file, authority).unwrap();
+    let arguments = [
+        "--server",
+        server,
+        "--certificate-authority",
+        &file.display().to_string(),
+        "--token",
+        token,
+        "get",
+        "pods",
+        "p",
+    ];
+    let nobody = Kubectl::new("/dev/null".into(), "default");
+    nobody.args(&arguments, "").failed()
+}
+
+fn a_pods_token(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let namespace = kubectl.namespace().to_owned();
+    apply(&kubectl, json!({}));
+    let (token, authority) = (read(&kubectl, &format!("{DIR}/token")), read(&kubectl, &format!("{DIR}/ca.crt")));
+    assert_eq!(read(&kubectl, &format!("{DIR}/namespace")), namespace);
+    let forbidden = format!(
+        "pods \"p\" is forbidden: User \"system:serviceaccount:{namespace}:default\" cannot get resource \"pods\""
+    );
+    let told = show(cluster, &token, &authority);
+    assert!(told.contains(&forbidden), "{told}");
+    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    eventually("the token to be refused", || show(cluster, &token, &authority).contains("You must be logged in"));
+    let asked = kubectl.run("create token default --duration=10m").ok();
+    let told = show(cluster, asked.trim(), &authority);
+    assert!(told.contains(&forbidden), "{told}");
+    let short = kubectl.run("create token default --duration=5m").failed();
+    assert!(short.contains("may not specify a duration less than 10 minutes"), "{short}");
+}
+
+fn chosen(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    apply(&kubectl, json!({"automountServiceAccountToken": false}));
+    kubectl.args(&["exec", "p", "--", "ls", DIR], "").failed();
+    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("create serviceaccount app").ok();
+    let token = json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 7200}});
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
+        "volumeMounts": [{"name": "t", "mountPath": "/t"}]});
+    apply(
+        &kubectl,
+        json!({"serviceAccountName": "app", "securityContext": {"runAsUser": 1000}, "containers": [container],
+        "volumes": [{"name": "t", "projected": {"sources": [token]}}]}),
+    );
+    assert_eq!(kubectl.args(&["exec", "p", "--", "stat", "-L", "-c", "%u %a", "/t/vault"], "").ok(), "1000 600\n");
+    assert_eq!(read(&kubectl, "/t/vault").split('.').count(), 3);
+}
