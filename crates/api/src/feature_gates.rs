@@ -38,6 +38,8 @@ pub enum Gate {
     ImageVolume,
     /// KEP-2000 and KEP-5329 family: graceful shutdown of the node.
     GracefulNodeShutdown,
+    /// KEP-2535: an image that was pulled with a secret is only for Pods that have one, too.
+    KubeletEnsureSecretPulledImages,
 }
 
 /// A gate's name, default, and whether it is locked to it.
@@ -69,6 +71,7 @@ const GATES: &[GateInfo] = &[
     gate(Gate::PodLevelResources, "PodLevelResources", true, false),
     gate(Gate::ImageVolume, "ImageVolume", true, false),
     gate(Gate::GracefulNodeShutdown, "GracefulNodeShutdown", true, false),
+    gate(Gate::KubeletEnsureSecretPulledImages, "KubeletEnsureSecretPulledImages", true, false),
 ];
 
 /// Why gates cannot be set so; upstream's words (`k8s.io/component-base/featuregate`).

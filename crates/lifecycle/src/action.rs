@@ -50,6 +50,8 @@ pub enum Action {
     EnsureImage {
         /// The container's name.
         container: String,
+        /// Whether it may be pulled; else one only looks for it, for the last pull failed a moment ago.
+        pull: bool,
     },
     /// Create and start a container; answered by [`crate::ContainerFact::Created`], then `Started`, or `StartFailed`.
     StartContainer {

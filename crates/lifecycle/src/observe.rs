@@ -2,13 +2,14 @@
 
 mod container_facts;
 mod hook_results;
+mod image_facts;
 mod kills;
 mod probe_results;
 mod relist;
 mod sandbox_facts;
 
 use crate::{
-    Admission, Event, EventKind, Eviction, ImageFact, NodePolicy, Pod, PodEvent, VolumesFact,
+    Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
     container::{Container, Image},
     phase::phase,
     pod::{Ended, Trouble, Volumes},
@@ -33,7 +34,7 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::Evicted(eviction) => evicted(pod, eviction, now),
         Event::Volumes(fact) => volumes(pod, fact, policy, now),
         Event::Sandbox(fact) => sandbox_facts::observe(pod, fact, policy, now),
-        Event::Image { container, fact } => image(pod, &container, fact, policy, now),
+        Event::Image { container, fact } => image_facts::observe(pod, &container, fact, policy, now),
         Event::Container { container, fact } => container_facts::observe(pod, &container, fact, policy, now),
         Event::StatusWritten(status) => {
             pod.written = Some(status);
@@ -92,9 +93,15 @@ fn starting<'a>(pod: &'a mut Pod, key: &crate::ActionKey) -> Option<&'a mut Cont
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let deletion = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    pod.object = object;
+    let before = std::mem::replace(&mut pod.object, object);
+    let old = before.spec.as_ref();
     for (_, spec) in containers(pod.object.spec.as_ref().unwrap_or(&Default::default())) {
-        pod.containers.entry(spec.name.clone()).or_default();
+        let container = pod.containers.entry(spec.name.clone()).or_default();
+        let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == spec.name));
+        if old.is_some_and(|(_, old)| old.image != spec.image) {
+            // What is known of an image is known of the old one.
+            container.image = Image::Unknown;
+        }
     }
     note_terminal(pod, now);
     if !deletion {
@@ -153,59 +160,6 @@ fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp
             Volumes::Failed(trouble(before, message, policy, now))
         }
     };
-}
-
-fn image(pod: &mut Pod, name: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
-    let Some(image) = pod.container_spec(name).map(|(_, c)| c.image.clone().unwrap_or_default()) else {
-        return;
-    };
-    let before = pod.container(name).image.clone();
-    let state = match fact {
-        ImageFact::Pulling => {
-            record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), Some(name));
-            // While a failed pull is tried again, its reason stays visible.
-            if matches!(before, Image::Failed { .. }) { before } else { Image::Pulling }
-        }
-        ImageFact::Present { image_ref } => {
-            let text = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-            record(pod, EventKind::Normal, "Pulled", text, Some(name));
-            Image::Present { image_ref }
-        }
-        ImageFact::Pulled { image_ref, took, took_with_wait, size } => {
-            let ms = |d: Duration| format!("{d:.3?}");
-            let text = format!(
-                "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {size} bytes.",
-                ms(took),
-                ms(took_with_wait)
-            );
-            record(pod, EventKind::Normal, "Pulled", text, Some(name));
-            Image::Present { image_ref }
-        }
-        ImageFact::Failed { .. } if matches!(&before, Image::Failed { at, delay, .. } if *at + *delay > now) => return,
-        ImageFact::Failed { reason, message } => {
-            let delay = match before {
-                Image::Failed { delay, .. } => policy.image_backoff.next(delay),
-                _ => policy.image_backoff.next(Duration::ZERO),
-            };
-            image_failed(pod, name, &image, &reason, &message);
-            Image::Failed { reason, message, at: now, delay }
-        }
-    };
-    pod.containers.entry(name.to_owned()).or_default().image = state;
-}
-
-fn image_failed(pod: &mut Pod, name: &str, image: &str, reason: &str, message: &str) {
-    match reason {
-        "ErrImageNeverPull" => record(pod, EventKind::Warning, reason, message.to_owned(), Some(name)),
-        "InvalidImageName" => record(pod, EventKind::Warning, "InspectFailed", message.to_owned(), Some(name)),
-        _ => {
-            record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"), Some(name));
-        }
-    }
-    record(pod, EventKind::Warning, "Failed", format!("Error: {reason}"), Some(name));
-    if reason == "ErrImagePull" {
-        record(pod, EventKind::Normal, "BackOff", format!("Back-off pulling image {image:?}"), Some(name));
-    }
 }
 
 fn done(pod: &mut Pod, key: &crate::ActionKey) {

@@ -4,6 +4,7 @@ use crate::{
     Admission, Eviction, PodEvent,
     container::{self, Container},
     hooks::{self, PostStart},
+    images::FailedPull,
     kill::KillCause,
 };
 use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
@@ -41,6 +42,9 @@ pub struct Pod {
     pub(crate) sandbox_failure: Option<Trouble>,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) containers: BTreeMap<String, Container>,
+    /// Pulls that failed, by image: all containers of the Pod wait for the same next try.
+    #[serde(default)]
+    pub(crate) pulls: BTreeMap<String, FailedPull>,
     /// Containers whose stop was announced.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -149,6 +153,7 @@ impl Pod {
             sandbox_failure: None,
             ips: Vec::new(),
             containers: BTreeMap::new(),
+            pulls: BTreeMap::new(),
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
