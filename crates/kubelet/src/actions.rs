@@ -98,8 +98,8 @@ pub(crate) async fn carry_out(
             volumes::remove_pod_dirs(shared, pod).await?;
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
-        Action::EnsureImage { container } => {
-            let fact = image::ensure(shared, pod, &container, mail).await;
+        Action::EnsureImage { container, pull } => {
+            let fact = image::ensure(shared, pod, &container, pull, mail).await;
             Ok(vec![Event::Image { container, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {

@@ -19,6 +19,7 @@ mod eviction;
 mod figures;
 mod hosts;
 mod http;
+mod images;
 mod log_rotation;
 mod logs;
 mod machine;
@@ -47,7 +48,8 @@ mod fake_runtime;
 
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
-pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, KubeletConfiguration};
+pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration};
+pub use images::provider::{CredentialProviderError, CredentialProviders};
 
 use cgroup::Cgroups;
 use eviction::Evictions;
@@ -79,6 +81,8 @@ pub struct Options {
     pub config: KubeletConfiguration,
     /// The time.
     pub clock: Clock,
+    /// Programs that know credentials for images.
+    pub credential_providers: Arc<CredentialProviders>,
 }
 
 /// What all parts of a kubelet share.
@@ -93,10 +97,9 @@ pub(crate) struct Shared {
     pub(crate) cgroups: Cgroups,
     pub(crate) evictions: Evictions,
     pub(crate) rates: http::Rates,
-    /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
-    pub(crate) pulls: tokio::sync::Semaphore,
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
     pub(crate) sandboxes: turns::Turns,
+    pub(crate) images: images::Images,
     pub(crate) stop: CancellationToken,
 }
 
@@ -130,8 +133,7 @@ impl Kubelet {
         // The configuration was checked when it was read.
         let policy = options.config.evictions().unwrap_or_default();
         let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
-        let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
-        let pulls = pulls.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS).min(tokio::sync::Semaphore::MAX_PERMITS);
+        let images = images::Images::new(&options, &paths.image_manager());
         let shared = Shared {
             options,
             client,
@@ -143,7 +145,7 @@ impl Kubelet {
             cgroups,
             evictions,
             rates: http::Rates::default(),
-            pulls: tokio::sync::Semaphore::new(pulls),
+            images,
             sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
             stop,
         };
@@ -153,6 +155,7 @@ impl Kubelet {
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
     pub async fn run(&self) {
         let shared = &self.shared;
+        shared.images.take_over(shared.runtime.as_ref()).await;
         tokio::join!(
             node::run(shared),
             pods::run(shared),
