@@ -14,6 +14,7 @@ mod examples;
 mod failures;
 mod garbage;
 mod hooks;
+mod images;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -55,6 +56,7 @@ fn main() {
         examples::TESTS,
         failures::TESTS,
         hooks::TESTS,
+        images::TESTS,
         podium::TESTS,
         probes::TESTS,
         kubectl::TESTS,
@@ -70,6 +72,7 @@ fn main() {
         clusters::TESTS,
         failures::ALONE,
         garbage::TESTS,
+        images::ALONE,
         kills::TESTS,
         kubectl::ALONE,
         node::ALONE,
