@@ -14,6 +14,7 @@ mod examples;
 mod failures;
 mod garbage;
 mod hooks;
+mod image_gc;
 mod images;
 mod kills;
 mod kubectl;
@@ -72,6 +73,7 @@ fn main() {
         clusters::TESTS,
         failures::ALONE,
         garbage::TESTS,
+        image_gc::TESTS,
         images::ALONE,
         kills::TESTS,
         kubectl::ALONE,

@@ -96,6 +96,7 @@ pub(crate) async fn carry_out(
         Action::RemoveSandbox { id } => {
             shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
             volumes::remove_pod_dirs(shared, pod).await?;
+            shared.images.unused.notify_one();
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
         Action::EnsureImage { container, pull } => {
@@ -114,6 +115,7 @@ pub(crate) async fn carry_out(
         Action::RemoveContainer { container, id } => {
             container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
+            shared.images.unused.notify_one();
             Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
         }
         Action::DeleteFromApi => {

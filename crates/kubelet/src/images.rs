@@ -1,5 +1,7 @@
 //! Images: who may use them, whose credentials pull them, how many at a time, and when they go.
 
+pub(crate) mod collect;
+mod gc;
 pub(crate) mod keyring;
 pub(crate) mod provider;
 pub(crate) mod pull_secrets;
@@ -10,6 +12,7 @@ pub(crate) mod verification;
 
 use crate::{Options, blocking, clock::Clock};
 use api::feature_gates::Gate;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use keyring::Keyring;
 use provider::CredentialProviders;
@@ -17,7 +20,8 @@ use puller::{Pulled, Puller};
 use records::{Name, Records};
 use reference::Reference;
 use runtime::Runtime;
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
+use tokio::sync::Notify;
 use verification::Verification;
 
 /// What all Pods' images share.
@@ -28,6 +32,8 @@ pub(crate) struct Images {
     /// `None` when whatever is there is for every Pod.
     verification: Option<Arc<Verification>>,
     clock: Clock,
+    /// Rung when an image may have become unused.
+    pub(crate) unused: Notify,
 }
 
 impl Images {
@@ -42,6 +48,7 @@ impl Images {
             records: Arc::new(Records::new(records)),
             verification: verified.then(|| Arc::new(verification)),
             clock: options.clock.clone(),
+            unused: Notify::new(),
         }
     }
 
@@ -103,7 +110,8 @@ impl Images {
 
     /// Takes over what an earlier kubelet was pulling.
     pub(crate) async fn take_over(&self, runtime: &dyn Runtime) {
-        if self.verification.is_none() {
+        // Mostly there is nothing, and the runtime need not be asked.
+        if self.verification.is_none() || !self.records.any_under_way() {
             return;
         }
         let images = match runtime.images().await {
@@ -114,6 +122,13 @@ impl Images {
         let (images, now): (Vec<_>, _) = (images.into_iter().map(names).collect(), self.clock.now());
         if let Err(error) = self.record(move |records| records.adopt(&images, now)).await {
             tracing::error!(%error, "records of pulls cannot be read");
+        }
+    }
+
+    /// Forgets who pulled images that are gone, unless that was after `until`.
+    async fn forget_all_but(&self, present: HashSet<String>, until: Timestamp) {
+        if let Err(error) = self.record(move |records| records.prune(&present, until)).await {
+            tracing::warn!(%error, "records of images that are gone could not be removed");
         }
     }
 

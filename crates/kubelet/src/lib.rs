@@ -155,13 +155,14 @@ impl Kubelet {
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
     pub async fn run(&self) {
         let shared = &self.shared;
-        shared.images.take_over(shared.runtime.as_ref()).await;
+        Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
             pods::run(shared),
             log_rotation::run(shared),
             eviction::run(shared),
-            volumes::refresh::run(shared)
+            volumes::refresh::run(shared),
+            Box::pin(images::collect::run(shared))
         );
     }
 

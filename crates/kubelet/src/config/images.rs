@@ -1,8 +1,9 @@
 //! What a KubeletConfiguration says about images: pulls, and when images go.
 
-use super::ConfigError;
+use super::{ConfigError, duration};
 use crate::images::verification::Verification;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Pulls of images, and their removal; upstream's defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -21,6 +22,26 @@ pub struct ImagesConfiguration {
     pub image_pull_credentials_verification_policy: String,
     /// Repositories (`host/path`, `host/path/*`) that are for every Pod with `NeverVerifyAllowlistedImages`.
     pub preloaded_images_verification_allowlist: Vec<String>,
+    /// Images are removed when their disk is fuller than this, ...
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    pub image_gc_high_threshold_percent: i32,
+    /// ... until it is no fuller than this.
+    #[serde(rename = "imageGCLowThresholdPercent")]
+    pub image_gc_low_threshold_percent: i32,
+    /// An image stays for so long at least.
+    #[serde(
+        rename = "imageMinimumGCAge",
+        deserialize_with = "duration::deserialize",
+        serialize_with = "duration::serialize"
+    )]
+    pub image_minimum_gc_age: Duration,
+    /// An image that nobody uses for longer is removed; zero for never.
+    #[serde(
+        rename = "imageMaximumGCAge",
+        deserialize_with = "duration::deserialize",
+        serialize_with = "duration::serialize"
+    )]
+    pub image_maximum_gc_age: Duration,
 }
 
 impl Default for ImagesConfiguration {
@@ -32,6 +53,10 @@ impl Default for ImagesConfiguration {
             registry_burst: 10,
             image_pull_credentials_verification_policy: "NeverVerifyPreloadedImages".to_owned(),
             preloaded_images_verification_allowlist: Vec::new(),
+            image_gc_high_threshold_percent: 85,
+            image_gc_low_threshold_percent: 80,
+            image_minimum_gc_age: Duration::from_secs(120),
+            image_maximum_gc_age: Duration::ZERO,
         }
     }
 }
@@ -70,7 +95,33 @@ impl ImagesConfiguration {
             let what = "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false";
             return invalid(what.to_owned());
         }
+        self.validate_collection()?;
         self.verification().map(drop)
+    }
+}
+
+impl ImagesConfiguration {
+    fn validate_collection(&self) -> Result<(), ConfigError> {
+        let (high, low) = (self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent);
+        let (max, min) = (self.image_maximum_gc_age, self.image_minimum_gc_age);
+        let invalid = |what: String| Err(ConfigError::Invalid(what));
+        for (name, flag, value) in [
+            ("imageGCHighThresholdPercent", "image-gc-high-threshold", high),
+            ("imageGCLowThresholdPercent", "image-gc-low-threshold", low),
+        ] {
+            if !(0..=100).contains(&value) {
+                return invalid(format!("{name} (--{flag}) {value} must be between 0 and 100, inclusive"));
+            }
+        }
+        if low >= high {
+            return invalid(format!(
+                "imageGCLowThresholdPercent (--image-gc-low-threshold) {low} must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) {high}"
+            ));
+        }
+        if !max.is_zero() && max <= min {
+            return invalid(format!("imageMaximumGCAge {max:?} must be greater than imageMinimumGCAge {min:?}"));
+        }
+        Ok(())
     }
 }
 
@@ -104,6 +155,17 @@ mod tests {
             "imagePullCredentialsVerificationPolicy: Sometimes",
             "unknown image pull credential verification policy: Sometimes",
         );
+        for (body, part) in [
+            (
+                "imageGCHighThresholdPercent: 101",
+                "(--image-gc-high-threshold) 101 must be between 0 and 100, inclusive",
+            ),
+            ("imageGCLowThresholdPercent: -1", "(--image-gc-low-threshold) -1 must be between 0 and 100, inclusive"),
+            ("imageGCLowThresholdPercent: 85", "85 must be less than imageGCHighThresholdPercent"),
+            ("imageMaximumGCAge: 2m", "imageMaximumGCAge 120s must be greater than imageMinimumGCAge 120s"),
+        ] {
+            refuses(body, part);
+        }
         refuses("registryBurst: -1", "registryBurst (--registry-burst) -1 must not be a negative number");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Upstream's period: how long nothing is looked at when nothing is known to fall due.
-const PERIOD: Duration = Duration::from_secs(300);
+pub(crate) const PERIOD: Duration = Duration::from_secs(300);
 /// Two looks are at least so far apart.
 const SHORTEST: Duration = Duration::from_secs(1);
 

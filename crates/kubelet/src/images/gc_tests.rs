@@ -110,6 +110,6 @@ fn what_is_gone_is_forgotten() {
     let mut collector = collector(&[("ab", 0)]);
     collector.removed("a");
     see(&mut collector, "a", 5);
-    assert_eq!(collector.records.keys().collect::<String>(), "a");
+    assert_eq!(collector.records.keys().cloned().collect::<String>(), "a");
     assert_eq!(collector.records["a"].first_seen, at(5));
 }

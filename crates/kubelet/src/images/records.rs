@@ -145,6 +145,11 @@ impl Records {
         Ok(true)
     }
 
+    /// Whether pulls are under way, or were when an earlier kubelet ended.
+    pub(crate) fn any_under_way(&self) -> bool {
+        fs::read_dir(&self.pulling).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
     /// Turns what an earlier kubelet began, and could not see the end of, into records without credentials: `images` are
     /// those that are there, by reference, with all their names.
     pub(crate) fn adopt(&self, images: &[(String, Vec<String>)], now: Timestamp) -> io::Result<()> {

@@ -81,6 +81,7 @@ fn what_was_pulled_without_a_secret_is_for_all() {
 fn a_pull_under_way_makes_an_image_ours() {
     let dir = tempfile::tempdir().unwrap();
     let records = Records::new(dir.path());
+    assert!(!records.any_under_way());
     records.begin(NAME.image).unwrap();
     records.begin(NAME.image).unwrap();
     check(&records, NAME, &[credential("s", "p")], false);
@@ -97,6 +98,7 @@ fn a_pull_that_a_crash_cut_off_leaves_an_image_that_nobody_may_use_without_a_pul
     Records::new(dir.path()).begin(NAME.image).unwrap();
     Records::new(dir.path()).begin("r.io/never-came:1").unwrap();
     let records = Records::new(dir.path());
+    assert!(records.any_under_way());
     check(&records, NAME, &[credential("s", "p")], false);
     records.adopt(&[("sha".to_owned(), vec!["x".to_owned(), NAME.image.to_owned()])], now()).unwrap();
     check(&records, NAME, &[credential("s", "p")], false);

@@ -322,6 +322,7 @@ impl Runtime for FakeRuntime {
             size: 1,
             uid: None,
             username: String::new(),
+            pinned: false,
         };
         self.ready(|state| Ok(state.images.get(image).map(found)))
     }
