@@ -15,6 +15,8 @@ mod examples;
 mod failures;
 mod garbage;
 mod hooks;
+mod image_gc;
+mod images;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -65,6 +67,7 @@ fn main() {
         examples::TESTS,
         failures::TESTS,
         hooks::TESTS,
+        images::TESTS,
         podium::TESTS,
         probes::TESTS,
         kubectl::TESTS,
@@ -86,6 +89,8 @@ fn main() {
         clusters::TESTS,
         failures::ALONE,
         garbage::TESTS,
+        image_gc::TESTS,
+        images::ALONE,
         kills::TESTS,
         kubectl::ALONE,
         node::ALONE,

@@ -13,6 +13,10 @@ use std::{
 /// How long a cluster may take to come up on a machine that compiles beside it.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
+/// A configuration that removes no images.
+const KEEP_IMAGES: &str =
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\n";
+
 /// A running `podium up`.
 #[derive(Debug)]
 pub struct Cluster {
@@ -57,12 +61,14 @@ impl Cluster {
     #[must_use]
     pub fn start_without_images(args: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
-        let mut cluster = Self {
-            child: None,
-            args: args.iter().map(|s| (*s).to_owned()).collect(),
-            dir,
-            namespaces: AtomicU32::new(0),
-        };
+        let mut args: Vec<String> = args.iter().map(|s| (*s).to_owned()).collect();
+        if !args.iter().any(|arg| arg == "--kubelet-config") {
+            // On a full disk the images that a test will use are not to go before it does.
+            let path = dir.path().join("kubelet.yaml");
+            std::fs::write(&path, KEEP_IMAGES).expect("a file");
+            args.extend(["--kubelet-config".to_owned(), path.display().to_string()]);
+        }
+        let mut cluster = Self { child: None, args, dir, namespaces: AtomicU32::new(0) };
         cluster.up();
         cluster
     }

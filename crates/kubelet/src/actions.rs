@@ -97,10 +97,11 @@ pub(crate) async fn carry_out(
         Action::RemoveSandbox { id } => {
             shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
             volumes::remove_pod_dirs(shared, pod).await?;
+            shared.images.unused.notify_one();
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
-        Action::EnsureImage { container, image } => {
-            let fact = image::ensure(shared, pod, &container, mail).await;
+        Action::EnsureImage { container, image, pull } => {
+            let fact = image::ensure(shared, pod, &container, pull, mail).await;
             Ok(vec![Event::Image { container, image, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
@@ -116,6 +117,7 @@ pub(crate) async fn carry_out(
         Action::RemoveContainer { container, id } => {
             container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
+            shared.images.unused.notify_one();
             Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
         }
         Action::DeleteFromApi if is_static(pod.object()) => {

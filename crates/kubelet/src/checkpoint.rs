@@ -22,12 +22,17 @@ fn path(dir: &Path, uid: &str) -> PathBuf {
 
 pub(crate) fn save(dir: &Path, pod: &Pod) -> io::Result<()> {
     let text = serde_json::to_vec(&Checkpoint { format: FORMAT, pod: pod.clone() })?;
-    let (path, new) = (path(dir, pod.uid()), dir.join(format!("{}.new", pod.uid())));
+    replace(&path(dir, pod.uid()), &text)
+}
+
+/// Writes a file, whole or not at all; it is on disk when this returns.
+pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
     let mut file = File::create(&new)?;
-    file.write_all(&text)?;
+    file.write_all(text)?;
     file.sync_data()?;
     fs::rename(&new, path)?;
-    File::open(dir)?.sync_all()
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {

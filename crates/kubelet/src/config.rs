@@ -1,12 +1,14 @@
 //! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the part of it that Podium acts upon.
 
-mod duration;
+pub(crate) mod duration;
 mod eviction;
+mod images;
 mod known;
 
 pub use eviction::EvictionSettings;
 
 use api::feature_gates::{FeatureGates, Gate};
+pub use images::ImagesConfiguration;
 use k8s_openapi::api::core::v1::Taint;
 use lifecycle::eviction::EvictionPolicy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -51,10 +53,6 @@ pub struct KubeletConfiguration {
     /// How often log sizes are looked at.
     #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
     pub container_log_monitor_interval: Duration,
-    /// One pull at a time. `None` means yes, unless `maxParallelImagePulls` says otherwise.
-    pub serialize_image_pulls: Option<bool>,
-    /// Pulls at a time when they are not serialized; `None` for any number.
-    pub max_parallel_image_pulls: Option<u32>,
     /// How long the node's Lease holds; it is renewed after a quarter of that.
     pub node_lease_duration_seconds: u32,
     /// How often the node is looked at.
@@ -118,6 +116,9 @@ pub struct KubeletConfiguration {
     /// When Pods have to go because the node lacks something.
     #[serde(flatten)]
     pub eviction: EvictionSettings,
+    /// Images.
+    #[serde(flatten)]
+    pub images: ImagesConfiguration,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -139,8 +140,6 @@ impl Default for KubeletConfiguration {
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
             container_log_monitor_interval: Duration::from_secs(10),
-            serialize_image_pulls: None,
-            max_parallel_image_pulls: None,
             node_lease_duration_seconds: 40,
             node_status_update_frequency: Duration::from_secs(10),
             node_status_report_frequency: Duration::from_secs(300),
@@ -166,6 +165,7 @@ impl Default for KubeletConfiguration {
             file_check_frequency: Duration::from_secs(20),
             feature_gates: BTreeMap::new(),
             eviction: EvictionSettings::default(),
+            images: ImagesConfiguration::default(),
             rest: BTreeMap::new(),
         }
     }
@@ -232,13 +232,6 @@ impl KubeletConfiguration {
         Err(ConfigError::Invalid(format!("invalid configuration: {why}")))
     }
 
-    /// How many images are pulled at a time; `None` for any number (upstream's defaulting of `serializeImagePulls`).
-    #[must_use]
-    pub fn parallel_pulls(&self) -> Option<u32> {
-        let serialize = self.serialize_image_pulls.unwrap_or(self.max_parallel_image_pulls.is_none_or(|max| max < 2));
-        if serialize { Some(1) } else { self.max_parallel_image_pulls }
-    }
-
     /// When Pods have to go because the node lacks something.
     pub(crate) fn evictions(&self) -> Result<EvictionPolicy, String> {
         self.eviction.policy(self.enforce_node_allocatable.iter().any(|what| what == "pods"))
@@ -249,12 +242,7 @@ impl KubeletConfiguration {
         if self.container_log_max_files < 2 {
             return invalid("containerLogMaxFiles must be greater than 1");
         }
-        if self.serialize_image_pulls == Some(true) && self.max_parallel_image_pulls.is_some_and(|max| max > 1) {
-            return invalid("maxParallelImagePulls cannot be larger than 1 unless serializeImagePulls is false");
-        }
-        if self.max_parallel_image_pulls == Some(0) {
-            return invalid("maxParallelImagePulls must be a positive number");
-        }
+        self.images.validate()?;
         if self.container_log_monitor_interval < Duration::from_secs(3) {
             return invalid("containerLogMonitorInterval must be a positive time duration greater than or equal to 3s");
         }
@@ -306,13 +294,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn parse(body: &str) -> Result<KubeletConfiguration, String> {
+    pub(super) fn parse(body: &str) -> Result<KubeletConfiguration, String> {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}");
         KubeletConfiguration::parse(&text).map_err(|e| e.to_string())
     }
 
     #[track_caller]
-    fn refuses(body: &str, part: &str) {
+    pub(super) fn refuses(body: &str, part: &str) {
         let error = parse(body).unwrap_err();
         assert!(error.contains(part), "{error}");
     }
@@ -391,19 +379,6 @@ mod tests {
             ("oomScoreAdj", json!(-1)),
         ] {
             assert_eq!(shown[field], expected, "{field}");
-        }
-    }
-
-    #[test]
-    fn pulls_are_serial_unless_parallel_ones_are_asked_for() {
-        for (body, expected) in [
-            ("", Some(1)),
-            ("serializeImagePulls: false", None),
-            ("maxParallelImagePulls: 3", Some(3)),
-            ("maxParallelImagePulls: 1", Some(1)),
-            ("serializeImagePulls: false\nmaxParallelImagePulls: 3", Some(3)),
-        ] {
-            assert_eq!(parse(body).unwrap().parallel_pulls(), expected, "{body}");
         }
     }
 }

@@ -19,6 +19,7 @@ mod eviction;
 mod figures;
 mod hosts;
 mod http;
+mod images;
 mod log_rotation;
 mod logs;
 mod machine;
@@ -49,7 +50,8 @@ mod fake_runtime;
 
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
-pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, KubeletConfiguration};
+pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration};
+pub use images::provider::{CredentialProviderError, CredentialProviders};
 pub use static_pods::PodRules;
 
 use cgroup::Cgroups;
@@ -87,6 +89,8 @@ pub struct Options {
     pub clock: Clock,
     /// A random number: what is due at once after a start is spread by it.
     pub random: u64,
+    /// Programs that know credentials for images.
+    pub credential_providers: Arc<CredentialProviders>,
 }
 
 /// What all parts of a kubelet share.
@@ -104,10 +108,9 @@ pub(crate) struct Shared {
     pub(crate) rates: http::Rates,
     /// Service account tokens of Pods.
     pub(crate) tokens: volumes::Tokens,
-    /// As many pulls at a time as `serializeImagePulls` and `maxParallelImagePulls` allow.
-    pub(crate) pulls: tokio::sync::Semaphore,
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
     pub(crate) sandboxes: turns::Turns,
+    pub(crate) images: images::Images,
     /// When this kubelet was started.
     pub(crate) started: Timestamp,
     pub(crate) stop: CancellationToken,
@@ -143,8 +146,7 @@ impl Kubelet {
         // The configuration was checked when it was read.
         let policy = options.config.evictions().unwrap_or_default();
         let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
-        let pulls = options.config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
-        let pulls = pulls.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS).min(tokio::sync::Semaphore::MAX_PERMITS);
+        let images = images::Images::new(&options, &paths.image_manager());
         let started = options.clock.now();
         let shared = Shared {
             started,
@@ -160,7 +162,7 @@ impl Kubelet {
             evictions,
             rates: http::Rates::default(),
             tokens: volumes::Tokens::default(),
-            pulls: tokio::sync::Semaphore::new(pulls),
+            images,
             sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
             stop,
         };
@@ -170,13 +172,15 @@ impl Kubelet {
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
     pub async fn run(&self) {
         let shared = &self.shared;
+        Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
             pods::run(shared),
             Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
-            volumes::refresh::run(shared)
+            volumes::refresh::run(shared),
+            Box::pin(images::collect::run(shared))
         );
     }
 

@@ -145,7 +145,7 @@ mod tests {
 
     fn image(id: &str, size: u64) -> Image {
         let (tags, digests) = (vec![format!("{id}:1")], vec![format!("{id}@sha256:0")]);
-        Image { id: id.to_owned(), tags, digests, size, uid: None, username: String::new() }
+        Image { id: id.to_owned(), tags, digests, size, uid: None, username: String::new(), pinned: false }
     }
 
     #[test]

@@ -19,6 +19,11 @@ impl Paths {
         self.root.join("checkpoints")
     }
 
+    /// Which images were pulled, and with whose credentials.
+    pub(crate) fn image_manager(&self) -> PathBuf {
+        self.root.join("image_manager")
+    }
+
     /// One directory per Pod, named by UID.
     pub(crate) fn pods(&self) -> PathBuf {
         self.root.join("pods")

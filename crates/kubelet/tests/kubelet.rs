@@ -3,6 +3,8 @@
 
 #[allow(dead_code, reason = "the unit tests use the rest of it")]
 mod fake_runtime;
+#[path = "kubelet/images.rs"]
+mod images;
 
 use fake_api::FakeApi;
 use fake_runtime::{Command, FakeRuntime, IMAGE};
@@ -58,6 +60,7 @@ impl Node {
             pod_rules: |_, _| Ok(()),
             clock: self.clock.clone(),
             random: 7,
+            credential_providers: Arc::default(),
         };
         let stop = CancellationToken::new();
         let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());
@@ -226,36 +229,6 @@ async fn a_request_that_the_api_never_answers_is_made_again() {
     assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
     node.until_running("p").await;
     assert!(began.elapsed() < Duration::from_secs(62), "{:?}", began.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pull_that_hangs_holds_up_others_only_when_pulls_are_serialized() {
-    for (config, runs) in [("", false), ("serializeImagePulls: false", true), ("maxParallelImagePulls: 2", true)] {
-        let node = Node::started(config);
-        node.runtime.hang_pull("example.com/slow:1");
-        node.runtime.add_image("example.com/quick:1");
-        for (name, image) in [("slow", "example.com/slow:1"), ("quick", "example.com/quick:1")] {
-            node.pod(name, &json!({"container": {"image": image, "imagePullPolicy": "Always"}}));
-            node.api.until("its pull was asked for", |_| node.runtime.pulls().len() == 1 || name == "quick").await;
-        }
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(node.status("quick")["phase"] == "Running", runs, "{config}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pull_that_fails_is_tried_again_after_10_20_40_seconds() {
-    let node = Node::started("");
-    node.pod("p", &json!({"container": {"image": "example.com/late:1"}}));
-    let reason = |s: &Value| s["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
-    node.until_status("p", "cannot pull", |s| reason(s) == "ErrImagePull").await;
-    node.until_status("p", "backs off", |s| reason(s) == "ImagePullBackOff").await;
-    node.api.until("four pulls", |_| node.runtime.pulls().len() >= 4).await;
-    let pulls = node.runtime.pulls();
-    let waits: Vec<i64> = pulls.windows(2).map(|w| w[1].duration_since(w[0]).as_secs()).collect();
-    assert_eq!(waits, [10, 20, 40]);
-    node.runtime.add_image("example.com/late:1");
-    node.until_running("p").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,6 +47,7 @@ impl Node {
             config: KubeletConfiguration::parse(text).expect("a configuration"),
             pod_rules: |_, _| Ok(()),
             random: 7,
+            credential_providers: Arc::default(),
             clock: self.clock.clone(),
         };
         let stop = CancellationToken::new();

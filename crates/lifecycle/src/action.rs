@@ -52,6 +52,8 @@ pub enum Action {
         container: String,
         /// The image of its spec.
         image: String,
+        /// Whether it may be pulled; else one only looks for it, for the last pull failed a moment ago.
+        pull: bool,
     },
     /// Create and start a container; answered by [`crate::ContainerFact::Created`], then `Started`, or `StartFailed`.
     StartContainer {

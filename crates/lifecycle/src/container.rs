@@ -96,7 +96,7 @@ pub(crate) enum Image {
     Pulling,
     /// There.
     Present { image_ref: String },
-    /// Not to be had; asked again `delay` after `at`.
+    /// Not to be had; looked for again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
     Failed { reason: String, message: String, at: Timestamp, delay: Duration },
 }
 

@@ -180,12 +180,24 @@ pub enum ImageFact {
         /// Bytes.
         size: u64,
     },
-    /// It is not to be had now.
+    /// It was pulled for, and did not come.
+    PullFailed {
+        /// The runtime's words.
+        error: String,
+    },
+    /// It would have to be pulled, and the action was not to pull it.
+    MustPull,
+    /// It is not to be had, and no pull was tried.
     Failed {
-        /// `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`, `ImageInspectError`, `RegistryUnavailable`, `SignatureValidationFailed`.
+        /// `ErrImageNeverPull`, `InvalidImageName` or `ImageInspectError`.
         reason: String,
         /// The runtime's or our own words.
         message: String,
+    },
+    /// Some of `imagePullSecrets` could not be read; the pull is tried without them.
+    SecretsMissing {
+        /// Their names.
+        names: Vec<String>,
     },
 }
 

@@ -133,7 +133,8 @@ fn describe(action: &Action) -> String {
         Action::CreateSandbox { .. } => "create its sandbox and network".to_owned(),
         Action::StopSandbox { .. } => "stop its sandbox".to_owned(),
         Action::RemoveSandbox { .. } => "remove its sandbox".to_owned(),
-        Action::EnsureImage { container, .. } => format!("find or pull the image of {container}"),
+        Action::EnsureImage { container, pull: true, .. } => format!("find or pull the image of {container}"),
+        Action::EnsureImage { container, pull: false, .. } => format!("look for the image of {container}"),
         Action::StartContainer { container, attempt, .. } => format!("start {container} (restart count {attempt})"),
         Action::StopContainer { container, grace, .. } => format!("stop {container}, SIGKILL after {}", human(*grace)),
         Action::RemoveContainer { container, .. } => {

@@ -23,6 +23,7 @@ mod event;
 pub mod eviction;
 mod explain;
 mod hooks;
+mod images;
 mod kill;
 mod observe;
 mod phase;

@@ -2,13 +2,14 @@
 
 mod container_facts;
 mod hook_results;
+mod image_facts;
 mod kills;
 mod probe_results;
 mod relist;
 mod sandbox_facts;
 
 use crate::{
-    Admission, Event, EventKind, Eviction, ImageFact, NodePolicy, Pod, PodEvent, VolumesFact,
+    Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
     container::{Container, Image},
     phase::phase,
     pod::{Ended, Trouble, Volumes},
@@ -36,7 +37,9 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::Evicted(eviction) => evicted(pod, eviction, now),
         Event::Volumes(fact) => volumes(pod, fact, policy, now),
         Event::Sandbox(fact) => sandbox_facts::observe(pod, fact, policy, now),
-        Event::Image { container, image: of, fact } => image(pod, &container, &of, fact, policy, now),
+        Event::Image { container, image, fact } => {
+            image_facts::observe(pod, &container, &image, fact, policy, now);
+        }
         Event::Container { container, fact } => container_facts::observe(pod, &container, fact, policy, now),
         Event::StatusWritten(status) => {
             pod.written = Some(status);
@@ -169,63 +172,6 @@ fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp
             Volumes::Failed(trouble(before, message, policy, now))
         }
     };
-}
-
-fn image(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
-    let Some(image) = pod.container_spec(name).map(|(_, c)| c.image.clone().unwrap_or_default()) else {
-        return;
-    };
-    // The spec names another one meanwhile.
-    if image != of {
-        return;
-    }
-    let before = pod.container(name).image.clone();
-    let state = match fact {
-        ImageFact::Pulling => {
-            record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), Some(name));
-            // While a failed pull is tried again, its reason stays visible.
-            if matches!(before, Image::Failed { .. }) { before } else { Image::Pulling }
-        }
-        ImageFact::Present { image_ref } => {
-            let text = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-            record(pod, EventKind::Normal, "Pulled", text, Some(name));
-            Image::Present { image_ref }
-        }
-        ImageFact::Pulled { image_ref, took, took_with_wait, size } => {
-            let ms = |d: Duration| format!("{d:.3?}");
-            let text = format!(
-                "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {size} bytes.",
-                ms(took),
-                ms(took_with_wait)
-            );
-            record(pod, EventKind::Normal, "Pulled", text, Some(name));
-            Image::Present { image_ref }
-        }
-        ImageFact::Failed { .. } if matches!(&before, Image::Failed { at, delay, .. } if *at + *delay > now) => return,
-        ImageFact::Failed { reason, message } => {
-            let delay = match before {
-                Image::Failed { delay, .. } => policy.image_backoff.next(delay),
-                _ => policy.image_backoff.next(Duration::ZERO),
-            };
-            image_failed(pod, name, &image, &reason, &message);
-            Image::Failed { reason, message, at: now, delay }
-        }
-    };
-    pod.containers.entry(name.to_owned()).or_default().image = state;
-}
-
-fn image_failed(pod: &mut Pod, name: &str, image: &str, reason: &str, message: &str) {
-    match reason {
-        "ErrImageNeverPull" => record(pod, EventKind::Warning, reason, message.to_owned(), Some(name)),
-        "InvalidImageName" => record(pod, EventKind::Warning, "InspectFailed", message.to_owned(), Some(name)),
-        _ => {
-            record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"), Some(name));
-        }
-    }
-    record(pod, EventKind::Warning, "Failed", format!("Error: {reason}"), Some(name));
-    if reason == "ErrImagePull" {
-        record(pod, EventKind::Normal, "BackOff", format!("Back-off pulling image {image:?}"), Some(name));
-    }
 }
 
 fn done(pod: &mut Pod, key: &crate::ActionKey) {

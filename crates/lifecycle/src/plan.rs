@@ -41,7 +41,7 @@ impl Action {
             Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
             // Another image is another question.
-            Self::EnsureImage { container, image } => format!("image/{container}/{image}"),
+            Self::EnsureImage { container, image, .. } => format!("image/{container}/{image}"),
             Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
             // A shorter grace is another request; the same one, seconds later, is not.
             Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
@@ -115,7 +115,7 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
             {
                 false
             }
-            _ => start(container, spec, &sandbox.id, policy, now, plan),
+            _ => start(pod, spec, &sandbox.id, policy, now, plan),
         };
         let passed = match kind {
             ContainerKind::Init => init_done(container, sandbox),
@@ -139,7 +139,7 @@ fn ephemeral(pod: &Pod, sandbox: &Sandbox, policy: &NodePolicy, now: Timestamp, 
             Some(i) => i.state == State::Created && container.next_attempt() == i.attempt && here(i, sandbox),
         };
         if fresh {
-            start(container, spec, &sandbox.id, policy, now, plan);
+            start(pod, spec, &sandbox.id, policy, now, plan);
         }
     }
 }
@@ -196,14 +196,8 @@ fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
 }
 
 /// Plans what brings this container to life; gives whether the next one has to wait for it.
-fn start(
-    container: &Container,
-    spec: &Spec,
-    sandbox: &str,
-    policy: &NodePolicy,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> bool {
+fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) -> bool {
+    let container = pod.container(&spec.name);
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
         let failed = container.exit().filter(|e| e.failed_to_start());
@@ -218,6 +212,7 @@ fn start(
             return false;
         }
     }
+    let image = spec.image.as_deref().unwrap_or("");
     match &container.image {
         Image::Present { image_ref } => plan.actions.push(Action::StartContainer {
             container: spec.name.clone(),
@@ -227,13 +222,15 @@ fn start(
         }),
         Image::Failed { at, delay, .. } if *at + *delay > now => {
             // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
-            let turn = *at + crate::status::ERR_IMAGE_PULL_SHOWN;
-            plan.wake_at(if turn > now { turn } else { *at + *delay });
+            let turn = pod.pulls.get(image).map(|pull| pull.at + crate::status::ERR_IMAGE_PULL_SHOWN);
+            plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(*at + *delay));
             return false;
         }
-        _ => plan
-            .actions
-            .push(Action::EnsureImage { container: spec.name.clone(), image: spec.image.clone().unwrap_or_default() }),
+        _ => {
+            let pull = pod.pull_backoff(image, now).is_none();
+            let (container, image) = (spec.name.clone(), image.to_owned());
+            plan.actions.push(Action::EnsureImage { container, image, pull });
+        }
     }
     true
 }

@@ -4,6 +4,7 @@ use crate::{
     Admission, Eviction, PodEvent,
     container::Container,
     hooks::{self, PostStart},
+    images::FailedPull,
     restart::RestartFeatures,
     restart_all::RestartAll,
 };
@@ -53,6 +54,9 @@ pub struct Pod {
     /// The ephemeral containers of the object, in the form of all others.
     #[serde(default)]
     pub(crate) ephemeral: Vec<Spec>,
+    /// Pulls that failed, by image: all containers of the Pod wait for the same next try.
+    #[serde(default)]
+    pub(crate) pulls: BTreeMap<String, FailedPull>,
     /// Containers whose stop was announced.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -165,6 +169,7 @@ impl Pod {
             features: RestartFeatures::default(),
             kubelet: None,
             ephemeral: Vec::new(),
+            pulls: BTreeMap::new(),
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,

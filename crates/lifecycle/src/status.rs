@@ -113,7 +113,7 @@ fn container_status(
         Some(Instance { state: State::Created, .. }) | None if terminal && unlocatable(pod, kind, spec) => {
             (unlocated(pod.ended.as_ref().map_or(now, |e| e.at)), earlier)
         }
-        _ => (trouble(spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
+        _ => (trouble(pod, spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
     };
     ContainerStatus {
         name: spec.name.clone(),
@@ -226,7 +226,7 @@ fn waiting_to_restart(
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
         // What is replaced is not over, whatever its policy: the API server takes no end back.
         let replaced = || container.replaced().then(|| creating(pod));
-        return trouble(spec, container, now).or(hook.map(|_| post_start_failed())).or_else(replaced);
+        return trouble(pod, spec, container, now).or(hook.map(|_| post_start_failed())).or_else(replaced);
     };
     let delay = elapsed(exit.finished_at, at);
     let message = format!(
@@ -248,25 +248,55 @@ fn start_error(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
 }
 
 /// What hinders a start, if anything does.
-fn trouble(spec: &Spec, container: &Container, now: Timestamp) -> Option<ContainerState> {
+fn trouble(pod: &Pod, spec: &Spec, container: &Container, now: Timestamp) -> Option<ContainerState> {
     if let Some(failure) = &container.start_failure {
         return Some(waiting(start_failure_reason(failure.stage), Some(failure.message.clone())));
     }
-    let Image::Failed { reason, message, at, .. } = &container.image else {
+    let Image::Failed { reason, message, .. } = &container.image else {
         return None;
     };
     let image = spec.image.as_deref().unwrap_or("");
-    if reason == "ErrImagePull" && elapsed(*at, now) >= ERR_IMAGE_PULL_SHOWN {
-        return Some(waiting(
-            "ImagePullBackOff",
-            Some(format!("Back-off pulling image {image:?}: {reason}: {message}")),
-        ));
+    let pull = pod.pulls.get(image).filter(|pull| pull.reason == *reason);
+    if pull.is_some_and(|pull| elapsed(pull.at, now) >= ERR_IMAGE_PULL_SHOWN) {
+        let text = format!("Back-off pulling image {image:?}: {reason}: {message}");
+        return Some(waiting("ImagePullBackOff", Some(text)));
     }
     Some(waiting(reason, Some(message.clone())))
 }
 
-/// As Go prints a duration of whole seconds: `10s`, `1m20s`, `5m0s`.
+/// As Go prints a duration, to the millisecond: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
 pub(crate) fn human(d: Duration) -> String {
-    let seconds = d.as_secs();
-    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+    let (seconds, millis) = (d.as_secs(), d.subsec_millis());
+    if seconds == 0 && millis > 0 {
+        return format!("{millis}ms");
+    }
+    let fraction = if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest}{fraction}s"),
+        (0, _) => format!("{minutes}m{rest}{fraction}s"),
+        _ => format!("{hours}h{minutes}m{rest}{fraction}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+    use std::time::Duration;
+
+    #[test]
+    fn durations_are_printed_as_go_prints_them() {
+        for (millis, expected) in [
+            (0, "0s"),
+            (345, "345ms"),
+            (1_000, "1s"),
+            (1_050, "1.05s"),
+            (10_000, "10s"),
+            (80_000, "1m20s"),
+            (300_001, "5m0.001s"),
+            (3_603_200, "1h0m3.2s"),
+        ] {
+            assert_eq!(human(Duration::from_millis(millis)), expected);
+        }
+    }
 }

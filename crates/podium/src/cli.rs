@@ -62,6 +62,12 @@ pub(crate) struct NodeArgs {
     /// A KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
     #[arg(long, value_name = "FILE")]
     pub(crate) kubelet_config: Option<PathBuf>,
+    /// A CredentialProviderConfig (kubelet.config.k8s.io/v1), or a directory of such files: programs that know credentials for images.
+    #[arg(long, value_name = "FILE", requires = "image_credential_provider_bin_dir")]
+    pub(crate) image_credential_provider_config: Option<PathBuf>,
+    /// Directory of these programs.
+    #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
+    pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
     /// Feature gates.
     #[arg(long, value_name = "A=true,B=false", value_parser = FeatureGates::parse, default_value = "", hide_default_value = true)]
     pub(crate) feature_gates: FeatureGates,

@@ -61,6 +61,7 @@ impl Cluster {
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
         let config = kubelet_config::load(args.kubelet_config.as_deref())?;
         let policy = kubelet_config::policy(&config, &args.feature_gates)?;
+        let providers = kubelet_config::credential_providers(args)?;
         let (endpoint, containerd, cidr) = start_runtime(dir, args).await?;
         let address = listener.local_addr()?;
         let node = node_name(args)?;
@@ -91,6 +92,7 @@ impl Cluster {
             pod_rules: server::prepare_static_pod,
             clock: kubelet::Clock::system(),
             random: rand::random(),
+            credential_providers: Arc::new(providers),
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint, dir.root())?);

@@ -1,8 +1,9 @@
 //! `--kubelet-config`: what the administrator has set for the node.
 
+use crate::cli::NodeArgs;
 use anyhow::{Context, Result};
 use api::feature_gates::FeatureGates;
-use kubelet::KubeletConfiguration;
+use kubelet::{CredentialProviders, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use std::path::Path;
 
@@ -27,6 +28,16 @@ pub(crate) fn policy(config: &KubeletConfiguration, flags: &FeatureGates) -> Res
     }
     let max = config.max_restart_period(&gates)?;
     Ok(NodePolicy::default().with_crash_loop_backoff(gates, max))
+}
+
+/// `--image-credential-provider-config` and `--image-credential-provider-bin-dir`.
+pub(crate) fn credential_providers(args: &NodeArgs) -> Result<CredentialProviders> {
+    match (&args.image_credential_provider_config, &args.image_credential_provider_bin_dir) {
+        (Some(config), Some(bin_dir)) => {
+            CredentialProviders::load(config, bin_dir).context("--image-credential-provider-config")
+        }
+        _ => Ok(CredentialProviders::default()),
+    }
 }
 
 #[cfg(test)]

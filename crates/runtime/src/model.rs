@@ -409,6 +409,8 @@ pub struct Image {
     pub uid: Option<i64>,
     /// User name of the image, if it names one by name.
     pub username: String,
+    /// Whether the runtime itself needs it.
+    pub pinned: bool,
 }
 
 /// Credentials for a registry.

@@ -6,6 +6,11 @@ use std::io;
 /// The name under which containerd knows it.
 pub(crate) const IMAGE: &str = "podium.local/pause:1";
 
+/// Whether this is the name of a sandbox image: ours, or Kubernetes' own.
+pub(crate) fn is_pause(tag: &str) -> bool {
+    ["podium.local/pause:", "registry.k8s.io/pause:", "k8s.gcr.io/pause:"].iter().any(|name| tag.starts_with(name))
+}
+
 /// x86-64: `rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8)`, so that the kernel reaps orphans of a shared process namespace;
 /// then `pause()` for ever. As process 1 of its namespace it gets no signal that it does not handle, but SIGKILL.
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,9 @@
 //! The one image is Debian's static busybox with a link for each of its applets, as a `docker save` archive.
 #![forbid(unsafe_code)]
 
+pub mod oci;
+
+pub use oci::{OciImage, busybox_index, busybox_oci};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
@@ -13,6 +16,9 @@ use std::{
 
 /// The name that examples and tests use; the seed documents use it too.
 pub const BUSYBOX: &str = "docker.io/library/busybox:1.28";
+
+/// This machine, as OCI names it.
+pub const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 /// Why an image could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +45,8 @@ pub struct ImageConfig {
     pub entrypoint: Option<Vec<String>>,
     /// `CMD`; `sh` when nothing is said.
     pub cmd: Option<Vec<String>>,
+    /// The machines it is for, as OCI names them; this one when nothing is said.
+    pub architecture: Option<String>,
 }
 
 /// Writes a busybox image under these names to `out`.
@@ -48,34 +56,6 @@ pub struct ImageConfig {
 pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), ImageError> {
     let (image, layer) = image(config)?;
     write_archive(out, names, &image, &layer)
-}
-
-/// The same as an OCI archive: an image layout in a tar file, as `podman save --format oci-archive` writes it.
-///
-/// # Errors
-/// When busybox is not installed, or the file cannot be written.
-pub fn busybox_oci(out: &Path, name: &str, config: &ImageConfig) -> Result<(), ImageError> {
-    let (image, layer) = image(config)?;
-    let image = image.to_string().into_bytes();
-    let describe = |kind: &str, bytes: &[u8]| {
-        let media_type = format!("application/vnd.oci.image.{kind}");
-        json!({"mediaType": media_type, "digest": format!("sha256:{}", hex(&Sha256::digest(bytes))), "size": bytes.len()})
-    };
-    let layers = [describe("layer.v1.tar", &layer)];
-    let manifest = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": describe("config.v1+json", &image), "layers": layers});
-    let manifest = manifest.to_string().into_bytes();
-    let mut descriptor = describe("manifest.v1+json", &manifest);
-    descriptor["annotations"] = json!({"org.opencontainers.image.ref.name": name});
-    let index = json!({"schemaVersion": 2, "manifests": [descriptor]}).to_string();
-    let mut archive = tar::Builder::new(io::BufWriter::new(std::fs::File::create(out)?));
-    append(&mut archive, "oci-layout", br#"{"imageLayoutVersion": "1.0.0"}"#, 0o644)?;
-    append(&mut archive, "index.json", index.as_bytes(), 0o644)?;
-    for blob in [&layer, &image, &manifest] {
-        append(&mut archive, &format!("blobs/sha256/{}", hex(&Sha256::digest(blob))), blob, 0o644)?;
-    }
-    io::Write::flush(&mut archive.into_inner()?)?;
-    Ok(())
 }
 
 /// The image's configuration and its one layer.
@@ -97,7 +77,7 @@ fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
         settings["Entrypoint"] = json!(entrypoint);
     }
     let image = json!({
-        "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+        "architecture": config.architecture.as_deref().unwrap_or(ARCHITECTURE),
         "os": "linux",
         "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},

@@ -24,12 +24,12 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     total
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).ok_or_else(|| serde::de::Error::custom(format!("time: invalid duration {text:?}")))
 }
 
-pub(super) fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     deserialize(deserializer).map(Some)
 }
 
@@ -61,6 +61,13 @@ pub(super) fn serialize_some<S: Serializer>(duration: &Option<Duration>, seriali
         Some(duration) => serialize(duration, serializer),
         None => serializer.serialize_none(),
     }
+}
+
+pub(crate) fn deserialize_nullable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let read =
+        |text: String| parse(&text).ok_or_else(|| serde::de::Error::custom(format!("time: invalid duration {text:?}")));
+    text.map(read).transpose()
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ struct State {
     images: BTreeSet<String>,
     /// Names of containers whose creation never ends, and images whose pull never does.
     hanging: BTreeSet<String>,
+    /// Passwords of images that are only to be had with one.
+    private: BTreeMap<String, String>,
     /// When pulls were asked for.
     pulls: Vec<jiff::Timestamp>,
     reopened: Vec<String>,
@@ -87,6 +89,11 @@ impl FakeRuntime {
 
     pub(crate) fn add_image(&self, image: &str) {
         self.state.lock().images.insert(image.to_owned());
+    }
+
+    /// From now on this image can be pulled, with this password.
+    pub(crate) fn make_private(&self, image: &str, password: &str) {
+        self.state.lock().private.insert(image.to_owned(), password.to_owned());
     }
 
     pub(crate) fn pulls(&self) -> Vec<jiff::Timestamp> {
@@ -321,6 +328,7 @@ impl Runtime for FakeRuntime {
             size: 1,
             uid: None,
             username: String::new(),
+            pinned: false,
         };
         self.ready(|state| Ok(state.images.get(image).map(found)))
     }
@@ -329,12 +337,19 @@ impl Runtime for FakeRuntime {
         self.ready(|_| Ok(None))
     }
 
-    fn pull_image<'a>(&'a self, image: &'a str, _auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
+    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
         self.state.lock().pulls.push(self.clock.now());
         if self.state.lock().hanging.contains(image) {
             return future::pending().boxed();
         }
         self.ready(|state| {
+            if let Some(password) = state.private.get(image) {
+                let shown = auth.map(|a| a.password.as_str());
+                if shown != Some(password) {
+                    return Err(RuntimeError::Failed(format!("{image}: {} is refused", shown.unwrap_or("nobody"))));
+                }
+                state.images.insert(image.to_owned());
+            }
             let there = state.images.contains(image);
             if there { Ok(image.to_owned()) } else { Err(RuntimeError::Failed(format!("{image}: no such image"))) }
         })

@@ -57,6 +57,8 @@ pub(crate) struct Runtime {
     pub(crate) on_stop: BTreeMap<String, OnStop>,
     /// Answers to come before all goes well: reason and message.
     pub(crate) image_failures: VecDeque<(&'static str, &'static str)>,
+    /// The image is only to be had by a pull; else it is there as soon as nothing is left in that list.
+    pub(crate) only_by_pull: bool,
     pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
@@ -114,13 +116,8 @@ impl Runtime {
                 self.containers.retain(|c| c.sandbox != *id);
                 vec![Event::Sandbox(SandboxFact::Removed { id: id.clone() })]
             }
-            Action::EnsureImage { container, image } => {
-                let fact = match self.image_failures.pop_front() {
-                    None => ImageFact::Present { image_ref: "sha".to_owned() },
-                    Some((reason, message)) => {
-                        ImageFact::Failed { reason: reason.to_owned(), message: message.to_owned() }
-                    }
-                };
+            Action::EnsureImage { container, image, pull } => {
+                let fact = self.ensure_image(*pull);
                 vec![Event::Image { container: container.clone(), image: image.clone(), fact }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
@@ -142,6 +139,25 @@ impl Runtime {
             Action::Probe { container, id, probe, .. } => vec![self.probe(container, id, *probe, now)],
             Action::RunHook { id, hook, timeout, .. } => self.run_hook(action, id, *hook, *timeout, now),
             other => panic!("{other:?} is not for a runtime"),
+        }
+    }
+
+    fn ensure_image(&mut self, pull: bool) -> ImageFact {
+        if self.only_by_pull && !pull {
+            return ImageFact::MustPull;
+        }
+        let Some((reason, message)) = self.image_failures.front().copied() else {
+            return ImageFact::Present { image_ref: "sha".to_owned() };
+        };
+        let refused = ["ErrImageNeverPull", "InvalidImageName", "ImageInspectError"].contains(&reason);
+        if !pull && !refused {
+            return ImageFact::MustPull;
+        }
+        self.image_failures.pop_front();
+        match reason {
+            _ if refused => ImageFact::Failed { reason: reason.to_owned(), message: message.to_owned() },
+            "ErrImagePull" => ImageFact::PullFailed { error: message.to_owned() },
+            named => ImageFact::PullFailed { error: format!("{named}: {message}") },
         }
     }
 

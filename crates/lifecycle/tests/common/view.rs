@@ -95,7 +95,9 @@ fn short(action: &Action) -> String {
         Action::StartContainer { container, attempt, .. } => format!("start {container} {attempt}"),
         Action::StopContainer { container, grace, .. } => format!("stop {container} {}s", grace.as_secs()),
         Action::RemoveContainer { container, .. } => format!("remove {container}"),
-        Action::EnsureImage { container, .. } => format!("image {container}"),
+        Action::EnsureImage { container, pull, .. } => {
+            format!("{} {container}", if *pull { "image" } else { "look for" })
+        }
         Action::CreateSandbox { attempt } => format!("create sandbox {attempt}"),
         Action::StopSandbox { .. } => "stop sandbox".to_owned(),
         Action::RemoveSandbox { .. } => "remove sandbox".to_owned(),

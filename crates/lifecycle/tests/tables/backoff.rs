@@ -72,17 +72,6 @@ fn the_message_names_the_delay_the_container_and_the_next_try() {
     assert_eq!(sim.message_of("BackOff"), "Back-off restarting failed container c in pod p_ns(u)");
 }
 
-/// When the image of a container is asked for, if it cannot be had so many times.
-#[test]
-fn a_failed_pull_is_tried_again_after_10_20_and_so_on_up_to_300_seconds() {
-    let mut sim = Sim::of("Always", &["c"]);
-    sim.runtime.image_failures = [("ErrImagePull", "not found"); 8].into();
-    sim.pass(2000);
-    let asked: Vec<u64> = sim.done().iter().filter_map(|d| d.strip_suffix(" image c")?.parse().ok()).collect();
-    assert_eq!(asked, [0, 10, 30, 70, 150, 310, 610, 910, 1210]);
-    assert_eq!(sim.state("c"), "running");
-}
-
 #[test]
 fn other_failed_steps_are_tried_again_after_1_2_4_and_so_on_up_to_60_seconds() {
     let mut sim = Sim::of("Always", &["c"]);

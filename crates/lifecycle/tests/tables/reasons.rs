@@ -35,23 +35,11 @@ fn a_container_tells_what_it_waits_for() {
     let mut no_volume = Sim::of("Always", &["c"]);
     no_volume.runtime.volume_failures = 1;
     check(no_volume, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
-    check(
-        image("ErrImagePull"),
-        "c",
-        &[
-            (0, "waiting ErrImagePull"),
-            (1, "waiting ImagePullBackOff"),
-            (9, "waiting ImagePullBackOff"),
-            (10, "running"),
-        ],
-    );
-    for reason in [
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-    ] {
+    for reason in ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"] {
+        let (shown, backs_off) = (format!("waiting {reason}"), "waiting ImagePullBackOff");
+        check(image(reason), "c", &[(0, &shown), (1, backs_off), (9, backs_off), (10, "running")]);
+    }
+    for reason in ["ErrImageNeverPull", "InvalidImageName", "ImageInspectError"] {
         let shown = format!("waiting {reason}");
         check(image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
     }
@@ -136,6 +124,7 @@ fn events_tell_the_story() {
             "Warning Failed: Failed to pull image \"i\": words",
             "Warning Failed: Error: ErrImagePull",
             "Normal BackOff: Back-off pulling image \"i\"",
+            "Warning Failed: Error: ImagePullBackOff",
         ],
     );
     events(

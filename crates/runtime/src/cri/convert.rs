@@ -280,7 +280,10 @@ pub(super) fn container_disk(stats: proto::ContainerStats) -> Option<ContainerDi
 }
 
 pub(super) fn image(i: proto::Image) -> Image {
+    // Runtimes before CRI 1.23 do not say which image they need for sandboxes.
+    let pinned = i.pinned || i.repo_tags.iter().any(|tag| crate::pause::is_pause(tag));
     Image {
+        pinned,
         id: i.id,
         tags: i.repo_tags,
         digests: i.repo_digests,

@@ -1,0 +1,96 @@
+//! `imagePullSecrets`: what the Secrets of a Pod say about registries (upstream's `pkg/credentialprovider/secrets`).
+
+use super::keyring::{DockerConfig, Keyring, SecretId};
+use crate::{Shared, objects::Objects, pods};
+use k8s_openapi::api::core::v1::Secret;
+use lifecycle::Pod;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The Secrets that a Pod lists, and the names of those that could not be had.
+pub(crate) async fn fetch(shared: &Shared, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<String>) {
+    let names = pods::spec(pod).image_pull_secrets.iter().flatten().map(|s| s.name.as_str());
+    let mut objects = Objects::new(shared, pod.namespace());
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    // Those without a name are left out, as upstream does it.
+    for name in names.filter(|name| !name.is_empty()) {
+        match objects.secret(name, true).await {
+            Ok(Some(secret)) => found.push(secret),
+            Ok(None) => missing.push(name.to_owned()),
+            Err(error) => {
+                tracing::warn!(pod = pod.name(), name, %error, "an image pull secret could not be read");
+                missing.push(name.to_owned());
+            }
+        }
+    }
+    (found, missing)
+}
+
+/// Adds what Secrets say to a keyring; Secrets of other types say nothing.
+///
+/// # Errors
+/// When one cannot be understood; it is named.
+pub(crate) fn add(keyring: &mut Keyring, secrets: &[Arc<Secret>]) -> Result<(), String> {
+    for secret in secrets {
+        let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        let meta = &secret.metadata;
+        let id = SecretId { uid: word(&meta.uid), namespace: word(&meta.namespace), name: word(&meta.name) };
+        if let Some(config) = read(secret).map_err(|error| format!("image pull secret {:?}: {error}", id.name))? {
+            keyring.add(Some(&id), config);
+        }
+    }
+    Ok(())
+}
+
+fn read(secret: &Secret) -> serde_json::Result<Option<DockerConfig>> {
+    #[derive(Deserialize)]
+    struct ConfigJson {
+        auths: Option<DockerConfig>,
+    }
+    let bytes = |key: &str| secret.data.as_ref()?.get(key).map(|b| b.0.as_slice()).filter(|b| !b.is_empty());
+    let kind = secret.type_.as_deref().unwrap_or("");
+    match (kind, bytes(".dockerconfigjson"), bytes(".dockercfg")) {
+        ("kubernetes.io/dockerconfigjson", Some(json), _) => {
+            serde_json::from_slice::<ConfigJson>(json).map(|config| config.auths)
+        }
+        ("kubernetes.io/dockercfg", _, Some(json)) => serde_json::from_slice(json).map(Some),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use serde_json::{Value, json};
+
+    /// Who is tried for the image `r.io/a` with this Secret.
+    fn tries(kind: &str, key: &str, value: &Value) -> Result<Vec<(String, String)>, String> {
+        let data = STANDARD.encode(value.to_string());
+        let secret =
+            json!({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "type": kind, "data": {key: data}});
+        let mut keyring = Keyring::default();
+        add(&mut keyring, &[Arc::new(serde_json::from_value(secret).unwrap())])?;
+        let found = keyring.lookup("r.io/a").into_iter();
+        Ok(found.map(|c| (c.login.username, c.source.unwrap_or_default().name)).collect())
+    }
+
+    #[test]
+    fn both_types_of_secrets_are_read_and_others_are_not() {
+        let auths = json!({"r.io": {"username": "robot", "password": "p"}});
+        let robot = vec![("robot".to_owned(), "s".to_owned())];
+        let (new, old) = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg");
+        assert_eq!(tries(new, ".dockerconfigjson", &json!({"auths": auths})).unwrap(), robot);
+        assert_eq!(tries(old, ".dockercfg", &auths).unwrap(), robot);
+        for (kind, key) in [(new, ".dockercfg"), (old, ".dockerconfigjson"), ("Opaque", ".dockercfg")] {
+            assert_eq!(tries(kind, key, &auths).unwrap(), [], "{kind} {key}");
+        }
+        assert_eq!(tries(new, ".dockerconfigjson", &json!({"credHelpers": {}})).unwrap(), []);
+    }
+
+    #[test]
+    fn a_secret_that_makes_no_sense_is_named() {
+        let error = tries("kubernetes.io/dockercfg", ".dockercfg", &json!({"r.io": {"auth": "x"}})).unwrap_err();
+        assert!(error.starts_with("image pull secret \"s\": unable to decode auth field"), "{error}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Images, from the Pod to the runtime.
+
+use super::Node;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_hangs_holds_up_others_only_when_pulls_are_serialized() {
+    for (config, runs) in [("", false), ("serializeImagePulls: false", true), ("maxParallelImagePulls: 2", true)] {
+        let node = Node::started(config);
+        node.runtime.hang_pull("example.com/slow:1");
+        node.runtime.add_image("example.com/quick:1");
+        for (name, image) in [("slow", "example.com/slow:1"), ("quick", "example.com/quick:1")] {
+            node.pod(name, &json!({"container": {"image": image, "imagePullPolicy": "Always"}}));
+            node.api.until("its pull was asked for", |_| node.runtime.pulls().len() == 1 || name == "quick").await;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(node.status("quick")["phase"] == "Running", runs, "{config}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_fails_is_tried_again_after_10_20_40_seconds() {
+    let node = Node::started("");
+    node.pod("p", &json!({"container": {"image": "example.com/late:1"}}));
+    let reason = |s: &Value| s["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
+    node.until_status("p", "cannot pull", |s| reason(s) == "ErrImagePull").await;
+    node.until_status("p", "backs off", |s| reason(s) == "ImagePullBackOff").await;
+    node.api.until("four pulls", |_| node.runtime.pulls().len() >= 4).await;
+    let pulls = node.runtime.pulls();
+    let waits: Vec<i64> = pulls.windows(2).map(|w| w[1].duration_since(w[0]).as_secs()).collect();
+    assert_eq!(waits, [10, 20, 40]);
+    node.runtime.add_image("example.com/late:1");
+    node.until_running("p").await;
+}
+
+/// A Secret of the namespace with these passwords, by registry.
+fn put_secret(node: &Node, name: &str, passwords: &Value) {
+    let logins = passwords.as_object().expect("a map").iter();
+    let auths: Value =
+        logins.map(|(at, password)| (at.clone(), json!({"username": "u", "password": password}))).collect();
+    let data = STANDARD.encode(json!({"auths": auths}).to_string());
+    let secret = json!({"metadata": {"name": name, "namespace": "x", "uid": format!("uid-{name}")},
+        "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": data}});
+    node.api.put(&format!("api/v1/namespaces/x/secrets/{name}"), secret);
+}
+
+fn waiting(status: &Value) -> (String, String) {
+    let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+    let word = |field: &str| waiting[field].as_str().unwrap_or_default().to_owned();
+    (word("reason"), word("message"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_are_tried_in_turn_and_all_errors_are_told() {
+    let node = Node::started("");
+    node.runtime.make_private("r.io/team/a:1", "right");
+    put_secret(&node, "s", &json!({"r.io/team": "wrong", "r.io": "right"}));
+    put_secret(&node, "t", &json!({"r.io/team/a": "other", "r.io": "wrong"}));
+    let pod = |name: &str, secrets: &[&str]| {
+        let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
+        node.pod(name, &json!({"container": {"image": "r.io/team/a:1"}, "imagePullSecrets": secrets}));
+    };
+    pod("refused", &["t"]);
+    node.until_status("refused", "is refused", |s| waiting(s).0 == "ErrImagePull").await;
+    let message = waiting(&node.status("refused")).1;
+    assert_eq!(message, "[r.io/team/a:1: other is refused, r.io/team/a:1: wrong is refused]");
+    pod("nobody", &["absent"]);
+    node.until_status("nobody", "is refused", |s| waiting(s).1 == "r.io/team/a:1: nobody is refused").await;
+    let before = node.runtime.pulls().len();
+    pod("p", &["t", "s"]);
+    node.until_running("p").await;
+    // `other`, `wrong` for the longer path, `wrong` of the first Secret, `right` of the second.
+    assert_eq!(node.runtime.pulls().len() - before, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_a_secret_has_pulled_is_only_for_pods_that_have_it() {
+    let mut node = Node::started("");
+    node.runtime.make_private("r.io/a:1", "right");
+    put_secret(&node, "s", &json!({"r.io": "right"}));
+    let pod = |node: &Node, name: &str, policy: &str, secrets: Value| {
+        let container = json!({"image": "r.io/a:1", "imagePullPolicy": policy});
+        node.pod(name, &json!({"container": container, "imagePullSecrets": secrets}));
+    };
+    pod(&node, "first", "IfNotPresent", json!([{"name": "s"}]));
+    node.until_running("first").await;
+    for round in ["before", "after"] {
+        let pulls = node.runtime.pulls().len();
+        let name = |what: &str| format!("{what}-{round}");
+        pod(&node, &name("second"), "IfNotPresent", json!([{"name": "s"}]));
+        node.until_running(&name("second")).await;
+        pod(&node, &name("never"), "Never", json!([{"name": "s"}]));
+        node.until_running(&name("never")).await;
+        assert_eq!(node.runtime.pulls().len(), pulls, "no registry is asked");
+        pod(&node, &name("other"), "IfNotPresent", json!([]));
+        node.until_status(&name("other"), "is refused", |s| waiting(s).1 == "r.io/a:1: nobody is refused").await;
+        pod(&node, &name("nobody"), "Never", json!([]));
+        let refused = "Container image \"r.io/a:1\" is not present with pull policy of Never";
+        node.until_status(&name("nobody"), "is refused", |s| waiting(s).1 == refused).await;
+        // What was known is known to the next kubelet.
+        node.stop().await;
+        node.start();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_pulls_are_begun_than_the_registry_may_be_asked_for() {
+    let node = Node::started("serializeImagePulls: false\nregistryPullQPS: 1\nregistryBurst: 2");
+    for n in 0..4 {
+        let image = format!("example.com/{n}:1");
+        node.runtime.add_image(&image);
+        node.pod(&format!("p{n}"), &json!({"container": {"image": image, "imagePullPolicy": "Always"}}));
+    }
+    let refused =
+        || (0..4).filter(|n| waiting(&node.status(&format!("p{n}"))).1.ends_with("pull QPS exceeded")).count();
+    node.api.until("two to be refused", |_| refused() == 2).await;
+    for n in 0..4 {
+        node.until_running(&format!("p{n}")).await;
+    }
+    assert_eq!(node.runtime.pulls().len(), 4);
+}

@@ -1,0 +1,198 @@
+//! Images: pulled, looked for, and waited for (LIFECYCLE.md 3.9 and 3.12).
+
+use crate::common::{Run, Sim};
+use api::feature_gates::FeatureGates;
+use lifecycle::{Event, ImageFact};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+
+/// The moments at which this was done.
+#[track_caller]
+fn when(sim: &Sim, what: &str) -> Vec<u64> {
+    sim.done().iter().filter_map(|d| d.strip_suffix(what)?.strip_suffix(' ')?.parse().ok()).collect()
+}
+
+fn fail(sim: &mut Sim, times: usize) {
+    sim.runtime.image_failures = std::iter::repeat_n(("ErrImagePull", "not found"), times).collect();
+    sim.runtime.only_by_pull = true;
+}
+
+fn message(sim: &Sim, name: &str) -> String {
+    sim.container(name).state.unwrap().waiting.unwrap().message.unwrap_or_default()
+}
+
+#[test]
+fn a_failed_pull_is_tried_again_after_10_20_and_so_on_up_to_300_seconds() {
+    let mut sim = Sim::of("Always", &["c"]);
+    fail(&mut sim, 8);
+    sim.pass(2000);
+    assert_eq!(when(&sim, "image c"), [0, 10, 30, 70, 150, 310, 610, 910, 1210]);
+    assert_eq!(sim.state("c"), "running");
+}
+
+#[test]
+fn in_between_one_looks_for_an_image_that_somebody_else_may_bring() {
+    let mut sim = Sim::of("Always", &["c"]);
+    fail(&mut sim, 8);
+    sim.pass(95);
+    assert_eq!((when(&sim, "image c"), when(&sim, "look for c")), (vec![0, 10, 30, 70], vec![20, 40, 50, 60, 80, 90]));
+    fail(&mut sim, 0);
+    sim.runtime.only_by_pull = false;
+    sim.pass(5);
+    assert_eq!((sim.state("c"), sim.starts("c")), ("running".to_owned(), vec![100]));
+}
+
+#[test]
+fn the_delay_is_one_for_all_containers_of_the_pod_with_that_image() {
+    let mut sim = Sim::new(json!({"restartPolicy": "Always", "containers": [
+        {"name": "a", "image": "i"}, {"name": "b", "image": "i"}, {"name": "c", "image": "other"}]}));
+    fail(&mut sim, 3);
+    sim.settle();
+    assert_eq!((when(&sim, "image a"), when(&sim, "image b"), when(&sim, "look for b")), (vec![0], vec![], vec![0]));
+    // The other image has a delay of its own.
+    assert_eq!((when(&sim, "image c"), sim.state("c").as_str()), (vec![0], "waiting ErrImagePull"));
+    sim.pass(5);
+    assert_eq!(sim.state("b"), "waiting ImagePullBackOff");
+    assert_eq!(message(&sim, "b"), "Back-off pulling image \"i\": ErrImagePull: not found");
+    sim.pass(100);
+    assert!(["a", "b", "c"].iter().all(|name| sim.state(name) == "running"));
+}
+
+#[test]
+fn the_delay_outlives_a_pull_that_succeeds_and_ends_after_ten_minutes() {
+    // Always pulled: each start asks.
+    let asks = |run: u64, failures: usize| {
+        let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(run, 0), Run::Forever]);
+        fail(&mut sim, 3);
+        sim.pass(100);
+        assert_eq!((when(&sim, "image c"), sim.starts("c")), (vec![0, 10, 30, 70], vec![70]));
+        fail(&mut sim, failures);
+        sim.pass(run + 1000);
+        when(&sim, "image c").split_off(4)
+    };
+    assert_eq!(asks(60, 1), [130, 210], "the fourth failure in a row");
+    assert_eq!(asks(700, 1), [770, 780], "the first one again");
+}
+
+#[test]
+fn another_image_is_asked_for_at_once() {
+    let mut sim = Sim::of("Always", &["c"]);
+    fail(&mut sim, 1);
+    sim.pass(2);
+    sim.api.spec.as_mut().unwrap().containers[0].image = Some("right".to_owned());
+    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.pass(0);
+    assert_eq!((sim.state("c"), sim.starts("c")), ("running".to_owned(), vec![2]));
+}
+
+#[test]
+fn what_no_pull_can_mend_is_looked_at_every_10_seconds() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.image_failures = [("ErrImageNeverPull", "not present"); 4].into();
+    sim.pass(60);
+    assert_eq!(when(&sim, "image c"), [0, 10, 20, 30, 40]);
+}
+
+#[test]
+fn the_runtime_may_name_the_reason() {
+    for (error, reason, message) in [
+        ("not found", "ErrImagePull", "not found"),
+        (
+            "RegistryUnavailable: no route",
+            "RegistryUnavailable",
+            "image pull failed for i because the registry is unavailable: no route",
+        ),
+        (
+            "SignatureValidationFailed",
+            "SignatureValidationFailed",
+            "image pull failed for i because the signature validation failed",
+        ),
+        ("rpc: RegistryUnavailable", "ErrImagePull", "rpc: RegistryUnavailable"),
+    ] {
+        let sim = Sim::of("Always", &["c"]);
+        let fact = ImageFact::PullFailed { error: error.to_owned() };
+        let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
+        lifecycle::observe(
+            &mut pod,
+            Event::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
+            &sim.policy,
+            sim.now,
+        );
+        let status = lifecycle::status(&pod, &sim.policy, sim.now);
+        let waiting = status.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
+        assert_eq!((waiting.reason.as_deref(), waiting.message.as_deref()), (Some(reason), Some(message)));
+        let later = lifecycle::status(&pod, &sim.policy, sim.now + Duration::from_secs(1));
+        let waiting = later.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
+        let text = format!("Back-off pulling image \"i\": {reason}: {message}");
+        assert_eq!((waiting.reason.as_deref(), waiting.message), (Some("ImagePullBackOff"), Some(text)));
+    }
+}
+
+/// The Kubernetes Events that follow from one fact.
+#[track_caller]
+fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.policy.gates = FeatureGates::parse(gates).unwrap();
+    let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
+    lifecycle::observe(
+        &mut pod,
+        Event::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
+        &sim.policy,
+        sim.now,
+    );
+    sim.pod = pod;
+    let plan = lifecycle::plan(&sim.pod, &sim.policy, sim.now);
+    let told: Vec<String> = plan
+        .actions
+        .iter()
+        .filter_map(|a| match a {
+            lifecycle::Action::Record(e) => Some(format!("{} {}: {}", e.kind.as_str(), e.reason, e.message)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn events_tell_where_the_image_came_from() {
+    let present = || ImageFact::Present { image_ref: "sha".to_owned() };
+    events(
+        present(),
+        "",
+        &["Normal Pulled: Container image \"i\" already present on machine and can be accessed by the pod"],
+    );
+    events(
+        present(),
+        "KubeletEnsureSecretPulledImages=false",
+        &["Normal Pulled: Container image \"i\" already present on machine"],
+    );
+    let (took, took_with_wait) = (Duration::from_micros(345_678), Duration::from_micros(61_050_900));
+    events(
+        ImageFact::Pulled { image_ref: "sha".to_owned(), took, took_with_wait, size: 12_345 },
+        "",
+        &[
+            "Normal Pulled: Successfully pulled image \"i\" in 345ms (1m1.05s including waiting). Image size: 12345 bytes.",
+        ],
+    );
+    events(
+        ImageFact::SecretsMissing { names: vec!["a".to_owned(), "b".to_owned()] },
+        "",
+        &[
+            "Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (a, b); attempting to pull the image may not succeed.",
+        ],
+    );
+    let failed = |reason: &str| ImageFact::Failed { reason: reason.to_owned(), message: "words".to_owned() };
+    for reason in ["InvalidImageName", "ImageInspectError"] {
+        events(failed(reason), "", &["Warning InspectFailed: words", &format!("Warning Failed: Error: {reason}")]);
+    }
+    events(
+        ImageFact::PullFailed { error: "RegistryUnavailable: x".to_owned() },
+        "",
+        &[
+            "Warning Failed: Failed to pull image \"i\": RegistryUnavailable: x",
+            "Warning Failed: Error: RegistryUnavailable",
+            "Normal BackOff: Back-off pulling image \"i\"",
+            "Warning Failed: Error: ImagePullBackOff",
+        ],
+    );
+}

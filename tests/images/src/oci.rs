@@ -1,0 +1,101 @@
+//! Images as registries and OCI archives have them: blobs, manifests, and indexes of images for several machines.
+
+use crate::{ARCHITECTURE, ImageConfig, ImageError, append, hex, image};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::{io, path::Path};
+
+/// Media type of a manifest.
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Media type of an index.
+pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// An image in its parts.
+#[derive(Debug, Clone)]
+pub struct OciImage {
+    /// Configuration, as JSON.
+    pub config: Vec<u8>,
+    /// Its one layer, a tar archive.
+    pub layer: Vec<u8>,
+    /// Manifest, as JSON.
+    pub manifest: Vec<u8>,
+    architecture: String,
+}
+
+impl OciImage {
+    /// Busybox.
+    ///
+    /// # Errors
+    /// When busybox is not installed.
+    pub fn busybox(config: &ImageConfig) -> Result<Self, ImageError> {
+        let (image, layer) = image(config)?;
+        let image = image.to_string().into_bytes();
+        let layers = [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)];
+        let config_type = "application/vnd.oci.image.config.v1+json";
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
+            "config": descriptor(config_type, &image), "layers": layers});
+        let architecture = config.architecture.clone().unwrap_or_else(|| ARCHITECTURE.to_owned());
+        Ok(Self { config: image, layer, manifest: manifest.to_string().into_bytes(), architecture })
+    }
+
+    /// An index of images, each for its machine, as JSON.
+    #[must_use]
+    pub fn index(images: &[Self]) -> Vec<u8> {
+        let manifests: Vec<Value> = images.iter().map(Self::for_its_machine).collect();
+        json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}).to_string().into_bytes()
+    }
+
+    fn for_its_machine(&self) -> Value {
+        let mut entry = descriptor(MANIFEST, &self.manifest);
+        entry["platform"] = json!({"os": "linux", "architecture": self.architecture});
+        entry
+    }
+
+    fn blobs(&self) -> [&Vec<u8>; 3] {
+        [&self.layer, &self.config, &self.manifest]
+    }
+}
+
+/// The digest under which a registry knows these bytes.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
+    json!({"mediaType": media_type, "digest": digest(bytes), "size": bytes.len()})
+}
+
+/// Busybox as an OCI archive: an image layout in a tar file, as `podman save --format oci-archive` writes it.
+///
+/// # Errors
+/// When busybox is not installed, or the file cannot be written.
+pub fn busybox_oci(out: &Path, name: &str, config: &ImageConfig) -> Result<(), ImageError> {
+    let image = OciImage::busybox(config)?;
+    let entry = descriptor(MANIFEST, &image.manifest);
+    write_layout(out, name, entry, &image.blobs())
+}
+
+/// An index of busybox images for several machines, as an OCI archive.
+///
+/// # Errors
+/// When busybox is not installed, or the file cannot be written.
+pub fn busybox_index(out: &Path, name: &str, configs: &[ImageConfig]) -> Result<(), ImageError> {
+    let images = configs.iter().map(OciImage::busybox).collect::<Result<Vec<_>, _>>()?;
+    let index = OciImage::index(&images);
+    let blobs: Vec<&Vec<u8>> = images.iter().flat_map(OciImage::blobs).chain([&index]).collect();
+    write_layout(out, name, descriptor(INDEX, &index), &blobs)
+}
+
+fn write_layout(out: &Path, name: &str, mut entry: Value, blobs: &[&Vec<u8>]) -> Result<(), ImageError> {
+    entry["annotations"] = json!({"org.opencontainers.image.ref.name": name});
+    let index = json!({"schemaVersion": 2, "manifests": [entry]}).to_string();
+    let mut archive = tar::Builder::new(io::BufWriter::new(std::fs::File::create(out)?));
+    append(&mut archive, "oci-layout", br#"{"imageLayoutVersion": "1.0.0"}"#, 0o644)?;
+    append(&mut archive, "index.json", index.as_bytes(), 0o644)?;
+    for blob in blobs {
+        append(&mut archive, &format!("blobs/sha256/{}", hex(&Sha256::digest(blob))), blob, 0o644)?;
+    }
+    io::Write::flush(&mut archive.into_inner()?)?;
+    Ok(())
+}
