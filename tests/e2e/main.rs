@@ -8,6 +8,7 @@
 
 mod clusters;
 mod commands;
+mod conditions;
 mod configuration;
 mod debug;
 mod example_states;
@@ -17,6 +18,7 @@ mod garbage;
 mod hooks;
 mod image_gc;
 mod images;
+mod init_containers;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -61,6 +63,7 @@ fn main() {
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
     let shared = [
+        conditions::TESTS,
         configuration::TESTS,
         debug::TESTS,
         example_states::TESTS,
@@ -68,6 +71,7 @@ fn main() {
         failures::TESTS,
         hooks::TESTS,
         images::TESTS,
+        init_containers::TESTS,
         podium::TESTS,
         probes::TESTS,
         kubectl::TESTS,

@@ -1,5 +1,6 @@
 //! Feature gates, with the defaults and stages of Kubernetes 1.35 (LIFECYCLE.md 3.1).
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How far a feature has come.
@@ -33,7 +34,7 @@ impl GateInfo {
 macro_rules! gates {
     ($($(#[doc = $doc:literal])+ $name:ident: $stage:ident, $default:literal;)+) => {
         /// A feature that can be switched.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[non_exhaustive]
         pub enum Gate {
             $($(#[doc = $doc])+ $name,)+
@@ -135,7 +136,8 @@ pub enum GateError {
 }
 
 /// Which features are on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FeatureGates {
     set: BTreeMap<Gate, bool>,
     /// `AllAlpha` and `AllBeta`, by their place in [`ALL_OF`].
