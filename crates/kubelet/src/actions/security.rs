@@ -128,7 +128,7 @@ mod tests {
 
     fn image(uid: Option<i64>, username: &str) -> Image {
         let (tags, digests, username) = (Vec::new(), Vec::new(), username.to_owned());
-        Image { id: "i".to_owned(), tags, digests, size: 0, uid, username }
+        Image { id: "i".to_owned(), tags, digests, size: 0, uid, username, pinned: false }
     }
 
     #[track_caller]

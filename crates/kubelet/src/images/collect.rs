@@ -169,6 +169,7 @@ mod tests {
 
     fn container(image: &str, image_ref: &str) -> ContainerStatus {
         ContainerStatus {
+            stop_signal: None,
             id: ContainerId("c".to_owned()),
             sandbox: None,
             uid: "u".to_owned(),
