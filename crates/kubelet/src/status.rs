@@ -51,7 +51,14 @@ fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
     let known = list(&old, "conditions");
     if let Some(conditions) = patch.get_mut("conditions").and_then(Value::as_array_mut) {
-        conditions.retain(|c| OWNED_CONDITIONS.iter().any(|own| c["type"] == **own) || !known.contains(c));
+        let own = |c: &Value| OWNED_CONDITIONS.iter().any(|own| c["type"] == **own);
+        conditions.retain(|c| own(c) || !known.contains(c));
+        // What a condition no longer says would stand beside what it says now.
+        for condition in conditions.iter_mut().filter(|c| own(c)).filter_map(Value::as_object_mut) {
+            for name in ["reason", "message"] {
+                condition.entry(name).or_insert(Value::Null);
+            }
+        }
     }
     for name in ["podIPs", "hostIPs"] {
         let new = list(&patch, name);
@@ -94,14 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_leaves_conditions_of_others_alone_and_names_addresses_that_are_gone() {
+    fn a_patch_leaves_conditions_of_others_alone_and_names_what_is_gone() {
         let (own, foreign) =
             (json!({"type": "Ready", "status": "False"}), json!({"type": "example.com/x", "status": "True"}));
         let ready = json!({"type": "Ready", "status": "True"});
+        let told = json!({"type": "Ready", "status": "True", "reason": null, "message": null});
         check(
             json!({"conditions": [own, foreign]}),
             json!({"conditions": [ready, foreign], "phase": "Running"}),
-            json!({"conditions": [ready], "phase": "Running"}),
+            json!({"conditions": [told], "phase": "Running"}),
         );
         let (old, new) = (json!({"ip": "10.0.0.1"}), json!({"ip": "10.0.0.2"}));
         check(
