@@ -10,6 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("images of both archive formats are imported under every name in them", images_are_imported),
     ("an archive that is none is refused", an_archive_that_is_none_is_refused),
     ("explain says why, what next and until when", explain_says_why),
+    ("the history of a Pod can be gone through again", a_history_is_replayed),
 ];
 
 /// What `podium` prints, and whether it ended well.
@@ -74,4 +75,17 @@ fn explain_says_why(cluster: &Cluster) {
     check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
     let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
     assert!(!done && said.contains("pods \"nobody\" not found"), "{said}");
+}
+
+fn a_history_is_replayed(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", test_images::BUSYBOX, "exit 3").to_string());
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("CrashLoopBackOff"));
+    let (done, dump) = podium(cluster, &["explain", "pod/p", "--history", "-n", kubectl.namespace()]);
+    assert!(done, "{dump}");
+    let replayed = lifecycle::replay(&dump).unwrap();
+    assert_eq!(replayed.again, replayed.told);
+    let container = &replayed.again.1.container_statuses.unwrap()[0];
+    assert_eq!((container.restart_count, replayed.facts > 10), (1, true));
 }

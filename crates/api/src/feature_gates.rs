@@ -1,9 +1,10 @@
 //! Feature gates, with the defaults of Kubernetes 1.35 (LIFECYCLE.md 3.1).
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A feature that can be switched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Gate {
     /// KEP-753.
@@ -107,7 +108,8 @@ pub enum GateError {
 }
 
 /// Which features are on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct FeatureGates {
     set: BTreeMap<Gate, bool>,
 }

@@ -6,9 +6,9 @@ use crate::{Shared, actions, checkpoint, status};
 use api::static_pod::is_static;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
-use lifecycle::{Action, ActionKey, Event, Pod, observe, plan, status as derive_status};
+use lifecycle::{Action, ActionKey, Event, History, Pod, observe, plan, status as derive_status};
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// An action that failed is not asked for again before this has passed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -22,6 +22,8 @@ pub(crate) enum Mail {
     Ended(ActionKey, Result<Vec<Event>, String>),
     /// A status was written, or the Pod is gone from the API.
     Written(Box<PodStatus>, bool),
+    /// Somebody asks what happened lately.
+    Tell(oneshot::Sender<Vec<lifecycle::Line>>),
 }
 
 /// How others reach a Pod's task.
@@ -39,6 +41,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
     let (publish, known) = watch::channel(Arc::new(pod.clone()));
     let actor = Actor {
         shared,
+        history: History::new(&pod),
         pod,
         mail: mail.clone(),
         publish,
@@ -56,6 +59,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, pod: Pod) -> Handle {
 struct Actor {
     shared: Arc<Shared>,
     pod: Pod,
+    history: History,
     mail: mpsc::UnboundedSender<Mail>,
     publish: watch::Sender<Arc<Pod>>,
     /// Actions in flight, and whether each may change what a list of the runtime shows.
@@ -99,14 +103,13 @@ impl Actor {
 
     fn take(&mut self, mail: Mail) {
         let now = self.shared.now();
-        let policy = &self.shared.options.policy;
         match mail {
-            Mail::Fact(event) => observe(&mut self.pod, event, policy, now),
+            Mail::Fact(event) => self.observe(event, now),
             // A list that is older than what is known would make new things look lost; the next one comes.
             Mail::Relisted(view, revision) => {
                 self.missed_list = !self.at_rest() || self.pod.durable_revision() != revision;
                 if !self.missed_list {
-                    observe(&mut self.pod, Event::Relisted(view), policy, now);
+                    self.observe(Event::Relisted(view), now);
                 }
             }
             Mail::Ended(key, result) => {
@@ -116,16 +119,25 @@ impl Actor {
                     vec![Event::Failed { key, message }]
                 });
                 for event in events {
-                    observe(&mut self.pod, event, policy, now);
+                    self.observe(event, now);
                 }
             }
             Mail::Written(status, there) => {
                 self.writing = false;
                 if there {
-                    observe(&mut self.pod, Event::StatusWritten(status), policy, now);
+                    self.observe(Event::StatusWritten(status), now);
                 }
             }
+            Mail::Tell(asked) => {
+                let _ = asked.send(self.history.lines(&self.pod, &self.shared.options.policy, now));
+            }
         }
+    }
+
+    fn observe(&mut self, event: Event, now: Timestamp) {
+        let policy = &self.shared.options.policy;
+        self.history.push(&event, policy, now);
+        observe(&mut self.pod, event, policy, now);
     }
 
     /// Keeps, publishes, reports and starts what follows from what is known. `None` when the Pod is to be forgotten.
@@ -172,8 +184,9 @@ impl Actor {
     /// Takes note of the containers that are about to be started, so that it is on disk before they are.
     fn begin(&mut self, actions: &[Action], now: Timestamp) {
         let starts = actions.iter().filter(|a| matches!(a, Action::StartContainer { .. })).map(Action::key);
-        for key in starts.filter(|key| !self.running.contains_key(key)) {
-            observe(&mut self.pod, Event::Begun(key), &self.shared.options.policy, now);
+        let new: Vec<_> = starts.filter(|key| !self.running.contains_key(key)).collect();
+        for key in new {
+            self.observe(Event::Begun(key), now);
         }
     }
 

@@ -11,18 +11,24 @@ mod upgrade;
 
 pub(crate) use summary::Rates;
 
-use crate::Shared;
+use crate::{
+    Shared,
+    actor::{Handle, Mail},
+};
 use axum::{
     Json, Router,
     extract::{Path, State},
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{any, get},
 };
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use lifecycle::Pod;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::oneshot,
+};
 
 /// Why a request is not answered, in words for people.
 type Refused = (StatusCode, String);
@@ -41,6 +47,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWri
         .route("/stats/summary", get(summary::summary))
         .route("/containerLogs/{namespace}/{pod}/{container}", get(logs::container_logs))
         .route("/explain/{namespace}/{pod}", get(explain))
+        .route("/history/{namespace}/{pod}", get(history))
         // GET opens a WebSocket, POST SPDY.
         .route("/exec/{namespace}/{pod}/{container}", any(remote_command::exec))
         .route("/attach/{namespace}/{pod}/{container}", any(remote_command::attach))
@@ -54,10 +61,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWri
         .await;
 }
 
-fn known(shared: &Shared, namespace: &str, name: &str) -> Result<Arc<Pod>, Refused> {
+fn handle(shared: &Shared, namespace: &str, name: &str) -> Result<Handle, Refused> {
     let handle = shared.pods.by_name(namespace, name);
-    let handle =
-        handle.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} is not known to this node yet")))?;
+    handle.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} is not known to this node yet")))
+}
+
+fn known(shared: &Shared, namespace: &str, name: &str) -> Result<Arc<Pod>, Refused> {
+    let handle = handle(shared, namespace, name)?;
     let pod = handle.known.borrow().clone();
     Ok(pod)
 }
@@ -68,4 +78,21 @@ async fn explain(
 ) -> Result<Response, Refused> {
     let pod = known(&shared, &namespace, &name)?;
     Ok(Json(lifecycle::explain(&pod, &shared.options.policy, shared.now())).into_response())
+}
+
+/// What happened to a Pod lately, as lines of JSON.
+async fn history(
+    State(shared): State<Arc<Shared>>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Response, Refused> {
+    let (asked, told) = oneshot::channel();
+    let _ = handle(&shared, &namespace, &name)?.mail.send(Mail::Tell(asked));
+    // A task that has ended drops the question.
+    let lines = told.await.map_err(|_| (StatusCode::NOT_FOUND, format!("pod {name:?} has just gone")))?;
+    let mut text = String::new();
+    for line in lines {
+        text += &serde_json::to_string(&line).map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+        text.push('\n');
+    }
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], text).into_response())
 }

@@ -12,9 +12,10 @@ use crate::{
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
+use serde::{Deserialize, Serialize};
 
 /// What is to be done now, and when to look again.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Actions, in the order in which they should begin.
     pub actions: Vec<Action>,

@@ -1,10 +1,11 @@
 //! What the node decides for all of its Pods: addresses, delays, features.
 
 use api::feature_gates::{FeatureGates, Gate};
+use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, time::Duration};
 
 /// A delay that doubles up to a cap (LIFECYCLE.md 3.9).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackoffPolicy {
     /// The first delay.
     pub initial: Duration,
@@ -23,7 +24,7 @@ impl BackoffPolicy {
 }
 
 /// What the node decides for all of its Pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePolicy {
     /// The node's addresses, the primary one first (`status.hostIPs`).
     pub host_ips: Vec<IpAddr>,

@@ -2,13 +2,14 @@
 //!
 //! Most of it is checked by [`common::Sim`] after each fact: a terminal phase never changes and never comes while
 //! something runs; nothing starts after a deletion; no grace is longer than asked for; what may not restart does not; no
-//! exit code is lost; no probe kills before its time; a hook is run once and within the grace; the same facts give the same plan; no wake-up lies in the past. Here the histories are made up.
+//! exit code is lost; no probe kills before its time; a hook is run once and within the grace; the same facts give the same plan; no wake-up lies in the past; what is dumped
+//! can be gone through again. Here the histories are made up.
 
 #[cfg(test)]
 mod common;
 
 use common::{Extras, Run, Sim, Step, Teller, refused};
-use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};
+use lifecycle::{History, Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
@@ -93,12 +94,14 @@ proptest! {
     #[test]
     fn every_history_keeps_what_must_hold(story in story()) {
         let mut teller = Teller::new(story.policy, story.counts, story.deadline, story.extras);
+        teller.sim.history = Some(History::new(&teller.sim.pod));
         for step in &story.steps {
             if teller.sim.forgotten {
                 return Ok(());
             }
             teller.take(step);
         }
+        teller.sim.check_replay();
         if !teller.sim.forgotten {
             teller.end_well();
         }

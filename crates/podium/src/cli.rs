@@ -128,6 +128,9 @@ pub(crate) struct ExplainArgs {
     /// Its namespace.
     #[arg(short, long, default_value = "default")]
     pub(crate) namespace: String,
+    /// Print what happened to it lately instead, as lines of JSON: all that its state follows from, for a bug report.
+    #[arg(long)]
+    pub(crate) history: bool,
     #[command(flatten)]
     pub(crate) data_dir: DataDirArgs,
     /// The kubeconfig to use [default: DIR/admin.kubeconfig].

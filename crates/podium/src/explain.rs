@@ -22,8 +22,15 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
     let Some(node) = api::pod::node_name(&pod) else {
         return unscheduled(name, &pod);
     };
-    let path = format!("/api/v1/nodes/{node}/proxy/explain/{}/{name}", args.namespace);
-    let explanation: Explanation = client.request(http::Request::get(path).body(Vec::new())?).await?;
+    let ask = |what| {
+        let path = format!("/api/v1/nodes/{node}/proxy/{what}/{}/{name}", args.namespace);
+        http::Request::get(path).body(Vec::new())
+    };
+    if args.history {
+        print!("{}", client.request_text(ask("history")?).await?);
+        return Ok(());
+    }
+    let explanation: Explanation = client.request(ask("explain")?).await?;
     println!("pod/{name} is {}", explanation.state);
     explanation.because.iter().for_each(|line| println!("  because {line}"));
     explanation.next.iter().for_each(|line| println!("  next: {line}"));

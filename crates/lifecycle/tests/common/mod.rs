@@ -5,11 +5,13 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 mod checks;
+mod fingerprint;
 mod handlers;
 mod runtime;
 mod teller;
 mod view;
 
+pub(crate) use fingerprint::Fingerprint;
 pub(crate) use handlers::refused;
 pub(crate) use runtime::{OnStop, Run, Runtime};
 pub(crate) use teller::{Extras, Step, Teller};
@@ -17,8 +19,8 @@ pub(crate) use teller::{Extras, Step, Teller};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use lifecycle::{
-    Action, ActionKey, Event, Eviction, Hook, HookOutcome, NodePolicy, Pod, PodEvent, ProbeKind, ProbeOutcome,
-    SandboxFact, observe, plan, status,
+    Action, ActionKey, Event, Eviction, History, Hook, HookOutcome, NodePolicy, Pod, PodEvent, ProbeKind, ProbeOutcome,
+    SandboxFact, observe, plan, replay, status,
 };
 use serde_json::{Value, json};
 use std::{
@@ -66,6 +68,8 @@ pub(crate) struct Sim {
     was_away: bool,
     /// What is on disk, and its revision.
     saved: (u64, Pod),
+    /// What happened, where a test wants to go through it again.
+    pub(crate) history: Option<History>,
 }
 
 impl Sim {
@@ -100,6 +104,7 @@ impl Sim {
             hook_failed: false,
             was_away: false,
             saved,
+            history: None,
         }
     }
 
@@ -142,6 +147,9 @@ impl Sim {
         self.stopping |= matches!(&event, Event::Gone | Event::Evicted(_))
             || matches!(&event, Event::Updated(o) if o.metadata.deletion_timestamp.is_some());
         self.note(&event);
+        if let Some(history) = &mut self.history {
+            history.push(&event, &self.policy, self.now);
+        }
         observe(&mut self.pod, event, &self.policy, self.now);
         if self.saved.0 != self.pod.durable_revision() {
             self.saved = (self.pod.durable_revision(), self.pod.clone());
@@ -339,7 +347,17 @@ impl Sim {
         } else {
             serde_json::from_str(&serde_json::to_string(&self.saved.1).unwrap()).unwrap()
         };
+        self.history = self.history.as_ref().map(|_| History::new(&self.pod));
         self.check();
+    }
+
+    /// What is dumped and gone through again ends as it did.
+    pub(crate) fn check_replay(&self) {
+        let Some(history) = &self.history else { return };
+        let lines = history.lines(&self.pod, &self.policy, self.now);
+        let dump: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        let replayed = replay(&dump).unwrap();
+        assert_eq!(replayed.again, replayed.told);
     }
 
     pub(crate) fn saved(&self) -> &Pod {

@@ -31,14 +31,14 @@ pub(crate) struct OnStop {
     pub(crate) code: i32,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct FakeSandbox {
     pub(crate) id: String,
     pub(crate) attempt: u32,
     pub(crate) ready: bool,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct FakeContainer {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -71,13 +71,16 @@ pub(crate) struct Runtime {
     ran: BTreeSet<String>,
     pub(super) pending: Vec<Pending>,
     pub(crate) rejection: Option<(&'static str, &'static str)>,
-    ids: u32,
+    /// How many of each kind were made.
+    made: BTreeMap<String, u32>,
 }
 
 impl Runtime {
-    fn id(&mut self, prefix: &str) -> String {
-        self.ids += 1;
-        format!("{prefix}{}", self.ids)
+    /// Ids tell nothing of what was made before of another kind: then there are fewer worlds.
+    fn id(&mut self, kind: &str) -> String {
+        let made = self.made.entry(kind.to_owned()).or_default();
+        *made += 1;
+        format!("{kind}.{made}")
     }
 
     pub(crate) fn any_running(&self) -> bool {
@@ -154,7 +157,7 @@ impl Runtime {
             return SandboxFact::Failed { message: "its name is taken".to_owned() };
         }
         assert!(!self.sandboxes.iter().any(|s| s.ready), "a second sandbox beside one that stands");
-        let id = self.id("s");
+        let id = self.id("sandbox");
         self.sandboxes.push(FakeSandbox { id: id.clone(), attempt, ready: true });
         SandboxFact::Ready { id, attempt, ips: vec!["10.0.0.2".parse().unwrap()] }
     }
@@ -194,7 +197,7 @@ impl Runtime {
     }
 
     pub(crate) fn create(&mut self, name: &str, attempt: u32, sandbox: &str) -> usize {
-        let id = self.id("c");
+        let id = self.id(&format!("{name}.{attempt}"));
         let (name, sandbox) = (name.to_owned(), sandbox.to_owned());
         self.containers.push(FakeContainer {
             id,

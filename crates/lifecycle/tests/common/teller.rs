@@ -1,6 +1,7 @@
 //! A [`Sim`] whose facts come late, twice, in another order or never, as somebody else chooses.
 
 use super::Sim;
+use jiff::Timestamp;
 use lifecycle::{Action, ContainerFact, ContainerViewState, Event, SandboxFact, StartStage, plan, status};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -135,10 +136,24 @@ impl Teller {
             .collect()
     }
 
+    /// The next moment that is waited for.
+    pub(crate) fn wake(&self) -> Option<Timestamp> {
+        plan(&self.sim.pod, &self.sim.policy, self.sim.now).wake
+    }
+
+    /// Nothing happens until that moment.
+    pub(crate) fn wait(&mut self) {
+        if let Some(at) = self.wake() {
+            self.sim.now = at;
+            self.exits();
+        }
+    }
+
     /// What only tells how it came to this.
     pub(crate) fn forget_history(&mut self) {
         self.told.clear();
         self.sim.events.clear();
+        self.sim.log.clear();
     }
 
     pub(crate) fn begin(&mut self, n: usize) -> Option<Action> {
@@ -277,6 +292,14 @@ impl Teller {
         assert_eq!(seen(&self.sim), before, "{fact:?}");
     }
 
+    /// All that was told changes nothing when it is told again.
+    pub(crate) fn repeat_all(&self) {
+        if !self.told.is_empty() {
+            let mut again = self.clone();
+            (0..self.told.len()).for_each(|n| again.repeat(n));
+        }
+    }
+
     pub(crate) fn relist_twice(&mut self) {
         self.sim.relist();
         let known = self.sim.pod.clone();
@@ -321,6 +344,7 @@ impl Teller {
         self.sim.relist();
         self.sim.pass(1000);
         let sim = self.sim;
+        sim.check_replay();
         let terminal = matches!(sim.phase().as_str(), "Succeeded" | "Failed");
         if sim.forgotten {
             return;

@@ -1,0 +1,45 @@
+//! What was dumped on a node (`podium explain POD --history`) is gone through again, and ends as it did there.
+//!
+//! A dump of a Pod that went wrong becomes a test by being put into `tests/histories`, once the cause is mended and the
+//! last line says what should have come: with `UPDATE_EXPECT=1` it is written anew. What is added to what is known of a Pod
+//! needs a default for the dumps, as it does for the checkpoints of a kubelet that was there before.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use k8s_openapi::api::core::v1::PodStatus;
+use lifecycle::{Line, Plan, ReplayError, replay};
+use std::{fs, path::PathBuf};
+
+/// Gives what followed.
+#[track_caller]
+fn check(name: &str, facts: usize) -> (Plan, PodStatus) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/histories").join(name);
+    let dump = fs::read_to_string(&path).unwrap();
+    let replayed = replay(&dump).unwrap();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let (plan, status) = replayed.again.clone();
+        let (before, last) = dump.trim_end().rsplit_once('\n').unwrap();
+        let Line::After { at, .. } = serde_json::from_str(last).unwrap() else { unreachable!() };
+        let last = serde_json::to_string(&Line::After { at, plan, status: Box::new(status) }).unwrap();
+        fs::write(path, format!("{before}\n{last}\n")).unwrap();
+    } else {
+        assert_eq!(replayed.again, replayed.told, "{name}");
+    }
+    assert_eq!(replayed.facts, facts, "{name}");
+    replayed.again
+}
+
+#[test]
+fn one_that_fails_once_and_then_succeeds() {
+    let (plan, status) = check("one_that_fails_once.jsonl", 36);
+    assert_eq!((plan.actions.len(), plan.wake), (0, None));
+    assert_eq!(status.phase.as_deref(), Some("Succeeded"));
+    assert_eq!(status.container_statuses.unwrap()[0].restart_count, 1);
+}
+
+#[test]
+fn what_is_no_history_is_refused_by_its_line() {
+    assert!(matches!(replay(""), Err(ReplayError::Incomplete)));
+    assert!(matches!(replay("{}"), Err(ReplayError::Line(1, _))));
+    let fact = r#"{"fact":{"at":"2026-01-01T00:00:00Z","event":"Gone"}}"#;
+    assert!(matches!(replay(fact), Err(ReplayError::Incomplete)));
+}
