@@ -1,4 +1,5 @@
-//! Every interleaving, for small Pods: exits, deletion, lost facts and restarts of the kubelet, in any order.
+//! Every interleaving, for small Pods: exits, probes and hooks that fail, deletion, facts that are lost or come twice,
+//! actions that are carried out twice, and restarts of the kubelet, in any order.
 //!
 //! [`common::Teller`] is the world, and what it checks after each fact holds in every state that can be reached; besides,
 //! a world in which nothing is left to do is one in which the Pod is where it belongs.
@@ -8,12 +9,12 @@
 #[cfg(test)]
 mod common;
 
-use common::{Extras, Step, Teller};
+use common::{Extras, Fingerprint, Step, Teller};
 use lifecycle::{Action, BackoffPolicy};
 use stateright::{Checker, Model, Property};
 use std::{
     fmt,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
@@ -28,6 +29,9 @@ struct Budget {
     lost_sandboxes: u8,
     lost_facts: u8,
     failed_hooks: u8,
+    failed_probes: u8,
+    /// Times that nothing happens until the next moment that was waited for.
+    waits: u8,
 }
 
 #[derive(Clone)]
@@ -63,6 +67,8 @@ enum Move {
     World(Step),
     /// A fact is lost on its way.
     LoseFact(usize),
+    /// Time passes until the next moment that is waited for.
+    Wait,
 }
 
 struct SmallPod {
@@ -80,6 +86,7 @@ impl State {
         while let Some(n) = teller.open().iter().position(is_short) {
             teller.take(&Step::Act(n));
         }
+        teller.repeat_all();
         teller.forget_history();
         let fingerprint = fingerprint(&teller, budget);
         Self { teller, budget, broken: None, fingerprint }
@@ -120,37 +127,30 @@ fn is_short(action: &Action) -> bool {
 /// Numbers that only count what happened are left out.
 fn fingerprint(teller: &Teller, budget: Budget) -> u64 {
     let sim = &teller.sim;
-    let known = |pod: &lifecycle::Pod| {
-        let mut known = serde_json::to_value(pod).unwrap();
-        let map = known.as_object_mut().unwrap();
-        for noise in ["object", "written", "sequence", "durable", "outbox"] {
-            map.remove(noise);
-        }
-        known
-    };
-    let mut hasher = DefaultHasher::new();
-    known(&sim.pod).to_string().hash(&mut hasher);
-    sim.api_phase().hash(&mut hasher);
+    let mut print = Fingerprint::without(&["object", "written", "sequence", "durable", "outbox"]);
+    print.add(&sim.pod);
+    print.add_hash(sim.api_phase());
     if budget.restarts > 0 {
         // What a new kubelet would know.
         if *sim.saved() != sim.pod {
-            known(sim.saved()).to_string().hash(&mut hasher);
+            print.add(sim.saved());
         }
         let shown = sim.api.status.as_ref().map(|s| (&s.init_container_statuses, &s.container_statuses));
-        serde_json::to_string(&shown).unwrap().hash(&mut hasher);
+        print.add(&shown);
     }
-    format!("{:?} {:?} {:?}", sim.runtime.view(), teller.in_flight, teller.mail).hash(&mut hasher);
-    (
-        sim.runtime.hook_failures,
+    print.add_debug(&(&sim.runtime.containers, &sim.runtime.sandboxes));
+    print.add(&teller.in_flight);
+    print.add(&teller.mail);
+    print.add_hash((
+        (sim.runtime.hook_failures, sim.runtime.probe_failures, sim.now),
         budget,
         &sim.begun,
         sim.in_api,
         sim.forgotten,
         sim.api.metadata.deletion_grace_period_seconds,
         sim.reported(),
-    )
-        .hash(&mut hasher);
-    hasher.finish()
+    ));
+    print.finish()
 }
 
 impl SmallPod {
@@ -185,12 +185,16 @@ impl SmallPod {
         if left.failed_hooks > 0 {
             steps.push(Step::Fault(4));
         }
+        if left.failed_probes > 0 {
+            steps.push(Step::Fault(5));
+        }
         if !teller.sim.reported() {
             steps.push(Step::Report);
         }
         steps.push(Step::Relist);
         let lost = (0..teller.mail.len()).filter(|_| left.lost_facts > 0).map(Move::LoseFact);
-        steps.into_iter().map(Move::World).chain(lost).collect()
+        let waits = (left.waits > 0 && teller.wake().is_some()).then_some(Move::Wait);
+        steps.into_iter().map(Move::World).chain(lost).chain(waits).collect()
     }
 }
 
@@ -220,9 +224,11 @@ impl Model for SmallPod {
             Move::World(Step::Restart(..)) => budget.restarts -= 1,
             Move::World(Step::Delete(_)) => budget.deletions -= 1,
             Move::World(Step::ForceDelete) => budget.forced -= 1,
-            Move::World(Step::Fault(_)) => budget.failed_hooks -= 1,
+            Move::World(Step::Fault(4)) => budget.failed_hooks -= 1,
+            Move::World(Step::Fault(_)) => budget.failed_probes -= 1,
             Move::World(Step::LoseSandbox) => budget.lost_sandboxes -= 1,
             Move::LoseFact(_) => budget.lost_facts -= 1,
+            Move::Wait => budget.waits -= 1,
             Move::World(_) => {}
         }
         let mut teller = last.teller.clone();
@@ -230,6 +236,7 @@ impl Model for SmallPod {
             match action {
                 Move::World(step) => teller.take(&step),
                 Move::LoseFact(n) => drop(teller.mail.remove(n)),
+                Move::Wait => teller.wait(),
             }
             State::new(teller, budget)
         }));
@@ -253,6 +260,9 @@ impl Model for SmallPod {
     }
 }
 
+/// A run that takes longer has too many states to be of use.
+const LIMIT: Duration = Duration::from_secs(300);
+
 /// Explores all that can happen to such a Pod.
 #[track_caller]
 fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
@@ -266,18 +276,30 @@ fn check_with(init: usize, sidecars: usize, apps: usize, extras: Extras, budget:
         let checker = SmallPod { policy, init, sidecars, apps, extras, budget }
             .checker()
             .threads(2)
-            .timeout(Duration::from_secs(1800))
+            .timeout(LIMIT)
             .spawn_bfs()
             .join();
-        assert!(checker.is_done(), "not all was explored: {} states", checker.unique_state_count());
         let (states, took) = (checker.unique_state_count(), begun.elapsed());
-        println!("{policy}, {init} init, {sidecars} sidecar and {apps} app containers: {states} states in {took:?}");
+        println!(
+            "{policy}, {init} init, {sidecars} sidecar and {apps} app containers: {states} states in {took:?}, all: {}",
+            checker.is_done()
+        );
+        assert!(checker.is_done(), "not all was explored");
         checker.assert_properties();
     }
 }
 
-const NOTHING: Budget =
-    Budget { exits: 0, restarts: 0, deletions: 0, forced: 0, lost_sandboxes: 0, lost_facts: 0, failed_hooks: 0 };
+const NOTHING: Budget = Budget {
+    exits: 0,
+    restarts: 0,
+    deletions: 0,
+    forced: 0,
+    lost_sandboxes: 0,
+    lost_facts: 0,
+    failed_hooks: 0,
+    failed_probes: 0,
+    waits: 0,
+};
 
 #[test]
 fn one_container_deletions_a_restart_of_the_kubelet_and_a_lost_fact() {
@@ -295,13 +317,13 @@ fn an_init_container_and_a_sandbox_that_is_lost() {
 }
 
 #[test]
-fn two_containers_and_an_init_container_that_end() {
-    check(1, 0, 2, Budget { exits: 2, ..NOTHING });
+fn an_init_container_two_containers_that_end_and_a_deletion() {
+    check(1, 0, 2, Budget { exits: 2, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn two_sidecars_end_after_their_container() {
-    check(0, 2, 1, Budget { deletions: 1, ..NOTHING });
+fn two_sidecars_an_exit_and_a_deletion() {
+    check(0, 2, 1, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
 const HOOKS: Extras = Extras { startup: false, liveness: false, readiness: false, post_start: true, pre_stop: true };
@@ -322,12 +344,34 @@ fn a_sidecar_and_its_container_with_all_probes_and_a_pre_stop_hook() {
     check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
+const PROBES: Extras = Extras { startup: true, liveness: true, readiness: true, post_start: false, pre_stop: false };
+
 #[test]
-#[ignore = "takes minutes: cargo test -p lifecycle --test model -- --ignored"]
-fn two_containers_an_init_container_and_all_that_can_happen() {
-    check(1, 0, 2, Budget { exits: 2, deletions: 1, ..NOTHING });
-    check(0, 2, 1, Budget { exits: 1, deletions: 1, ..NOTHING });
-    check(1, 0, 1, Budget { exits: 2, restarts: 1, deletions: 1, lost_sandboxes: 1, ..NOTHING });
-    check(0, 0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_facts: 1, ..NOTHING });
-    check_with(0, 0, 1, HOOKS, Budget { exits: 1, restarts: 1, deletions: 1, failed_hooks: 1, ..NOTHING });
+fn a_container_with_probes_that_fail_and_time_that_passes() {
+    check_with(0, 0, 1, PROBES, Budget { failed_probes: 2, waits: 3, ..NOTHING });
+}
+
+#[test]
+fn a_container_with_probes_that_fail_a_deletion_and_a_restart_of_the_kubelet() {
+    check_with(0, 0, 1, PROBES, Budget { failed_probes: 1, waits: 1, deletions: 1, restarts: 1, ..NOTHING });
+}
+
+/// The long ones: minutes in a release build, and not to be had in a debug build.
+macro_rules! long {
+    ($($name:ident: $check:expr;)*) => {$(
+        #[test]
+        #[ignore = "takes minutes: cargo test --release -p lifecycle --test model -- --ignored"]
+        fn $name() {
+            $check;
+        }
+    )*};
+}
+
+long! {
+    an_init_container_a_lost_sandbox_a_deletion_and_a_restart_of_the_kubelet:
+        check(1, 0, 1, Budget { exits: 2, restarts: 1, deletions: 1, lost_sandboxes: 1, ..NOTHING });
+    two_containers_a_lost_fact_a_deletion_and_a_restart_of_the_kubelet:
+        check(0, 0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_facts: 1, ..NOTHING });
+    hooks_that_fail_an_exit_a_deletion_and_a_restart_of_the_kubelet:
+        check_with(0, 0, 1, HOOKS, Budget { exits: 1, restarts: 1, deletions: 1, failed_hooks: 1, ..NOTHING });
 }
