@@ -2,6 +2,7 @@
 
 mod convert;
 mod events;
+mod exec;
 mod runtime;
 mod stop;
 mod stream;

@@ -1,6 +1,6 @@
 //! The [`Runtime`] trait, call by call.
 
-use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, proto, stop, stream};
+use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream};
 use crate::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward,
     RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session,
@@ -177,7 +177,8 @@ impl Runtime for CriRuntime {
             let seconds = i64::try_from(timeout.as_secs().max(1)).unwrap_or(i64::MAX);
             let request =
                 proto::ExecSyncRequest { container_id: id.0.clone(), cmd: command.to_vec(), timeout: seconds };
-            let o = call(timeout + Duration::from_secs(5), self.runtime().exec_sync(request)).await?;
+            let answer = call(timeout + Duration::from_secs(5), self.runtime().exec_sync(request));
+            let o = exec::whole(&id.0, Duration::from_secs(timeout.as_secs().max(1)), answer).await?;
             Ok(ExecOutput { code: o.exit_code, stdout: o.stdout, stderr: o.stderr })
         }
         .boxed()
