@@ -1,11 +1,13 @@
 //! Measures Podium from outside, as a client on the same machine sees it, and prints the table of docs/performance.md.
 //!
-//! `cargo xtask bench [NAME...]` builds everything for release and runs this.
+//! `cargo xtask bench [NAME...]` builds everything for release and runs this; `cargo xtask bench leak` looks for what is left
+//! over instead.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks to people")]
 
 mod api_load;
 mod client;
+mod leak;
 mod podium;
 mod pods;
 mod reactions;
@@ -23,6 +25,9 @@ const IDLE: Duration = Duration::from_secs(30);
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let names: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((_, args)) = names.split_first().filter(|(name, _)| *name == "leak") {
+        return leak::run(args).await;
+    }
     let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let mut rows = Vec::new();
     if wanted("boot") {

@@ -21,11 +21,17 @@ pub(crate) struct Podium {
 impl Podium {
     /// Boots one and waits for its node.
     pub(crate) fn boot() -> Result<Self> {
+        Self::boot_with(&[])
+    }
+
+    /// Boots one with more arguments.
+    pub(crate) fn boot_with(args: &[&str]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("podium-bench-").tempdir()?;
         let start = Instant::now();
         let mut child = Command::new(binary()?)
             .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
             .arg(dir.path().join("data"))
+            .args(args)
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(dir.path().join("log"))?)
             .spawn()
@@ -72,6 +78,11 @@ impl Podium {
     /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("data/admin.kubeconfig")
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where everything of it is.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
            "spec": {"terminationGracePeriodSeconds": 30,
                     "containers": [{"name": "c", "image": test_images::BUSYBOX, "imagePullPolicy": "IfNotPresent",

@@ -34,7 +34,8 @@ enum Task {
     },
     /// Measure Podium in a release build and print the numbers of docs/performance.md.
     Bench {
-        /// Only these measurements.
+        /// Only these measurements; `leak [--pods N] [--minutes M]` looks for what Pods leave behind instead.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         names: Vec<String>,
     },
     /// Write the table of the protobuf messages anew, from checkouts at one tag of a Kubernetes release.

@@ -1,0 +1,207 @@
+//! What is left over: Pods that crash and Pods that come and go for some minutes, and what the machine holds before and after.
+//!
+//! `cargo xtask bench leak [--pods N] [--minutes M]`; 200 Pods of each kind and 10 minutes when nothing is said.
+
+use crate::{
+    client::{Api, Arrival},
+    podium::Podium,
+    pods::{is_ready, pod},
+};
+use anyhow::{Context, Result, bail};
+use http::Method;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// What is over is cleared up in this time, some of it by rounds that come every minute.
+const SETTLE: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How many of everything there are at one moment.
+type Counts = Vec<(&'static str, u64)>;
+
+pub(crate) async fn run(args: &[String]) -> Result<()> {
+    let (mut pods, mut minutes) = (200, 10);
+    for pair in args.chunks(2) {
+        match pair {
+            [flag, value] if flag == "--pods" => pods = value.parse()?,
+            [flag, value] if flag == "--minutes" => minutes = value.parse()?,
+            _ => bail!("leak takes --pods N and --minutes M, not {pair:?}"),
+        }
+    }
+    let config = tempfile::NamedTempFile::new()?;
+    let node = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "maxPods": 2 * pods + 10});
+    fs::write(config.path(), node.to_string())?;
+    let config = config.path().display().to_string();
+    let podium = Podium::boot_with(&["--kubelet-config", &config, "--pod-cidr", "10.240.0.0/20"])?;
+    let api = Api::connect(&podium.kubeconfig(), "bench").await?;
+    api.make_namespace().await?;
+    let mut events = api.watch("pods").await?;
+    // What is made with the first Pods stays, and is no leak.
+    let mut warm = Churn::new(&api, 5.min(pods));
+    warm.until(&mut events, Instant::now() + Duration::from_secs(10)).await?;
+    warm.end(&mut events).await?;
+    tokio::time::sleep(SETTLE).await;
+    let before = counts(&podium)?;
+    eprintln!("{pods} Pods crash and {pods} Pods come and go for {minutes} min");
+    for n in 0..pods {
+        let mut crashing = pod(&format!("crash-{n}"));
+        crashing["spec"]["containers"][0]["command"] = json!(["sh", "-c", "exit 1"]);
+        api.call(Method::POST, &api.path("pods"), Some(&crashing)).await?;
+    }
+    let mut churn = Churn::new(&api, pods);
+    churn.until(&mut events, Instant::now() + Duration::from_secs(60 * minutes)).await?;
+    let during = counts(&podium)?;
+    churn.alive.extend((0..pods).map(|n| format!("crash-{n}")));
+    churn.end(&mut events).await?;
+    tokio::time::sleep(SETTLE).await;
+    let after = counts(&podium)?;
+    println!(
+        "{} Pods came and went.\n\n| what | before | at the end of the load | after |\n| --- | --- | --- | --- |",
+        churn.gone
+    );
+    for (n, (what, count)) in before.iter().enumerate() {
+        let of = |counts: &Counts| counts.get(n).map_or(0, |(_, count)| *count);
+        println!("| {what} | {count} | {} | {} |", of(&during), of(&after));
+    }
+    Ok(())
+}
+
+/// Pods that are deleted as soon as they are ready, and made again as soon as they are gone.
+struct Churn<'a> {
+    api: &'a Api,
+    slots: usize,
+    alive: BTreeSet<String>,
+    deleted: BTreeSet<String>,
+    made: usize,
+    gone: usize,
+}
+
+impl<'a> Churn<'a> {
+    fn new(api: &'a Api, slots: usize) -> Self {
+        Self { api, slots, alive: BTreeSet::new(), deleted: BTreeSet::new(), made: 0, gone: 0 }
+    }
+
+    async fn until(&mut self, events: &mut UnboundedReceiver<Arrival>, end: Instant) -> Result<()> {
+        while Instant::now() < end {
+            while self.alive.len() + self.deleted.len() < self.slots {
+                self.made += 1;
+                let name = format!("churn-{}", self.made);
+                self.api.call(Method::POST, &self.api.path("pods"), Some(&pod(&name))).await?;
+                self.alive.insert(name);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(event) = tokio::time::timeout(left, events.recv()).await else { break };
+            let (_, event) = event.context("the watch ended")?;
+            self.take(&event).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, event: &Value) -> Result<()> {
+        let name = event["object"]["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        if event["type"] == "DELETED" {
+            self.alive.remove(&name);
+            self.gone += usize::from(self.deleted.remove(&name));
+        } else if name.starts_with("churn-") && is_ready(&event["object"]) && self.alive.remove(&name) {
+            self.delete(name).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, name: String) -> Result<()> {
+        self.api.call(Method::DELETE, &format!("{}/{name}", self.api.path("pods")), None).await?;
+        self.deleted.insert(name);
+        Ok(())
+    }
+
+    /// Deletes what is left and waits until it is gone.
+    async fn end(&mut self, events: &mut UnboundedReceiver<Arrival>) -> Result<()> {
+        for name in std::mem::take(&mut self.alive) {
+            self.delete(name).await?;
+        }
+        while !self.deleted.is_empty() {
+            let event = tokio::time::timeout(LIMIT, events.recv()).await;
+            let (_, event) = event.context("Pods that never go")?.context("the watch ended")?;
+            self.take(&event).await?;
+        }
+        Ok(())
+    }
+}
+
+fn counts(podium: &Podium) -> Result<Counts> {
+    let own = Process::of(podium.id());
+    let data_dir = podium.data_dir().display().to_string();
+    let processes: Vec<Process> = listed("/proc").filter_map(|n| n.parse().ok()).map(Process::of).collect();
+    let of = |name: &str| -> Vec<&Process> {
+        processes.iter().filter(|p| p.name == name && p.command.contains(&data_dir)).collect()
+    };
+    let (containerd, shims) = (of("containerd"), of("containerd-shim"));
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let lines = |words: &str| count(mounts.lines().filter(|l| l.contains(words)));
+    Ok(vec![
+        ("podium: threads", own.status("Threads")),
+        ("podium: open files", count(listed(&format!("/proc/{}/fd", podium.id())))),
+        ("podium: resident, kB", own.status("VmRSS")),
+        ("containerd: threads", containerd.iter().map(|p| p.status("Threads")).sum()),
+        ("containerd: resident, kB", containerd.iter().map(|p| p.status("VmRSS")).sum()),
+        ("shims", count(shims)),
+        ("mounts below the data directory", lines(&data_dir)),
+        ("cgroups of Podium", cgroups(Path::new("/sys/fs/cgroup"), 0)),
+        ("network namespaces of the machine", count(listed("/run/netns"))),
+        ("veths of the machine", count(listed("/sys/class/net").filter(|n| n.starts_with("veth")))),
+        ("log directories", count(listed("/var/log/pods"))),
+        ("files below the data directory's kubelet", files(&podium.data_dir().join("kubelet"))),
+    ])
+}
+
+fn count(things: impl IntoIterator) -> u64 {
+    things.into_iter().fold(0, |n, _| n + 1)
+}
+
+fn listed(dir: &str) -> impl Iterator<Item = String> + use<> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned())
+}
+
+/// The directories below those that Podium makes for itself, in every hierarchy.
+fn cgroups(dir: &Path, inside: u64) -> u64 {
+    let below = fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+    below
+        .map(|e| {
+            let inside = inside.max(u64::from(e.file_name().to_string_lossy().starts_with("podium-")));
+            inside + cgroups(&e.path(), inside)
+        })
+        .sum()
+}
+
+fn files(dir: &Path) -> u64 {
+    let below = fs::read_dir(dir).into_iter().flatten().flatten();
+    below.map(|e| if e.file_type().is_ok_and(|t| t.is_dir()) { files(&e.path()) } else { 1 }).sum()
+}
+
+/// A process as /proc shows it.
+struct Process {
+    name: String,
+    command: String,
+    status: String,
+}
+
+impl Process {
+    fn of(pid: u32) -> Self {
+        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let text = |file: &str| String::from_utf8_lossy(&read(file)).replace('\0', " ");
+        // The kernel cuts names to 15 characters.
+        Self { name: text("comm").trim().to_owned(), command: text("cmdline"), status: text("status") }
+    }
+
+    fn status(&self, field: &str) -> u64 {
+        let line = self.status.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'));
+        line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+}
