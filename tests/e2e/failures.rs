@@ -97,7 +97,7 @@ fn a_missing_secret(cluster: &Cluster) {
 }
 
 /// The processes in cgroups of these Pods, with their names.
-fn processes_of(uids: &[String]) -> Vec<(Pid, String)> {
+pub(crate) fn processes_of(uids: &[String]) -> Vec<(Pid, String)> {
     let read = |pid: i32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
@@ -108,7 +108,7 @@ fn processes_of(uids: &[String]) -> Vec<(Pid, String)> {
     theirs.map(|pid| (Pid::from_raw(pid), read(pid, "comm").trim().to_owned())).collect()
 }
 
-fn uid(kubectl: &Kubectl, name: &str) -> String {
+pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
     kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
 }
 

@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a preStop hook ends with the grace period", pre_stop_takes_too_long),
     ("a shorter grace period ends a preStop hook", a_shorter_grace_ends_pre_stop),
     ("a preStop hook does not run when the container ends by itself", pre_stop_is_for_stops),
+    ("a preStop hook may be a request to the container", pre_stop_asks),
 ];
 
 /// A container that says in `/out/log` what happens to it, and ends when it is told to.
@@ -144,4 +145,19 @@ fn pre_stop_is_for_stops(cluster: &Cluster) {
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
     delete(&kubectl, "");
     assert_eq!(log(out.path()), "started\n");
+}
+
+fn pre_stop_asks(cluster: &Cluster) {
+    let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    let script = format!(
+        "mkdir -p /www/cgi-bin; echo '#!/bin/sh' > /www/cgi-bin/bye; echo 'echo asked >> /out/log; printf \"\\n\"' >> /www/cgi-bin/bye; \
+         chmod +x /www/cgi-bin/bye; httpd -p 8080 -h /www; {SAYS}"
+    );
+    let hook = json!({"httpGet": {"path": "/cgi-bin/bye", "port": 8080}});
+    apply(&kubectl, out.path(), &script, &json!({"preStop": hook}), &json!({}));
+    wait_for("the container to serve", Duration::from_secs(60), || {
+        if log(out.path()).is_empty() { Err("it has said nothing".to_owned()) } else { Ok(()) }
+    });
+    delete(&kubectl, "");
+    assert_eq!(log(out.path()), "started\nasked\nstopped\n");
 }

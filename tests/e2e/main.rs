@@ -8,12 +8,14 @@
 
 mod clusters;
 mod commands;
+mod conditions;
 mod configuration;
 mod example_states;
 mod examples;
 mod failures;
 mod garbage;
 mod hooks;
+mod init_containers;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -53,11 +55,13 @@ fn main() {
     arguments.test_threads.get_or_insert(4);
     let lazy = Lazy::default();
     let shared = [
+        conditions::TESTS,
         configuration::TESTS,
         example_states::TESTS,
         examples::TESTS,
         failures::TESTS,
         hooks::TESTS,
+        init_containers::TESTS,
         podium::TESTS,
         probes::TESTS,
         kubectl::TESTS,

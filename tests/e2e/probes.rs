@@ -14,6 +14,9 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a container whose startup probe fails is restarted", startup_restarts),
     ("a probe's own grace period kills a deaf container", the_probes_own_grace),
     ("a redirect to another host is a success with a warning", a_redirect_elsewhere),
+    ("a sidecar has all three probes, and its readiness counts", sidecars_are_probed),
+    ("readiness is probed while a Pod ends", readiness_goes_on),
+    ("a probe's command that takes too long ends with all that it started", commands_end_whole),
 ];
 
 /// Serves `/www` on 8080; `setup` runs before.
@@ -176,4 +179,61 @@ fn a_redirect_elsewhere(cluster: &Cluster) {
         "Liveness probe warning: Probe terminated redirects, Response body: moved",
     );
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
+}
+
+fn sidecars_are_probed(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
+    let mut startup = file("/tmp/started");
+    startup["failureThreshold"] = json!(300);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "terminationGracePeriodSeconds": 2,
+        "initContainers": [{"name": "s", "image": test_images::BUSYBOX, "command": ["sh", "-c", serve("")],
+            "restartPolicy": "Always", "startupProbe": startup, "readinessProbe": file("/tmp/ready"),
+            "livenessProbe": file("/tmp/alive")}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", serve("")]}]}});
+    kubectl.apply(&pod.to_string());
+    until_event(&kubectl, "p", "Unhealthy", "Startup probe failed");
+    let status = kubectl.value("pod/p", "/status");
+    assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing", "{status}");
+    kubectl.args(&["exec", "p", "-c", "s", "--", "sh", "-c", "touch /tmp/alive /tmp/started"], "").ok();
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/ready", &json!(true));
+    let row = kubectl.run("get pod p --no-headers").ok();
+    assert_eq!(row.split_whitespace().skip(1).take(2).collect::<Vec<_>>(), ["1/2", "Running"], "{row}");
+    kubectl.run("exec p -c s -- touch /tmp/ready").ok();
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("exec p -c s -- rm /tmp/alive").ok();
+    kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(1));
+    until_event(&kubectl, "p", "Killing", "Container s failed liveness probe, will be restarted");
+    assert_eq!(container(&kubectl, "p")["restartCount"], 0);
+}
+
+fn readiness_goes_on(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let fields = json!({"readinessProbe": probe, "terminationGracePeriodSeconds": 600});
+    apply(&kubectl, "p", "trap '' TERM; touch /tmp/ready; while :; do sleep 1; done", &fields);
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("delete pod p --wait=false").ok();
+    for (command, ready) in [("rm", "False"), ("touch", "True")] {
+        kubectl.run(&format!("exec p -- {command} /tmp/ready")).ok();
+        kubectl.run(&format!("wait --for=condition=Ready={ready} --timeout=60s pod/p")).ok();
+    }
+    let row = kubectl.run("get pod p --no-headers").ok();
+    assert_eq!(row.split_whitespace().skip(1).take(2).collect::<Vec<_>>(), ["1/1", "Terminating"], "{row}");
+    kubectl.run("delete pod p --grace-period=0 --force").ok();
+}
+
+fn commands_end_whole(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    // One that stays, one that leaves, and one that shares nothing with the command but its beginning.
+    let script = "sleep 4711 & (sleep 4712 &) & setsid sleep 4713 & sleep 4714; true";
+    let probe = json!({"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 600, "failureThreshold": 10});
+    apply(&kubectl, "p", &serve("sleep 4710 &"), &json!({"readinessProbe": probe}));
+    until_event(&kubectl, "p", "Unhealthy", "timed out");
+    let left = || kubectl.args(&["exec", "p", "--", "sh", "-c", "ps -o args | grep '^sleep 47' | sort"], "").ok();
+    wait_for("all of it to end, and nothing else", Duration::from_secs(20), || {
+        let left = left();
+        if left == "sleep 4710\n" { Ok(()) } else { Err(left) }
+    });
 }

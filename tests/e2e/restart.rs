@@ -8,6 +8,7 @@ use tests::{Cluster, Kubectl};
 pub(crate) const TESTS: &[Alone] = &[
     ("containers outlive Podium and are taken over", containers_outlive_podium),
     ("an exit while Podium is down keeps its code and counts once", an_exit_while_podium_is_down),
+    ("a preStop hook that Podium's end cut off is run again", a_hook_is_cut_off),
 ];
 
 fn pod(name: &str, policy: &str, script: &str) -> String {
@@ -56,6 +57,27 @@ fn an_exit_while_podium_is_down() {
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     let container = kubectl.value("pod/p", "/status/containerStatuses/0");
     assert_eq!((&container["state"]["terminated"]["exitCode"], &container["restartCount"]), (&json!(42), &json!(0)));
+}
+
+/// At least once: nobody knows whether a hook that was begun was done.
+fn a_hook_is_cut_off() {
+    let mut cluster = Cluster::start(&[]);
+    let (kubectl, out) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
+    let script = "trap 'echo stopped >> /out/log; exit 0' TERM; sleep 100000 & wait";
+    let hook = json!({"exec": {"command": ["sh", "-c", "echo hook >> /out/log; sleep 4"]}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "terminationGracePeriodSeconds": 60, "volumes": [{"name": "out", "hostPath": {"path": out.path()}}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "out", "mountPath": "/out"}], "lifecycle": {"preStop": hook}}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("delete pod p --wait=false").ok();
+    let log = || std::fs::read_to_string(out.path().join("log")).unwrap_or_default();
+    tests::eventually("the hook to run", || log() == "hook\n");
+    cluster.kill(Signal::SIGKILL);
+    cluster.up();
+    kubectl.run("wait --for=delete --timeout=60s pod/p").ok();
+    assert_eq!(log(), "hook\nhook\nstopped\n");
 }
 
 fn running(marker: &str) -> bool {

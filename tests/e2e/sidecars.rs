@@ -8,6 +8,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a sidecar starts before what comes after it, and does not keep the Pod alive", sidecars_do_not_keep_a_pod_alive),
     ("a sidecar that ends is restarted, even under Never", a_sidecar_is_restarted),
     ("sidecars end after the main containers, in reverse order", sidecars_end_in_reverse_order),
+    ("sidecars that wait in vain get their signal when the grace is over", sidecars_wait_in_vain),
 ];
 
 fn container(name: &str, script: &str) -> Value {
@@ -66,4 +67,17 @@ fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     kubectl.run("delete pod p --timeout=60s").ok();
     let said = String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout).into_owned();
     assert_eq!(said, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
+}
+
+fn sidecars_wait_in_vain(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let last_words = "trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done";
+    apply(&kubectl, &[sidecar("s", last_words)], &container("c", "trap '' TERM; while :; do sleep 1; done"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "s"]);
+    let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let began = std::time::Instant::now();
+    kubectl.run("delete pod p --grace-period=3 --timeout=60s").ok();
+    assert!(began.elapsed() > std::time::Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout), "ended\n");
 }

@@ -118,32 +118,107 @@ fn files_have_one_idea_and_fit_a_few_screens() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-/// The last cell of a row names a test and its file; "none yet" is an honest word.
-#[test]
-fn every_deviation_names_a_test_that_exists() {
-    let text = fs::read_to_string(root().join("docs/deviations.md")).unwrap();
-    let rows = text.lines().filter(|l| l.starts_with("| ")).skip(2);
-    let mut checked = 0;
-    for row in rows {
-        let cell = row.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap();
-        if cell == "none yet" {
-            continue;
+/// A column of a table whose cells name tests, as `name` (file). More names are parted by commas, more files by semicolons.
+/// A file alone stands for all that is in it.
+struct Column {
+    /// Which, from the end.
+    from_end: usize,
+    /// Where files are looked for.
+    below: &'static [&'static str],
+    /// What may stand there instead.
+    honest: &'static [&'static str],
+}
+
+/// Every row of the tables in a file: its cells.
+fn rows(path: &Path) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut rows = Vec::new();
+    let mut head = true;
+    for line in text.lines() {
+        // The line below the names of the columns begins a table.
+        if !line.starts_with('|') {
+            head = true;
+        } else if line.starts_with("| ---") {
+            head = false;
+        } else if !head {
+            rows.push(line.trim_matches(['|', ' ']).split(" | ").map(|cell| cell.trim().to_owned()).collect());
         }
-        let path = cell.rsplit('(').next().unwrap().trim_end_matches(')').trim_matches('`');
-        let path = root().join(path.split(',').next().unwrap());
-        assert!(path.exists(), "no {} in: {row}", path.display());
+    }
+    rows
+}
+
+/// What is wrong with a cell, if anything is.
+fn wrong(cell: &str, column: &Column) -> Option<String> {
+    if column.honest.contains(&cell) {
+        return None;
+    }
+    cell.split("; ").find_map(|part| {
+        let (names, path) = part.trim_end_matches(')').rsplit_once('(').unwrap_or(("", part.trim_matches('`')));
+        let path = path.split(',').next().unwrap();
+        let Some(path) = column.below.iter().map(|dir| root().join(dir).join(path)).find(|p| p.exists()) else {
+            return Some(format!("there is no {path:?}"));
+        };
         let mut files = Vec::new();
         if path.is_dir() {
             sources(&path, &mut files);
         } else {
-            files.push(path);
+            files.push(path.clone());
         }
         let all: String = files.iter().map(|f| fs::read_to_string(f).unwrap().replace('_', " ")).collect();
-        let names = cell.split('`').skip(1).step_by(2).map(|n| n.trim_end_matches('…'));
-        for name in names.filter(|n| !n.contains('/')) {
-            assert!(all.contains(&name.replace('_', " ")), "{name:?} is not in {files:?}");
-        }
-        checked += 1;
+        let missing = names.split('`').skip(1).step_by(2).find(|name| !has_test(&all, &name.replace('_', " ")));
+        missing.map(|name| format!("no test {name:?} in {}", path.display()))
+    })
+}
+
+/// Whether there is a test of this name, or one that begins so and goes on …
+fn has_test(text: &str, name: &str) -> bool {
+    match name.strip_suffix('…') {
+        Some(begin) => [format!("fn {begin}"), format!("\"{begin}")].iter().any(|n| text.contains(n)),
+        None => [format!("fn {name}("), format!("\"{name}\"")].iter().any(|n| text.contains(n)),
     }
-    assert!(checked > 20, "only {checked} rows were read");
+}
+
+#[track_caller]
+fn check_rows(file: &str, columns: &[Column]) -> usize {
+    let rows = rows(&root().join(file));
+    let mut faults = Vec::new();
+    for row in &rows {
+        for column in columns {
+            let cell = row.len().checked_sub(column.from_end).and_then(|n| row.get(n)).map_or("", String::as_str);
+            faults.extend(wrong(cell, column).map(|fault| format!("{}: {fault}", row[0])));
+        }
+    }
+    assert!(faults.is_empty(), "{file}: {faults:#?}");
+    rows.len()
+}
+
+#[test]
+fn every_deviation_names_a_test_that_exists() {
+    let test = Column { from_end: 1, below: &[""], honest: &["none yet"] };
+    assert!(check_rows("docs/deviations.md", &[test]) > 20);
+}
+
+/// docs/lifecycle: each statement names where it is decided and what shows it, or says plainly that nothing does yet.
+#[test]
+fn every_statement_of_the_lifecycle_names_tests_that_exist() {
+    let honest = &["not yet", "–"];
+    let mut count = 0;
+    for entry in fs::read_dir(root().join("docs/lifecycle")).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        let columns = [
+            Column { from_end: 1, below: &["tests/e2e"], honest },
+            Column { from_end: 2, below: &["crates/lifecycle/tests", "crates"], honest },
+            Column { from_end: 3, below: &["crates"], honest },
+        ];
+        count += check_rows(&format!("docs/lifecycle/{name}"), &columns);
+    }
+    assert!(count > 150, "only {count} rows were read");
+}
+
+/// docs/lifecycle-proof.md: what is checked, and what caught the rules that were broken on purpose.
+#[test]
+fn every_invariant_of_the_lifecycle_names_what_checks_it() {
+    let checks =
+        Column { from_end: 1, below: &["crates/lifecycle/tests/common", "crates/lifecycle/tests"], honest: &[] };
+    assert!(check_rows("docs/lifecycle-proof.md", &[checks]) > 20);
 }

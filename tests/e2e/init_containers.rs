@@ -1,0 +1,141 @@
+//! Init containers, and what happens to all of them when the sandbox dies.
+
+use crate::{
+    Shared,
+    failures::{processes_of, uid},
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use std::{fs, path::PathBuf, time::Duration};
+use tests::{Cluster, Kubectl, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("init containers run in turn, are tried again, and hold the app back", they_run_in_turn),
+    ("an init container that fails for ever backs off, and ends a Pod under Never", they_fail),
+    ("a Pod whose sandbox dies starts anew, init containers first", a_sandbox_dies),
+    ("an init container's requests count where they are larger", their_requests_count),
+];
+
+fn container(name: &str, script: &str) -> Value {
+    json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+}
+
+fn apply(kubectl: &Kubectl, name: &str, policy: &str, init: &[Value], app: &Value) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "restartPolicy": policy, "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}],
+        "initContainers": init, "containers": [app]}});
+    kubectl.apply(&pod.to_string());
+}
+
+/// Waits for the columns READY and STATUS of `kubectl get`.
+fn until_shown(kubectl: &Kubectl, name: &str, ready: &str, status: &str) {
+    wait_for(&format!("{name} {ready} {status}"), Duration::from_secs(60), || {
+        let row = kubectl.run(&format!("get pod {name} --no-headers")).ok();
+        let columns: Vec<_> = row.split_whitespace().skip(1).take(2).collect();
+        if columns == [ready, status] { Ok(()) } else { Err(row) }
+    });
+}
+
+/// Status, reason and message of a condition.
+fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> [Value; 3] {
+    let all = kubectl.value(&format!("pod/{name}"), "/status/conditions");
+    let found = all.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default();
+    ["status", "reason", "message"].map(|field| found[field].clone())
+}
+
+fn they_run_in_turn(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let first = container("first", "echo first >> /v/log; until [ -f /v/go ]; do sleep 0.1; done");
+    let second = container("second", "echo second >> /v/log; [ $(wc -l < /v/log) -ge 3 ]");
+    apply(&kubectl, "p", "OnFailure", &[first, second], &container("c", "cat /v/log; sleep 100000"));
+    kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/started", &json!(true));
+    until_shown(&kubectl, "p", "0/1", "Init:0/2");
+    let status = kubectl.value("pod/p", "/status");
+    let waits = |pointer: &str| status.pointer(&format!("{pointer}/state/waiting/reason")).cloned();
+    assert_eq!(waits("/initContainerStatuses/1"), Some(json!("PodInitializing")));
+    assert_eq!(waits("/containerStatuses/0"), Some(json!("PodInitializing")));
+    assert_eq!(status["phase"], "Pending");
+    let words = json!("containers with incomplete status: [first second]");
+    assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("False"), json!("ContainersNotInitialized"), words]);
+    kubectl.run("exec p -c first -- touch /v/go").ok();
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    assert_eq!(kubectl.run("logs p -c c").ok(), "first\nsecond\nsecond\n");
+    assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("True"), Value::Null, Value::Null]);
+    let counts = |n| kubectl.value("pod/p", &format!("/status/initContainerStatuses/{n}/restartCount"));
+    assert_eq!((counts(0), counts(1)), (json!(0), json!(1)));
+}
+
+fn they_fail(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let app = container("c", "sleep 100000");
+    apply(&kubectl, "loops", "Always", &[container("i", "exit 3")], &app);
+    apply(&kubectl, "never", "Never", &[container("i", "exit 3"), container("j", "exit 0")], &app);
+    until_shown(&kubectl, "loops", "0/1", "Init:CrashLoopBackOff");
+    assert_eq!(kubectl.value("pod/loops", "/status/phase"), "Pending");
+    until_shown(&kubectl, "never", "0/1", "Init:Error");
+    kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
+    let probed = container("i", "exit 0").as_object().cloned().map(|mut i| {
+        i.insert("livenessProbe".to_owned(), json!({"exec": {"command": ["true"]}}));
+        Value::Object(i)
+    });
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probed"},
+        "spec": {"volumes": [{"name": "v", "emptyDir": {}}], "initContainers": [probed], "containers": [app]}});
+    let refused = kubectl.args(&["apply", "-f", "-"], &pod.to_string()).failed();
+    let words = "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always";
+    assert!(refused.contains(words), "{refused}");
+}
+
+/// The Pod's processes: the one that holds its namespaces, and others.
+fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
+    let (pause, others): (Vec<_>, Vec<_>) =
+        processes_of(&[uid(kubectl, "p")]).into_iter().partition(|(_, name)| name == "pause");
+    (pause[0].0, others.into_iter().map(|(pid, _)| pid).collect())
+}
+
+fn a_sandbox_dies(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let seen = ["wait", "--for=condition=PodReadyToStartContainers=False", "--timeout=60s", "pod/p"];
+    let mut lost = kubectl.command(&seen).spawn().unwrap();
+    kill(processes(&kubectl).0, Signal::SIGKILL).unwrap();
+    assert!(lost.wait().unwrap().success(), "the condition never said that there is no sandbox");
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    // The volumes are those of the Pod: the first run has left its line.
+    assert_eq!(kubectl.run("logs p -c c").ok(), "i\ni\n");
+    let events = kubectl.events("p");
+    let words = "Pod sandbox changed, it will be killed and re-created.";
+    assert!(events.iter().any(|(r, m)| r == "SandboxChanged" && m == words), "{events:?}");
+    assert_eq!(condition(&kubectl, "p", "PodReadyToStartContainers")[0], "True");
+}
+
+fn their_requests_count(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let asks = |name: &str, cpu: &str, script: &str| {
+        let mut c = container(name, script);
+        c["resources"] = json!({"requests": {"cpu": cpu}});
+        c
+    };
+    apply(&kubectl, "large", "Always", &[asks("i", "1000", "true")], &asks("c", "1m", "true"));
+    apply(&kubectl, "p", "Always", &[asks("i", "250m", "true")], &asks("c", "50m", "sleep 100000"));
+    wait_for("the scheduler to refuse it", Duration::from_secs(60), || {
+        let words = condition(&kubectl, "large", "PodScheduled")[2].to_string();
+        if words.contains("Insufficient cpu") { Ok(()) } else { Err(words) }
+    });
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let groups = fs::read_to_string(format!("/proc/{}/cgroup", processes(&kubectl).1[0])).unwrap();
+    // Version 1 has a line for the controller, version 2 one for all.
+    let line = groups.lines().find(|l| l.split(':').nth(1).is_some_and(|c| c.split(',').any(|c| c == "cpu")));
+    let (root, file, expected) = match line {
+        Some(_) => ("/sys/fs/cgroup/cpu", "cpu.shares", "256"),
+        None => ("/sys/fs/cgroup", "cpu.weight", "10"),
+    };
+    let path = line.or(groups.lines().last()).and_then(|l| l.splitn(3, ':').nth(2)).unwrap();
+    let pod = PathBuf::from(format!("{root}{path}"));
+    assert_eq!(fs::read_to_string(pod.parent().unwrap().join(file)).unwrap().trim(), expected, "{pod:?}");
+}
