@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     warm.until(&mut events, Instant::now() + Duration::from_secs(10)).await?;
     warm.end(&mut events).await?;
     tokio::time::sleep(SETTLE).await;
-    let before = counts(&podium)?;
+    let before = counts(&podium, &api).await?;
     eprintln!("{pods} Pods crash and {pods} Pods come and go for {minutes} min");
     for n in 0..pods {
         let mut crashing = pod(&format!("crash-{n}"));
@@ -56,11 +56,11 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     }
     let mut churn = Churn::new(&api, pods);
     churn.until(&mut events, Instant::now() + Duration::from_secs(60 * minutes)).await?;
-    let during = counts(&podium)?;
+    let during = counts(&podium, &api).await?;
     churn.alive.extend((0..pods).map(|n| format!("crash-{n}")));
     churn.end(&mut events).await?;
     tokio::time::sleep(SETTLE).await;
-    let after = counts(&podium)?;
+    let after = counts(&podium, &api).await?;
     println!(
         "{} Pods came and went.\n\n| what | before | at the end of the load | after |\n| --- | --- | --- | --- |",
         churn.gone
@@ -134,7 +134,7 @@ impl<'a> Churn<'a> {
     }
 }
 
-fn counts(podium: &Podium) -> Result<Counts> {
+async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
     let own = Process::of(podium.id());
     let data_dir = podium.data_dir().display().to_string();
     let processes: Vec<Process> = listed("/proc").filter_map(|n| n.parse().ok()).map(Process::of).collect();
@@ -145,6 +145,7 @@ fn counts(podium: &Podium) -> Result<Counts> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let lines = |words: &str| count(mounts.lines().filter(|l| l.contains(words)));
     Ok(vec![
+        ("podium: tasks", tasks(api).await?),
         ("podium: threads", own.status("Threads")),
         ("podium: open files", count(listed(&format!("/proc/{}/fd", podium.id())))),
         ("podium: resident, kB", own.status("VmRSS")),
@@ -158,6 +159,16 @@ fn counts(podium: &Podium) -> Result<Counts> {
         ("log directories", count(listed("/var/log/pods"))),
         ("files below the data directory's kubelet", files(&podium.data_dir().join("kubelet"))),
     ])
+}
+
+/// Tasks of the process, as its metrics tell.
+async fn tasks(api: &Api) -> Result<u64> {
+    let nodes: Value = serde_json::from_slice(&api.call(Method::GET, "/api/v1/nodes", None).await?)?;
+    let node = nodes["items"][0]["metadata"]["name"].as_str().context("no node")?;
+    let text = api.call(Method::GET, &format!("/api/v1/nodes/{node}/proxy/metrics"), None).await?;
+    let text = String::from_utf8_lossy(&text);
+    let value = text.lines().find_map(|line| line.strip_prefix("podium_tasks ")).context("no podium_tasks")?;
+    Ok(value.split('.').next().unwrap_or_default().parse()?)
 }
 
 fn count(things: impl IntoIterator) -> u64 {

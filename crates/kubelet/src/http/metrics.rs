@@ -213,6 +213,8 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
         "The node's name. The count is always 1.",
         [(one("node", &shared.options.node_name), 1.0)],
     );
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    page.gauge("podium_tasks", "Number of tasks of the whole process", [(none(), float(tasks as u64))]);
     page.gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", [(none(), float(sandboxes))]);
     page.gauge(
         "kubelet_running_containers",
