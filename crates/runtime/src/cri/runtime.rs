@@ -177,7 +177,8 @@ impl Runtime for CriRuntime {
             let seconds = i64::try_from(timeout.as_secs().max(1)).unwrap_or(i64::MAX);
             let request =
                 proto::ExecSyncRequest { container_id: id.0.clone(), cmd: command.to_vec(), timeout: seconds };
-            let answer = call(timeout + Duration::from_secs(5), self.runtime().exec_sync(request));
+            let mut runtime = self.runtime();
+            let answer = call(timeout + Duration::from_secs(5), runtime.exec_sync(request));
             let o = exec::whole(&id.0, Duration::from_secs(timeout.as_secs().max(1)), answer).await?;
             Ok(ExecOutput { code: o.exit_code, stdout: o.stdout, stderr: o.stderr })
         }
