@@ -153,10 +153,9 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
         ("containerd: resident, kB", containerd.iter().map(|p| p.status("VmRSS")).sum()),
         ("shims", count(shims)),
         ("mounts below the data directory", lines(&data_dir)),
-        ("cgroups of Podium", cgroups(Path::new("/sys/fs/cgroup"), 0)),
+        ("cgroups of all Podiums of the machine", cgroups(Path::new("/sys/fs/cgroup"), 0)),
         ("network namespaces of the machine", count(listed("/run/netns"))),
         ("veths of the machine", count(listed("/sys/class/net").filter(|n| n.starts_with("veth")))),
-        ("log directories", count(listed("/var/log/pods"))),
         ("files below the data directory's kubelet", files(&podium.data_dir().join("kubelet"))),
     ])
 }
