@@ -46,6 +46,8 @@ struct Mirror {
     seen: Option<Arc<ApiPod>>,
     /// The status that this one was given.
     written: Option<(String, PodStatus)>,
+    /// One has just gone. The next one comes after a pause: `kubectl delete` would not see that there was none, and wait.
+    just_gone: bool,
 }
 
 /// What is to be done next about one name.
@@ -126,6 +128,7 @@ impl Mirrors {
 fn forget(mirror: &mut Mirror, gone: impl Fn(&String) -> bool) {
     if mirror.seen.as_ref().is_some_and(|seen| gone(&uid_of(seen))) {
         mirror.seen = None;
+        mirror.just_gone = true;
     }
 }
 
@@ -194,23 +197,28 @@ async fn settle(shared: &Shared) -> bool {
     let names: BTreeSet<Name> = shared.mirrors.desk.lock().keys().cloned().collect();
     let mut settled = true;
     for name in names {
-        if let Err(error) = one(shared, &name).await {
+        settled &= one(shared, &name).await.unwrap_or_else(|error| {
             tracing::debug!(%error, namespace = name.0, pod = name.1, "a mirror Pod is not as it should be; trying again");
-            settled = false;
-        }
+            false
+        });
     }
     settled
 }
 
-async fn one(shared: &Shared, name: &Name) -> Result<(), kube::Error> {
+/// Gives whether it is as it should be; else it will be after a pause.
+async fn one(shared: &Shared, name: &Name) -> Result<bool, kube::Error> {
     let api: Api<ApiPod> = Api::namespaced(shared.client.clone(), &name.0);
     loop {
-        let Some(mirror) = shared.mirrors.desk.lock().get(name).cloned() else { return Ok(()) };
+        let Some(mirror) = shared.mirrors.desk.lock().get(name).cloned() else { return Ok(true) };
         let node = match mirror.seen.is_none() && mirror.wanted.is_some() {
             true => Some(owner(shared).await?),
             false => None,
         };
         match mirror.next(|| node) {
+            Step::Create(_) if mirror.just_gone => {
+                shared.mirrors.desk.lock().entry(name.clone()).or_default().just_gone = false;
+                return Ok(false);
+            }
             Step::Create(object) => match within_deadline(api.create(&PostParams::default(), &object)).await {
                 Ok(created) => shared.mirrors.seen(created),
                 // One of an earlier kubelet, or of somebody else who made one by hand.
@@ -238,7 +246,7 @@ async fn one(shared: &Shared, name: &Name) -> Result<(), kube::Error> {
                 if desk.get(name).is_some_and(|mirror| mirror.wanted.is_none() && mirror.seen.is_none()) {
                     desk.remove(name);
                 }
-                return Ok(());
+                return Ok(true);
             }
         }
     }
