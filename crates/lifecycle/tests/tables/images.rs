@@ -18,7 +18,8 @@ fn fail(sim: &mut Sim, times: usize) {
 }
 
 fn message(sim: &Sim, name: &str) -> String {
-    sim.container(name).state.unwrap().waiting.unwrap().message.unwrap_or_default()
+    let waiting = sim.container(name).state.and_then(|state| state.waiting);
+    waiting.and_then(|waiting| waiting.message).expect("it waits, and says for what")
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn the_runtime_may_name_the_reason() {
 #[track_caller]
 fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
     let mut sim = Sim::of("Always", &["c"]);
-    sim.policy.gates = FeatureGates::parse(gates).unwrap();
+    sim.policy.gates = FeatureGates::parse(gates).expect("gates");
     let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
     lifecycle::observe(
         &mut pod,

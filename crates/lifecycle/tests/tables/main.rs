@@ -20,6 +20,7 @@ mod eviction_properties;
 mod example_states;
 #[cfg(test)]
 mod hooks;
+#[cfg(test)]
 mod images;
 #[cfg(test)]
 mod init_containers;
