@@ -40,6 +40,8 @@ pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
     let bytes = match tokio::task::spawn_blocking(move || gzip(&plain)).await {
         Ok(Ok(compressed)) => {
             head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            // A node's answer comes with the length that it had.
+            head.headers.remove(header::CONTENT_LENGTH);
             head.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
             compressed
         }
@@ -60,6 +62,15 @@ mod tests {
     use flate2::read::GzDecoder;
     use serde_json::json;
     use std::io::Read;
+
+    #[tokio::test]
+    async fn the_length_of_a_nodes_answer_goes_with_its_compression() {
+        let mut large = crate::reply::json(200, &json!({"k": "x".repeat(200_000)}));
+        large.headers_mut().insert("content-length", 200_008.into());
+        let answer = super::answer(large).await;
+        assert_eq!(answer.headers()["content-encoding"], "gzip");
+        assert!(!answer.headers().contains_key("content-length"));
+    }
 
     #[tokio::test]
     async fn only_large_answers_to_clients_that_read_gzip_are_compressed() {
