@@ -30,6 +30,7 @@ mod probes;
 mod restart;
 mod restart_rules;
 mod run;
+mod runtime_class;
 mod scheduling;
 mod security;
 mod services;
@@ -74,6 +75,7 @@ fn main() {
         init_containers::TESTS,
         podium::TESTS,
         probes::TESTS,
+        runtime_class::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,
         namespaces::TESTS,

@@ -2,8 +2,8 @@
 
 use crate::Alone;
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use tests::{Cluster, eventually};
+use std::path::Path;
+use tests::{Cluster, eventually, pod_cgroup};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("logs are rotated and kubectl logs follows over the rotation", logs_are_rotated),
@@ -51,12 +51,6 @@ fn logs_are_rotated() {
     eventually("the logs to go with the Pod", || !logs.exists());
 }
 
-/// Where the machine has this controller: its own hierarchy, or the only one.
-fn hierarchy(controller: &str) -> PathBuf {
-    let own = Path::new("/sys/fs/cgroup").join(controller);
-    if own.is_dir() { own } else { PathBuf::from("/sys/fs/cgroup") }
-}
-
 fn pods_have_cgroups() {
     let (cluster, _dir) = cluster("podPidsLimit: 100\n");
     let kubectl = cluster.kubectl_in("default");
@@ -73,22 +67,17 @@ fn pods_have_cgroups() {
         kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
         let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
         let class = if name == "guaranteed" { String::new() } else { format!("{name}/") };
-        let below = format!("kubepods/{class}pod{}", uid.as_str().unwrap());
-        let memory = find(&hierarchy("memory"), &below);
+        let uid = uid.as_str().unwrap();
+        let memory = pod_cgroup("memory", uid);
+        assert!(memory.ends_with(format!("kubepods/{class}pod{uid}")), "{}", memory.display());
         let limit = ["memory.limit_in_bytes", "memory.max"].map(|f| std::fs::read_to_string(memory.join(f)));
         let limit = limit.into_iter().flatten().next().unwrap();
         assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
-        let pids = std::fs::read_to_string(find(&hierarchy("pids"), &below).join("pids.max")).unwrap();
+        let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
         assert_eq!(pids.trim(), "100");
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
         eventually("the cgroup to go with its Pod", || !memory.exists());
     }
-}
-
-/// The cgroup below whichever root is this cluster's.
-fn find(hierarchy: &Path, below: &str) -> PathBuf {
-    let roots = std::fs::read_dir(hierarchy).unwrap().flatten().map(|e| e.path().join(below));
-    roots.into_iter().find(|path| path.is_dir()).unwrap_or_else(|| panic!("no {below} in {}", hierarchy.display()))
 }
 
 fn an_unknown_field_is_refused() {

@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail by panicking")]
 
+mod cgroup;
 mod cluster;
 mod kubectl;
 mod registry;
 mod shell;
 mod wait;
 
+pub use cgroup::pod_cgroup;
 pub use cluster::{Cluster, podium_binary};
 pub use kubectl::{Kubectl, Outcome};
 pub use registry::{PASSWORD, Registry, USER};

@@ -85,6 +85,10 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
         "Pod" if !kinds::pod::mirror::is_one(&value) => automount::admit(server, &resource.namespace, &mut value),
         _ => Ok(()),
     });
+    let admitted = admitted.and_then(|()| match kind.info().kind {
+        "Pod" => pods::admit_runtime_class(server, &mut value),
+        _ => Ok(()),
+    });
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
     kind.prepare_create(&mut value, &ctx);
     let mut errors = FieldErrors::default();

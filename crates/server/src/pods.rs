@@ -1,9 +1,9 @@
-//! What is particular about Pods: binding and eviction.
+//! What is particular about Pods: admission that looks at other objects, binding and eviction.
 
 use crate::{
     decode,
     delete::{self, Options},
-    kinds::{FieldErrors, FieldPath},
+    kinds::{self, FieldErrors, FieldPath, RUNTIME_CLASSES},
     object,
     reply::{self, Reply},
     request::Resource,
@@ -65,6 +65,14 @@ fn obstacle(pod: &Value, name: &str, binding: &Value) -> Option<String> {
     }
     let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|g| !g.is_empty());
     gated.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
+}
+
+/// Upstream's `RuntimeClass` admission.
+pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result<(), String> {
+    let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
+    let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
+    let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
+    kinds::admit_runtime_class(pod, class.as_ref())
 }
 
 /// Binds a Pod to a node: once, and only when nothing holds it back.

@@ -4,22 +4,25 @@ use api::quantity::{Amount, canonical};
 use serde_json::{Map, Value};
 
 /// Fields that hold maps of quantities (`ResourceList`).
-const LISTS: [&str; 6] = ["limits", "requests", "capacity", "allocatable", "allocatedResources", "overhead"];
+const LISTS: [&str; 7] =
+    ["limits", "requests", "capacity", "allocatable", "allocatedResources", "overhead", "podFixed"];
 /// Fields that hold one quantity, with the field that they stand in.
 const SINGLE: [(&str, &str); 2] = [("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")];
 /// Maps with keys of the user's choice, in which nothing is a quantity.
 const FREE: [&str; 6] = ["nodeSelector", "matchLabels", "labels", "annotations", "volumeAttributes", "options"];
 
-/// Makes every quantity in the `spec` and `status` of a Pod or Node canonical.
+/// Makes every quantity of a Pod, Node or RuntimeClass canonical.
 ///
 /// # Errors
 /// When one is none, with the path of the field and upstream's words.
 pub(crate) fn canonicalize(kind: &str, object: &mut Value) -> Result<(), String> {
-    if !matches!(kind, "Pod" | "Node") {
-        return Ok(());
-    }
-    for part in ["spec", "status"] {
-        if let Some(value) = object.get_mut(part) {
+    let parts: &[&str] = match kind {
+        "Pod" | "Node" => &["spec", "status"],
+        "RuntimeClass" => &["overhead"],
+        _ => return Ok(()),
+    };
+    for part in parts {
+        if let Some(value) = object.get_mut(*part) {
             walk(value, part)?;
         }
     }

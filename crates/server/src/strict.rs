@@ -7,7 +7,7 @@ use crate::{
     request::Query,
     status::ApiError,
 };
-use k8s_openapi::api::{coordination::v1::Lease, core::v1, events::v1::Event as EventsEvent};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1, events::v1::Event as EventsEvent, node::v1::RuntimeClass};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -120,6 +120,7 @@ fn typed(info: &KindInfo, object: &Value) -> Typed {
         ("", "Service") => round_trip::<v1::Service>,
         ("", "ServiceAccount") => round_trip::<v1::ServiceAccount>,
         ("coordination.k8s.io", "Lease") => round_trip::<Lease>,
+        ("node.k8s.io", "RuntimeClass") => round_trip::<RuntimeClass>,
         _ => |object: &Value| Ok((object.clone(), Vec::new())),
     };
     let mut object = object.clone();

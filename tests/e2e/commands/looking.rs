@@ -253,7 +253,7 @@ fn a_cluster_tells_of_itself(cluster: &Cluster) {
         ("kubectl api-resources --api-group=coordination.k8s.io --no-headers", 0, "leases coordination.k8s.io/v1 true Lease"),
         ("kubectl api-resources --namespaced=false -o name", 0, "namespaces nodes..."),
         ("kubectl api-resources --verbs=list,watch,nothing -o name", 0, ""),
-        ("kubectl api-versions", 0, "...coordination.k8s.io/v1 ...events.k8s.io/v1 ...v1"),
+        ("kubectl api-versions", 0, "...coordination.k8s.io/v1 ...events.k8s.io/v1 ...node.k8s.io/v1 ...v1"),
         ("kubectl version", 0, "Client Version: v1... Server Version: v1.35..."),
         ("kubectl get --raw /livez?verbose", 0, "[+]ping ok ...livez check passed"),
         ("kubectl get --raw /readyz", 0, "ok"),

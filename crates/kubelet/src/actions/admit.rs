@@ -6,10 +6,6 @@ use kube::Api;
 use lifecycle::{Admission, NodeView, Pod};
 
 pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
-    if crate::pods::spec(pod).runtime_class_name.is_some() {
-        let message = "Podium does not run Pods with a runtimeClassName yet".to_owned();
-        return Admission::Rejected { reason: "UnexpectedAdmissionError".to_owned(), message };
-    }
     let api: Api<Node> = Api::all(shared.client.clone());
     // A node that cannot be asked for takes nothing from a Pod that was bound to it.
     let node = within_deadline(api.get(&shared.options.node_name)).await.ok();

@@ -1,7 +1,9 @@
 //! The sandbox of a Pod.
 
-use crate::{Shared, dns, hosts::PodHostname, pods, volumes};
+use crate::{Shared, deadline::within_deadline, dns, hosts::PodHostname, pods, volumes};
 use api::pod::ContainerKind;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::Api;
 use lifecycle::{EventKind, Pod, PodEvent, SandboxFact, sysctls};
 use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
 
@@ -61,12 +63,29 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
     Ok((config, complaints))
 }
 
+/// What of the runtime is to run the Pod; empty for its default (upstream's `LookupRuntimeHandler`).
+async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
+    let Some(name) = pods::spec(pod).runtime_class_name.as_deref().filter(|name| !name.is_empty()) else {
+        return Ok(String::new());
+    };
+    let api: Api<RuntimeClass> = Api::all(shared.client.clone());
+    match within_deadline(api.get(name)).await {
+        Ok(class) => Ok(class.handler),
+        Err(kube::Error::Api(e)) if e.code == 404 => Err(e.message),
+        Err(error) => Err(format!("failed to lookup RuntimeClass {name}: {error}")),
+    }
+}
+
 pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxFact {
     let failed = |message: String| SandboxFact::Failed { message };
-    let (config, complaints) = match config(shared, pod, attempt) {
+    let (mut config, complaints) = match config(shared, pod, attempt) {
         Ok(config) => config,
         Err(message) => return failed(message),
     };
+    match runtime_handler(shared, pod).await {
+        Ok(handler) => config.runtime_handler = handler,
+        Err(message) => return failed(message),
+    }
     for message in complaints {
         let (kind, reason) = (EventKind::Warning, "DNSConfigForming".to_owned());
         let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };

@@ -10,6 +10,7 @@ mod lease;
 mod namespace;
 mod node;
 pub(crate) mod pod;
+mod runtime_class;
 mod secret;
 mod secret_rules;
 mod service;
@@ -19,6 +20,7 @@ mod table;
 pub(crate) use event::CORE as CORE_EVENT;
 pub use field::{FieldError, FieldErrors, FieldPath};
 
+pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
 pub(crate) use table::{NAME_AND_AGE, age, age_cell, column, name_cell};
 
 use api::feature_gates::FeatureGates;
@@ -233,6 +235,7 @@ pub static ALL: [&dyn Kind; 10] = [
     &namespace::Namespace,
     &node::Node,
     &pod::Pod,
+    &runtime_class::RuntimeClass,
     &secret::Secret,
     &service::Service,
     &service_account::ServiceAccount,

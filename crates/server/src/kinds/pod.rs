@@ -7,6 +7,8 @@ mod table;
 mod validate;
 mod warnings;
 
+pub(super) use validate::{overhead, tolerations};
+
 use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};

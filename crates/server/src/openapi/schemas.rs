@@ -7,7 +7,7 @@ use crate::{
 use k8s_openapi::{
     api::{
         authentication::v1 as authentication, autoscaling::v1 as autoscaling, coordination::v1 as coordination,
-        core::v1, events::v1 as events, policy::v1 as policy,
+        core::v1, events::v1 as events, node::v1 as node, policy::v1 as policy,
     },
     apimachinery::pkg::apis::meta::v1 as meta,
 };
@@ -46,6 +46,7 @@ const TYPES: [Type; 15] = [
     of_type::<autoscaling::Scale>("autoscaling", "Scale"),
     of_type::<coordination::Lease>("coordination.k8s.io", "Lease"),
     of_type::<events::Event>("events.k8s.io", "Event"),
+    of_type::<node::RuntimeClass>("node.k8s.io", "RuntimeClass"),
     of_type::<policy::Eviction>("policy", "Eviction"),
     of_type::<policy::PodDisruptionBudget>("policy", "PodDisruptionBudget"),
 ];

@@ -12,6 +12,7 @@ mod update;
 mod volume;
 
 pub(super) use ephemeral::update as ephemeral_update;
+pub(in crate::kinds) use scheduling::tolerations;
 pub(super) use update::{status, update};
 
 use crate::{
@@ -40,6 +41,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     if let Some(pod) = spec.get("resources") {
         resources::requirements(pod, &path.child("resources"), errors);
     }
+    overhead(&spec["overhead"], &path.child("overhead"), errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], &path, errors);
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], &path, errors);
     metadata::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
@@ -74,6 +76,11 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     if let Some(os) = spec.get("os") {
         one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
     }
+}
+
+/// What it costs to run a Pod, beside its containers (`validateOverhead`: limits of a container, in upstream's path, too).
+pub(in crate::kinds) fn overhead(overhead: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    resources::requirements(&json!({"limits": overhead}), path, errors);
 }
 
 /// A host name of any form, for those that need no other (KEP-4762).

@@ -38,7 +38,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(in crate::kinds) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, t) in items(spec, "tolerations").enumerate() {
         let path = path.index(i);
         let (key, operator, value, effect) = (text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect"));

@@ -1,0 +1,68 @@
+//! RuntimeClass (`node.k8s.io/v1`): which handler of the runtime runs a Pod, where that may be, and what it costs.
+
+mod admit;
+
+pub(crate) use admit::admit;
+
+use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell, pod};
+use crate::metadata;
+use serde_json::{Value, json};
+
+pub(super) struct RuntimeClass;
+
+/// Where RuntimeClasses are stored.
+pub(crate) const STORAGE: &str = "runtimeclasses.node.k8s.io";
+
+static INFO: KindInfo = KindInfo {
+    group: "node.k8s.io",
+    storage: STORAGE,
+    namespaced: false,
+    ..KindInfo::core("RuntimeClass", "runtimeclasses", "runtimeclass")
+};
+
+const COLUMNS: &[Column] = &[
+    Column { format: "name", ..column("Name", "string", 0) },
+    column("Handler", "string", 0),
+    column("Age", "string", 0),
+];
+
+impl Kind for RuntimeClass {
+    fn info(&self) -> &'static KindInfo {
+        &INFO
+    }
+
+    /// `ValidateRuntimeClass`.
+    fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        let handler = object["handler"].as_str().unwrap_or("");
+        let wrong = api::names::dns1123_label(handler);
+        wrong.iter().for_each(|e| errors.invalid(&FieldPath::new("handler"), &json!(handler), e));
+        if let Some(overhead) = object.get("overhead") {
+            pod::overhead(&overhead["podFixed"], &FieldPath::new("overhead"), errors);
+        }
+        let (path, scheduling) = (FieldPath::new("scheduling"), &object["scheduling"]);
+        metadata::labels(&scheduling["nodeSelector"], &path.child("nodeSelector"), errors);
+        let path = path.child("tolerations");
+        pod::tolerations(scheduling, &path, errors);
+        let all: Vec<&Value> = scheduling["tolerations"].as_array().into_iter().flatten().collect();
+        for (i, toleration) in all.iter().enumerate().filter(|(i, t)| all[..*i].contains(*t)) {
+            errors.duplicate(&path.index(i), toleration);
+        }
+    }
+
+    /// `ValidateRuntimeClassUpdate`: running Pods were made with the handler that it had.
+    fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        self.validate_create(object, ctx, errors);
+        if object["handler"] != old["handler"] {
+            errors.invalid(&FieldPath::new("handler"), &object["handler"], "field is immutable");
+        }
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
+        let cells = vec![name_cell(object), object["handler"].clone(), age_cell(object, now)];
+        Row { cells, conditions: Vec::new() }
+    }
+}

@@ -1,0 +1,104 @@
+//! RuntimeClasses, and what they do to Pods.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+
+fn class(name: &str, more: Value) -> Value {
+    let mut class =
+        json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"});
+    for (key, value) in more.as_object().unwrap() {
+        class[key] = value.clone();
+    }
+    class
+}
+
+fn pod_of(name: &str, class: &str) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["runtimeClassName"] = json!(class);
+    pod
+}
+
+#[tokio::test]
+async fn a_class_is_validated_and_its_handler_stays() {
+    let api = Api::new().await;
+    let invalid = |message: &str| json!({"code": 422, "message": format!("RuntimeClass.node.k8s.io \"c\" is invalid: {message}")});
+    for (more, message) in [
+        (
+            json!({"handler": "A_b"}),
+            "handler: Invalid value: \"A_b\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+        ),
+        (
+            json!({"overhead": {"podFixed": {"cpu": "-1"}}}),
+            "overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+        ),
+        (
+            json!({"scheduling": {"tolerations": [{"key": "a", "operator": "Like"}]}}),
+            "scheduling.tolerations[0].operator: Unsupported value: \"Like\": supported values: \"Equal\", \"Exists\"",
+        ),
+        (
+            json!({"scheduling": {"tolerations": [{"operator": "Exists"}, {"operator": "Exists"}]}}),
+            "scheduling.tolerations[1]: Duplicate value: {\"operator\":\"Exists\"}",
+        ),
+    ] {
+        api.check(post(CLASSES, &class("c", more)), 422, invalid(message)).await;
+    }
+    api.check(
+        post(CLASSES, &class("c", json!({"overhead": {"podFixed": {"cpu": "1000m"}}}))),
+        201,
+        json!({"overhead": {"podFixed": {"cpu": "1"}}}),
+    )
+    .await;
+    let changed = merge(format!("{CLASSES}/c"), &json!({"handler": "other"}));
+    api.check(changed, 422, invalid("handler: Invalid value: \"other\": field is immutable")).await;
+    let rows = api.check(table(CLASSES), 200, json!({})).await.body;
+    assert_eq!(rows["rows"][0]["cells"].as_array().unwrap()[..2], [json!("c"), json!("runc")]);
+    api.check(
+        get("/apis/node.k8s.io/v1"),
+        200,
+        json!({"resources": [{"name": "runtimeclasses", "singularName": "runtimeclass", "namespaced": false, "kind": "RuntimeClass"}]}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_gets_overhead_nodes_and_tolerations_of_its_class() {
+    let api = Api::new().await;
+    let more = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
+        "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
+    api.check(post(CLASSES, &class("vm", more)), 201, json!({})).await;
+    let made = api
+        .check(
+            post(PODS, &pod_of("p", "vm")),
+            201,
+            json!({"spec": {"runtimeClassName": "vm", "overhead": {"cpu": "250m", "memory": "64Mi"}, "nodeSelector": {"vm": "yes"}},
+                "status": {"qosClass": "BestEffort"}}),
+        )
+        .await
+        .body;
+    let keys: Vec<&Value> = made["spec"]["tolerations"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
+    assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "vm"]);
+    let forbidden = |why: &str| json!({"reason": "Forbidden", "message": format!("pods \"q\" is forbidden: {why}")});
+    for (change, why) in [
+        (
+            json!({"overhead": {"cpu": "1"}}),
+            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ),
+        (
+            json!({"runtimeClassName": null, "overhead": {"cpu": "1"}}),
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        ),
+        (
+            json!({"nodeSelector": {"vm": "no"}}),
+            "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no",
+        ),
+        (json!({"runtimeClassName": "none"}), "pod rejected: RuntimeClass \"none\" not found"),
+    ] {
+        let mut pod = pod_of("q", "vm");
+        for (key, value) in change.as_object().unwrap() {
+            pod["spec"][key] = value.clone();
+        }
+        api.check(post(PODS, &pod), 403, forbidden(why)).await;
+    }
+}

@@ -1,0 +1,99 @@
+//! RuntimeClasses on real containers: the handler, the overhead, and what is missing.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a Pod runs with the handler of its class and carries its overhead", a_class_is_used),
+    ("a Pod whose handler the runtime does not know gets no sandbox", an_unknown_handler_is_told),
+    ("a RuntimeClass that is missing is told", a_missing_class_is_told),
+];
+
+/// Makes a class that belongs to this test alone, and gives its name.
+fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
+    let name = format!("{}-{handler}", kubectl.namespace());
+    let mut class =
+        json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": handler});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        class[key] = value.clone();
+    }
+    kubectl.apply(&class.to_string());
+    name
+}
+
+fn pod(class: &str, spec: &Value) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "runtimeClassName": class, "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
+            "resources": {"limits": {"memory": "20Mi"}}}]}});
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod.to_string()
+}
+
+/// Waits for a Warning that a sandbox could not be made, which ends like this.
+fn no_sandbox(kubectl: &Kubectl, why: &str) {
+    eventually(&format!("FailedCreatePodSandBox: {why}"), || {
+        let told = |(reason, text): &(String, String)| {
+            reason == "FailedCreatePodSandBox"
+                && text.starts_with("Failed to create pod sandbox: ")
+                && text.ends_with(why)
+        };
+        kubectl.events("p").iter().any(told)
+    });
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
+    assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason"), "ContainerCreating");
+}
+
+fn a_class_is_used(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let name = class(&kubectl, "runc", &json!({"overhead": {"podFixed": {"memory": "44Mi", "cpu": "10m"}}}));
+    let row = kubectl.run(&format!("get runtimeclass {name} --no-headers")).ok();
+    assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), [name.as_str(), "runc"]);
+    kubectl.apply(&pod(&name, &json!({})));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    assert_eq!(kubectl.value("pod/p", "/spec/overhead"), json!({"memory": "44Mi", "cpu": "10m"}));
+    assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable", "overhead does not count");
+    // The Pod's cgroup holds what the container may use, and the overhead.
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let group = tests::pod_cgroup("memory", uid.as_str().unwrap());
+    let limit =
+        ["memory.limit_in_bytes", "memory.max"].iter().find_map(|f| std::fs::read_to_string(group.join(f)).ok());
+    assert_eq!(limit.unwrap().trim(), (64u64 << 20).to_string());
+    let heavy = class(&kubectl, "runc2", &json!({"overhead": {"podFixed": {"cpu": "1k"}}}));
+    kubectl.run("delete pod p").ok();
+    kubectl.apply(&pod(&heavy, &json!({})));
+    eventually("the scheduler to count the overhead", || {
+        kubectl
+            .events("p")
+            .iter()
+            .any(|(reason, text)| reason == "FailedScheduling" && text.contains("Insufficient cpu"))
+    });
+    kubectl.run("delete pod p").ok();
+}
+
+fn an_unknown_handler_is_told(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let name = class(&kubectl, "nobody", &json!({}));
+    kubectl.apply(&pod(&name, &json!({})));
+    no_sandbox(&kubectl, "no runtime for \"nobody\" is configured");
+    kubectl.run("delete pod p --timeout=30s").ok();
+}
+
+fn a_missing_class_is_told(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing", &json!({}))).failed();
+    assert!(refused.contains("pods \"p\" is forbidden: pod rejected: RuntimeClass \"nothing\" not found"), "{refused}");
+    // One that goes while its Pod waits for a node.
+    let name = class(&kubectl, "runc", &json!({}));
+    kubectl.apply(&pod(&name, &json!({"schedulingGates": [{"name": "x.io/wait"}]})));
+    kubectl.run(&format!("delete runtimeclass {name}")).ok();
+    kubectl.args(&["patch", "pod", "p", "--type=merge", "-p", r#"{"spec":{"schedulingGates":null}}"#], "").ok();
+    no_sandbox(&kubectl, &format!("runtimeclasses.node.k8s.io {name:?} not found"));
+    // It is tried again, and runs once the class is there.
+    class(&kubectl, "runc", &json!({}));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("delete pod p").ok();
+}
