@@ -27,6 +27,7 @@ mod node;
 mod node_config;
 mod podium;
 mod probes;
+mod resize;
 mod restart;
 mod restart_rules;
 mod run;
@@ -75,6 +76,7 @@ fn main() {
         init_containers::TESTS,
         podium::TESTS,
         probes::TESTS,
+        resize::TESTS,
         runtime_class::TESTS,
         kubectl::TESTS,
         lifecycle::TESTS,

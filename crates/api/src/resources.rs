@@ -3,7 +3,7 @@
 
 use crate::pod::{ContainerKind, containers};
 use crate::quantity::Amount;
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
@@ -41,7 +41,14 @@ pub fn add(a: &mut Amounts, b: &Amounts) {
     }
 }
 
-fn raise(a: &mut Amounts, b: &Amounts) {
+/// An amount in the form that upstream shows it in: memory with binary suffixes.
+#[must_use]
+pub fn shown(name: &str, amount: Amount) -> Quantity {
+    if name == "cpu" { amount.to_quantity() } else { amount.to_binary_quantity() }
+}
+
+/// Makes each amount of `a` at least that of `b`.
+pub fn raise(a: &mut Amounts, b: &Amounts) {
     for (k, v) in b {
         let max = a.get(k).copied().map_or(*v, |x| x.max(*v));
         a.insert(k.clone(), max);
@@ -54,10 +61,10 @@ pub fn container(c: &Container, side: Side) -> Amounts {
     list(c.resources.as_ref(), side)
 }
 
-/// What a Pod asks for as a whole: the sum of its app containers and sidecars, or the largest step of its
-/// initialization if that is more; pod-level resources win where they are set; overhead comes on top.
+/// What the containers of a Pod ask for together: the sum of its app containers and sidecars, or the largest step of its
+/// initialization if that is more (`AggregateContainerRequests`).
 #[must_use]
-pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
+pub fn aggregate(spec: &PodSpec, side: Side) -> Amounts {
     let (mut total, mut sidecars, mut init_peak) = (Amounts::new(), Amounts::new(), Amounts::new());
     for (kind, c) in containers(spec) {
         let own = container(c, side);
@@ -76,6 +83,20 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
         }
     }
     raise(&mut total, &init_peak);
+    total
+}
+
+/// Whether a Pod may ask for it as a whole (KEP-2837).
+#[must_use]
+pub fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// What a Pod asks for as a whole: what its containers ask for together; pod-level resources win where they are set;
+/// overhead comes on top.
+#[must_use]
+pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
+    let mut total = aggregate(spec, side);
     for (k, v) in list(spec.resources.as_ref(), side) {
         total.insert(k, v);
     }
@@ -92,6 +113,30 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
         }
     }
     total
+}
+
+/// What a Pod asks for of its node while a resize is under way: of each container the most of what it asks for, what is
+/// allocated to it and what it has. What the node will never give does not count (upstream's `UseStatusResources`).
+#[must_use]
+pub fn pod_in_use(pod: &Pod) -> Amounts {
+    let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
+        return pod.spec.as_ref().map(|s| self::pod(s, Side::Requests)).unwrap_or_default();
+    };
+    let conditions = status.conditions.iter().flatten();
+    let hopeless =
+        conditions.filter(|c| c.type_ == "PodResizePending").any(|c| c.reason.as_deref() == Some("Infeasible"));
+    let mut spec = spec.clone();
+    let statuses: Vec<_> = status.init_container_statuses.iter().chain(&status.container_statuses).flatten().collect();
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        let Some(known) = statuses.iter().find(|s| s.name == container.name) else { continue };
+        let Some(had) = &known.resources else { continue };
+        let mut most = if hopeless { Amounts::new() } else { self::container(container, Side::Requests) };
+        raise(&mut most, &amounts(had.requests.as_ref()));
+        raise(&mut most, &amounts(known.allocated_resources.as_ref()));
+        let requests = most.into_iter().map(|(name, amount)| (name.clone(), shown(&name, amount))).collect();
+        container.resources.get_or_insert_default().requests = Some(requests);
+    }
+    self::pod(&spec, Side::Requests)
 }
 
 /// Quality of service (`status.qosClass`).
@@ -172,6 +217,30 @@ mod tests {
         check_cpu(vec![cpu("200m", Some("Always"))], vec![cpu("100m", None)], 300);
         check_cpu(vec![cpu("200m", Some("Always")), cpu("500m", None)], vec![cpu("100m", None)], 700);
         check_cpu(vec![cpu("500m", None), cpu("200m", Some("Always"))], vec![cpu("100m", None)], 500);
+    }
+
+    #[test]
+    fn a_resize_counts_with_the_most_that_it_may_take() {
+        let amounts = |cpu: &str| serde_json::json!({"cpu": cpu});
+        let pod = |asked: &str, allocated: &str, has: &str, reason: &str| -> Pod {
+            serde_json::from_value(serde_json::json!({
+                "spec": {"containers": [{"name": "c", "resources": {"requests": amounts(asked)}}], "overhead": amounts("5m")},
+                "status": {
+                    "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                    "containerStatuses": [{"name": "c", "ready": true, "restartCount": 0, "image": "i", "imageID": "i",
+                        "allocatedResources": amounts(allocated), "resources": {"requests": amounts(has)}}],
+                },
+            }))
+            .unwrap()
+        };
+        for (asked, allocated, has, reason, expected) in [
+            ("300m", "200m", "100m", "Deferred", 305),
+            ("100m", "200m", "100m", "Deferred", 205),
+            ("100m", "200m", "300m", "Deferred", 305),
+            ("900m", "200m", "100m", "Infeasible", 205),
+        ] {
+            assert_eq!(pod_in_use(&pod(asked, allocated, has, reason))["cpu"].milli(), expected, "{asked} {reason}");
+        }
     }
 
     #[track_caller]

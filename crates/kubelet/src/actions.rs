@@ -6,6 +6,7 @@ mod hook;
 mod image;
 mod mounts;
 mod probe;
+mod resize;
 mod sandbox;
 mod security;
 mod sub_path;
@@ -133,6 +134,8 @@ pub(crate) async fn carry_out(
         }
         Action::RunHook { container, id, hook, timeout } => hook::run(shared, pod, &container, id, hook, timeout).await,
         Action::Probe { container, id, probe, .. } => probe::run(shared, pod, &container, id, probe).await,
+        Action::DecideResize { generation, .. } => Ok(vec![resize::decide(shared, pod, generation)]),
+        Action::ActuateResources { .. } => Ok(vec![resize::actuate(shared, pod).await]),
         // The actor deals with these itself.
         Action::Record(_) | Action::Forget => Ok(Vec::new()),
     }

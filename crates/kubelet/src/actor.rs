@@ -3,7 +3,7 @@
 //! A container that hangs blocks its own Pod and no other.
 
 use crate::{Shared, actions, checkpoint, status};
-use api::static_pod::is_static;
+use api::{resources::Amounts, static_pod::is_static};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use lifecycle::{Action, ActionKey, Event, History, Pod, observe, plan, status as derive_status};
@@ -52,6 +52,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
         saved: None,
         shown: None,
         writing: false,
+        footprint: Amounts::new(),
         missed_list: false,
     };
     tokio::spawn(actor.run(inbox));
@@ -73,6 +74,8 @@ struct Actor {
     /// The newest status that was handed to the API.
     shown: Option<PodStatus>,
     writing: bool,
+    /// What it took of the node when others were told last.
+    footprint: Amounts,
     /// Whether a list of the runtime came when it could not be used.
     missed_list: bool,
 }
@@ -157,6 +160,7 @@ impl Actor {
             self.saved = Some(self.pod.durable_revision());
         }
         self.publish.send_replace(Arc::new(self.pod.clone()));
+        self.make_room();
         if self.told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, self.pod.object())) {
             self.told = Some(Arc::clone(self.pod.object()));
             self.shared.pods.touch(self.pod.uid().to_owned());
@@ -181,6 +185,19 @@ impl Actor {
     /// Whether nothing is in flight that may change what a list of the runtime shows.
     fn at_rest(&self) -> bool {
         !self.running.values().any(|changes| *changes)
+    }
+
+    /// Tells others when the Pod takes less of the node than it did, now that they can see it.
+    fn make_room(&mut self) {
+        if !self.running.keys().any(ActionKey::is_resize) {
+            self.shared.pods.shows_resize(self.pod.uid());
+        }
+        let footprint = self.pod.footprint();
+        let less = self.footprint.iter().any(|(name, had)| footprint.get(name).is_none_or(|has| has < had));
+        self.footprint = footprint;
+        if less {
+            self.shared.pods.room_was_made();
+        }
     }
 
     /// Takes note of the containers that are about to be started, so that it is on disk before they are.

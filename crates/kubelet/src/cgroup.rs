@@ -14,7 +14,7 @@ pub(crate) use usage::Usage;
 use crate::{Options, machine::Machine};
 use api::resources::{self, QosClass};
 use hierarchy::Hierarchy;
-use k8s_openapi::api::core::v1::Pod as ApiPod;
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use limits::Limits;
 use sha2::{Digest, Sha256};
 use std::{io, path::Path};
@@ -111,6 +111,29 @@ impl Cgroups {
         };
         let limits = Limits { pids: self.pids, ..Limits::of_pod(spec, self.quota_period) };
         hierarchy.set(&path, &limits).map_err(|e| format!("failed to ensure that the pod's cgroup {path} exists: {e}"))
+    }
+
+    /// Makes the cgroup of a Pod at least as large as it was and as it is to be.
+    pub(crate) fn grow(&self, before: &ApiPod, after: &ApiPod) -> Result<(), String> {
+        let (Some(hierarchy), Some(path), Some(old), Some(new)) =
+            (&self.hierarchy, self.path(after), &before.spec, &after.spec)
+        else {
+            return Ok(());
+        };
+        let limits = Limits::of_pod(old, self.quota_period).or_more(&Limits::of_pod(new, self.quota_period));
+        hierarchy.set(&path, &limits).map_err(|e| format!("the pod's cgroup {path} could not be resized: {e}"))
+    }
+
+    /// What all containers of a Pod may use together, in bytes.
+    pub(crate) fn memory_limit(&self, spec: &PodSpec) -> Option<i64> {
+        Limits::of_pod(spec, self.quota_period).memory
+    }
+
+    /// What a Pod, or one of its containers, uses now, in bytes.
+    pub(crate) fn memory_usage(&self, pod: &ApiPod, container: Option<&str>) -> Option<i64> {
+        let path = self.path(pod)?;
+        let path = container.map_or_else(|| path.clone(), |id| format!("{path}/{id}"));
+        self.hierarchy.as_ref()?.memory_usage(&path)
     }
 
     /// Removes the cgroup of a Pod, and what the runtime left below it.

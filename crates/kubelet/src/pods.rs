@@ -9,7 +9,7 @@ use api::static_pod::{CONFIG_SOURCE, is_mirror, is_static};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
-use lifecycle::{Admission, Event, Pod};
+use lifecycle::{Admission, Event, Pod, ResizeVerdict};
 use parking_lot::Mutex;
 use std::{
     collections::{HashMap, HashSet},
@@ -21,9 +21,8 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Pods {
     tasks: Mutex<HashMap<String, Handle>>,
-    /// Pods that the node has taken since it started. The lock makes decisions one at a time: what was given to one Pod is
-    /// not given to another.
-    admitted: Mutex<HashSet<String>>,
+    /// The lock makes decisions one at a time: what was given to one Pod is not given to another.
+    granted: Mutex<Granted>,
     /// Pods that came, changed or went since somebody asked.
     touched: Mutex<HashSet<String>>,
     bell: Notify,
@@ -31,6 +30,15 @@ pub(crate) struct Pods {
     pub(crate) lists: Notify,
     /// Rung when a Pod was forgotten: its name is free.
     pub(crate) forgotten: Notify,
+}
+
+/// What Pods were given, by UID; their tasks may not know of it yet.
+#[derive(Default)]
+struct Granted {
+    /// Pods that the node has taken since it started.
+    admitted: HashSet<String>,
+    /// Pods that get the resources that they ask for.
+    resized: HashSet<String>,
 }
 
 /// The spec of a Pod; validation refuses Pods without one.
@@ -52,22 +60,54 @@ impl Pods {
 
     /// Decides whether the node takes a Pod, seeing the others that it has taken and that have not ended.
     pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Admission) -> Admission {
-        let mut admitted = self.admitted.lock();
-        let pods = self.all().into_iter().map(|h| h.known.borrow().clone());
-        let here = pods.filter(|p| p.uid() != uid && (p.is_admitted() || admitted.contains(p.uid())));
-        let others: Vec<_> = here.map(|p| Arc::clone(p.object())).filter(|o| !api::pod::is_terminal(o)).collect();
-        let admission = decide(&others);
+        let mut granted = self.granted.lock();
+        let admission = decide(&self.others(uid, &granted));
         if admission == Admission::Admitted {
-            admitted.insert(uid.to_owned());
+            granted.admitted.insert(uid.to_owned());
         }
         admission
     }
 
+    /// Decides whether the node takes a Pod with the resources that it asks for.
+    pub(crate) fn resize(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> ResizeVerdict) -> ResizeVerdict {
+        let mut granted = self.granted.lock();
+        let verdict = decide(&self.others(uid, &granted));
+        if verdict == ResizeVerdict::Fits {
+            granted.resized.insert(uid.to_owned());
+        }
+        verdict
+    }
+
+    /// The other Pods of the node that have not ended, with the most that each may take of it.
+    fn others(&self, uid: &str, granted: &Granted) -> Vec<Arc<ApiPod>> {
+        let pods = self.all().into_iter().map(|h| h.known.borrow().clone());
+        let here = pods.filter(|p| p.uid() != uid && (p.is_admitted() || granted.admitted.contains(p.uid())));
+        let taking = here.map(|p| p.in_use(granted.resized.contains(p.uid())));
+        taking.filter(|object| !api::pod::is_terminal(object)).collect()
+    }
+
+    /// What a Pod was granted by a resize shows in what is known of it.
+    pub(crate) fn shows_resize(&self, uid: &str) {
+        self.granted.lock().resized.remove(uid);
+    }
+
     pub(crate) fn forget(&self, uid: &str) {
         self.tasks.lock().remove(uid);
-        self.admitted.lock().remove(uid);
+        let mut granted = self.granted.lock();
+        granted.admitted.remove(uid);
+        granted.resized.remove(uid);
+        drop(granted);
         self.forgotten.notify_one();
         self.touch(uid.to_owned());
+    }
+
+    /// Tells those that wait for room that there may be some, the most important ones first.
+    pub(crate) fn room_was_made(&self) {
+        let mut waiting: Vec<_> = self.all().into_iter().filter(|h| h.known.borrow().waits_for_room()).collect();
+        waiting.sort_by_key(|h| std::cmp::Reverse(spec(&h.known.borrow()).priority.unwrap_or(0)));
+        for handle in waiting {
+            let _ = handle.mail.send(Mail::Fact(Event::RoomMade));
+        }
     }
 
     /// Says that a Pod came, changed or went.

@@ -6,7 +6,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
-use lifecycle::OWNED_CONDITIONS;
+use lifecycle::{OWNED_CONDITIONS, RESIZE_CONDITIONS};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -60,6 +60,10 @@ fn difference(before: Option<&PodStatus>, status: &PodStatus) -> Value {
                 condition.entry(name).or_insert(Value::Null);
             }
         }
+        // Those of a resize go with it, whatever was seen of them.
+        let gone = RESIZE_CONDITIONS.into_iter().filter(|kind| !conditions.iter().any(|c| c["type"] == **kind));
+        let directives: Vec<Value> = gone.map(|kind| json!({"$patch": "delete", "type": kind})).collect();
+        conditions.extend(directives);
     }
     for name in ["podIPs", "hostIPs"] {
         let new = list(&patch, name);
@@ -107,10 +111,11 @@ mod tests {
             (json!({"type": "Ready", "status": "False"}), json!({"type": "example.com/x", "status": "True"}));
         let ready = json!({"type": "Ready", "status": "True"});
         let told = json!({"type": "Ready", "status": "True", "reason": null, "message": null});
+        let gone = |kind: &str| json!({"$patch": "delete", "type": kind});
         check(
             json!({"conditions": [own, foreign]}),
             json!({"conditions": [ready, foreign], "phase": "Running"}),
-            json!({"conditions": [told], "phase": "Running"}),
+            json!({"conditions": [told, gone("PodResizePending"), gone("PodResizeInProgress")], "phase": "Running"}),
         );
         let (old, new) = (json!({"ip": "10.0.0.1"}), json!({"ip": "10.0.0.2"}));
         check(

@@ -16,6 +16,14 @@ use std::time::Duration;
 #[serde(transparent)]
 pub struct ActionKey(pub String);
 
+impl ActionKey {
+    /// Whether it is that of [`Action::DecideResize`].
+    #[must_use]
+    pub fn is_resize(&self) -> bool {
+        self.0.starts_with("resize/")
+    }
+}
+
 impl std::fmt::Display for ActionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -107,6 +115,22 @@ pub enum Action {
         probe: ProbeKind,
         /// How often this container answered it before.
         attempt: u64,
+    },
+    /// Decide whether the node takes the Pod with the resources that it asks for; answered by
+    /// [`crate::Event::ResizeDecided`].
+    DecideResize {
+        /// `metadata.generation` that asks for it.
+        generation: i64,
+        /// How often this was decided before.
+        tries: u32,
+    },
+    /// Give the Pod's cgroup and its containers the resources that are allocated; answered by
+    /// [`crate::Event::ResourcesActuated`] or `ResourcesFailed`.
+    ActuateResources {
+        /// `metadata.generation` that asked for them.
+        generation: i64,
+        /// How often this was tried before.
+        tries: u32,
     },
     /// Record a Kubernetes Event about the Pod; answered by [`crate::Event::Done`].
     Record(PodEvent),

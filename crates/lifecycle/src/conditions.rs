@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 
 /// The conditions that the kubelet owns; all others belong to whoever wrote them.
-pub const OWNED_CONDITIONS: [&str; 7] = [
+pub const OWNED_CONDITIONS: [&str; 9] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -22,7 +22,11 @@ pub const OWNED_CONDITIONS: [&str; 7] = [
     "PodScheduled",
     "DisruptionTarget",
     restart_all::CONDITION,
+    RESIZE_CONDITIONS[0],
+    RESIZE_CONDITIONS[1],
 ];
+/// Conditions that are there as long as a resize is not done, and then are not.
+pub const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A condition's status with its reason and message.
 type Verdict = (bool, &'static str, String);
@@ -46,10 +50,29 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
     if let Some((eviction, _)) = pod.evicted.as_ref().filter(|(e, _)| e.disruption_target && phase.is_terminal()) {
         all.push(condition(pod, OWNED_CONDITIONS[5], (true, "TerminationByKubelet", eviction.message.clone()), now));
     }
+    all.extend(resizes(pod, now));
     let others = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());
-    let foreign: Vec<PodCondition> = others.filter(|c| !all.iter().any(|own| own.type_ == c.type_)).cloned().collect();
+    let ours = |c: &PodCondition, all: &[PodCondition]| {
+        RESIZE_CONDITIONS.contains(&c.type_.as_str()) || all.iter().any(|own| own.type_ == c.type_)
+    };
+    let foreign: Vec<PodCondition> = others.filter(|c| !ours(c, &all)).cloned().collect();
     all.extend(foreign);
     all
+}
+
+/// How far a resize has come: these conditions are there as long as there is one. They tell of the generation that asked
+/// for it.
+fn resizes(pod: &Pod, now: Timestamp) -> Vec<PodCondition> {
+    let mut all = Vec::new();
+    if let Some(p) = &pod.resize.pending {
+        let verdict = (true, p.reason.as_str(), p.message.clone());
+        all.push((p.generation, condition(pod, RESIZE_CONDITIONS[0], verdict, now)));
+    }
+    if let Some(p) = &pod.resize.progress {
+        let error = p.error.as_ref().map_or(("", String::new()), |e| ("Error", e.message.clone()));
+        all.push((p.generation, condition(pod, RESIZE_CONDITIONS[1], (true, error.0, error.1), now)));
+    }
+    all.into_iter().map(|(generation, c)| PodCondition { observed_generation: Some(generation), ..c }).collect()
 }
 
 /// Shown once it was there (KEP-5532).

@@ -7,7 +7,7 @@ use crate::{
     probes::Probes,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Container as Spec;
+use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ pub(crate) struct Container {
     /// The image of the spec when a start was begun last.
     #[serde(default)]
     pub(crate) starting_image: Option<String>,
+    /// The resources with which it is being started, where they are no longer those that are allocated.
+    #[serde(default)]
+    pub(crate) starting_with: Option<ResourceRequirements>,
     /// Why it could not be created or started, until it could.
     pub(crate) start_failure: Option<StartFailure>,
     /// How long the next restart waits after an exit; zero before the first restart.
@@ -61,13 +64,17 @@ pub(crate) struct Instance {
     /// The image of the spec that it was made of, if that is known.
     #[serde(default)]
     pub(crate) image: Option<String>,
+    /// The resources that it has, where they are not those that are allocated.
+    #[serde(default)]
+    pub(crate) resources: Option<ResourceRequirements>,
 }
 
 impl Instance {
     /// One of which no more is known: probes and hooks begin anew with each.
     pub(crate) fn new(id: String, attempt: u32, image_id: String, sandbox: Option<u32>, state: State) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
-        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill: None, stop_signal: None, image: None }
+        let (kill, stop_signal, image, resources) = (None, None, None, None);
+        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill, stop_signal, image, resources }
     }
 }
 
@@ -132,7 +139,7 @@ impl Container {
 
     /// Whether another takes the place of the newest one, whatever came of it.
     pub(crate) fn replaced(&self) -> bool {
-        matches!(self.kill_cause(), Some(KillCause::Definition | KillCause::RestartAll { .. }))
+        matches!(self.kill_cause(), Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }))
     }
 
     /// Whether its process runs.

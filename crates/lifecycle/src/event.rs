@@ -3,7 +3,7 @@
 //! The kubelet turns what it sees into these and hands them to [`crate::observe`]. Each fact may arrive late, twice or
 //! out of order: facts about a container carry its id, and a fact about a container that is not the newest is history.
 
-use crate::{ActionKey, ProbeKind};
+use crate::{ActionKey, Allocation, ProbeKind, ResizeVerdict};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,27 @@ pub enum Event {
         hook: Hook,
         /// What came of it.
         outcome: HookOutcome,
+    },
+    /// Whether the node takes the Pod with the resources that it asks for, in this generation.
+    ResizeDecided {
+        /// `metadata.generation` that was decided upon.
+        generation: i64,
+        /// The decision.
+        verdict: ResizeVerdict,
+    },
+    /// Another Pod takes less of the node now: what was deferred may fit.
+    RoomMade,
+    /// The Pod's cgroup and these containers have the resources that were allocated.
+    ResourcesActuated {
+        /// The ids of the containers.
+        ids: Vec<String>,
+        /// What they have now.
+        allocation: Allocation,
+    },
+    /// Resources that were allocated could not be given to the Pod; tried again after a back-off.
+    ResourcesFailed {
+        /// For people.
+        message: String,
     },
     /// The API server took this status.
     StatusWritten(Box<PodStatus>),

@@ -43,6 +43,7 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
     if let Some(trouble) = &pod.sandbox_failure {
         because.push(format!("its sandbox cannot be created: {}", trouble.message));
     }
+    because.extend(crate::resize::explain(pod, now));
     let shown = status(pod, policy, now);
     let lists = [&shown.init_container_statuses, &shown.container_statuses, &shown.ephemeral_container_statuses];
     for container in lists.into_iter().flatten().flatten() {
@@ -98,6 +99,9 @@ fn awaited(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
             KillCause::PostStart => "failed its postStart hook".to_owned(),
             KillCause::Definition => "runs of another image than its spec has now".to_owned(),
             KillCause::RestartAll { .. } => return Some(format!("container {name} is killed, to be restarted")),
+            KillCause::Resize => {
+                return Some(format!("container {name} is restarted with new resources, SIGKILL at {}", kill.deadline));
+            }
         };
         return Some(format!("container {name} {why} and is stopped, SIGKILL at {}", kill.deadline));
     }
@@ -145,6 +149,10 @@ fn describe(action: &Action) -> String {
             format!("run the {hook} hook of {container}")
         }
         Action::Probe { container, probe, .. } => format!("carry out the {} probe of {container}", word(*probe)),
+        Action::DecideResize { .. } => {
+            "decide whether the node takes it with the resources that it asks for".to_owned()
+        }
+        Action::ActuateResources { .. } => "give it the resources that are allocated".to_owned(),
         Action::Record(event) => format!("record the event {}", event.reason),
         Action::DeleteFromApi => "remove it from the API".to_owned(),
         Action::Forget => "forget it".to_owned(),

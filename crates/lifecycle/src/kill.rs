@@ -27,4 +27,6 @@ pub(crate) enum KillCause {
         /// Whether its own end asked for that. It waits for its back-off then, and the others do not.
         asked: bool,
     },
+    /// Its resources change, and its `resizePolicy` says `RestartContainer`. It is started again, whatever its policy.
+    Resize,
 }

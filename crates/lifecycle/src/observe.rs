@@ -3,7 +3,7 @@
 mod container_facts;
 mod hook_results;
 mod image_facts;
-mod kills;
+pub(crate) mod kills;
 mod probe_results;
 mod relist;
 mod sandbox_facts;
@@ -13,6 +13,7 @@ use crate::{
     container::{Container, Image},
     phase::phase,
     pod::{Ended, Trouble, Volumes},
+    resize,
     restart::RestartFeatures,
     restart_all,
 };
@@ -49,6 +50,10 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::Done(key) => done(pod, &key),
         Event::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
         Event::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
+        Event::ResizeDecided { generation, verdict } => resize::decided(pod, generation, verdict, now),
+        Event::RoomMade => resize::room_was_made(pod, now),
+        Event::ResourcesActuated { ids, allocation } => resize::actuated(pod, &ids, allocation),
+        Event::ResourcesFailed { message } => resize::failed(pod, message, policy, now),
         Event::Failed { key, .. } => failed(pod, &key),
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
         Event::KubeletStarted { at, random } => pod.kubelet = Some((at, random)),
@@ -56,6 +61,7 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
     restart_all::advance(pod);
     settle_phase(pod, now);
     kills::changed(pod, now);
+    resize::settle(pod, now);
     kills::announce(pod, now);
 }
 
@@ -83,6 +89,7 @@ fn begun(pod: &mut Pod, key: &crate::ActionKey) {
     let Some((name, container)) = starting(pod, key) else { return };
     container.starting = true;
     let spec = object.spec.as_ref().and_then(|spec| containers(spec).find(|(_, c)| c.name == name));
+    container.starting_with = None;
     container.starting_image = spec.and_then(|(_, c)| c.image.clone());
     pod.durable += 1;
 }
@@ -103,6 +110,7 @@ fn starting<'a, 'k>(pod: &'a mut Pod, key: &'k crate::ActionKey) -> Option<(&'k 
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let deletion = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let object = resize::updated(pod, object);
     let before = std::mem::replace(&mut pod.object, object);
     pod.ephemeral = api::pod::ephemeral(pod.spec());
     let old = before.spec.as_ref();

@@ -8,7 +8,7 @@ use crate::{
     hooks::{self, PostStart},
     kill::KillCause,
     pod::{Sandbox, SandboxState, Stop, Volumes},
-    probes, restart_all,
+    probes, resize, restart_all,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -49,6 +49,8 @@ impl Action {
             Self::RemoveContainer { id, .. } => format!("remove/{id}"),
             Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
             Self::Probe { id, probe, attempt, .. } => format!("probe/{probe:?}/{id}/{attempt}"),
+            Self::DecideResize { generation, tries } => format!("resize/{generation}/{tries}"),
+            Self::ActuateResources { generation, tries } => format!("actuate/{generation}/{tries}"),
             Self::Record(event) => format!("event/{}", event.sequence),
             Self::DeleteFromApi => "delete".to_owned(),
             Self::Forget => "forget".to_owned(),
@@ -103,6 +105,10 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     };
     ephemeral(pod, sandbox, policy, now, plan);
     stop::killed(pod, policy, now, plan);
+    resize::plan(pod, now, plan);
+    if resize::holds_starts(pod) {
+        return;
+    }
     let initialized = app_in(pod, sandbox);
     for (kind, spec) in containers(pod.spec()) {
         if kind == ContainerKind::Init && initialized {

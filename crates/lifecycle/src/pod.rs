@@ -5,6 +5,7 @@ use crate::{
     container::Container,
     hooks::{self, PostStart},
     images::FailedPull,
+    resize::Resize,
     restart::RestartFeatures,
     restart_all::RestartAll,
 };
@@ -61,6 +62,8 @@ pub struct Pod {
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
     pub(crate) sequence: u64,
+    #[serde(default)]
+    pub(crate) resize: Resize,
     pub(crate) written: Option<Box<PodStatus>>,
     pub(crate) durable: u64,
 }
@@ -173,6 +176,7 @@ impl Pod {
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
+            resize: Resize::default(),
             written: None,
             durable: 0,
         };
@@ -200,7 +204,7 @@ impl Pod {
         self.object.metadata.namespace.as_deref().unwrap_or("")
     }
 
-    /// The newest version of its object.
+    /// The newest version of its object, with the resources that are allocated to it.
     #[must_use]
     pub fn object(&self) -> &Arc<ApiPod> {
         &self.object

@@ -23,6 +23,8 @@ pub(crate) fn from_status(pod: &mut Pod) {
     let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
     let statuses = lists.into_iter().flatten().flatten();
     let known: Vec<_> = statuses.filter_map(|s| Some((s.name.clone(), container(s)?))).collect();
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let allocated = statuses.filter_map(|s| Some((s.name.clone(), s.resources.clone()?))).collect();
     // Containers may have been made since, if it had a sandbox.
     if known.is_empty() && !api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers") {
         return;
@@ -31,6 +33,7 @@ pub(crate) fn from_status(pod: &mut Pod) {
     pod.admission = Some(Admission::Admitted);
     pod.unseen = pod.written_phase().is_none();
     pod.containers.extend(known);
+    crate::resize::restore(pod, &allocated);
     pod.ips = ips(&status);
     restarting(pod, &status);
 }

@@ -7,7 +7,7 @@ use crate::{
     hooks::PostStart,
     phase::phase,
     plan::start_failure_reason,
-    probes, restart_all,
+    probes, resize, restart_all,
 };
 use api::{feature_gates::Gate, pod::ContainerKind};
 use jiff::Timestamp;
@@ -101,6 +101,8 @@ fn container_status(
         }),
         ..ContainerState::default()
     };
+    // Of containers that can be resized upstream shows the resources from the moment they were made.
+    let made = container.current.is_some() && resize::is_resizable(kind);
     let earlier = container.last.as_ref().map(|l| terminated(&l.id, &l.exit));
     let (state, last_state) = match &container.current {
         Some(Instance { state: State::Running { since }, .. }) => (running(pod, spec, *since, now), earlier),
@@ -130,8 +132,8 @@ fn container_status(
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state,
-        resources: spec.resources.clone().filter(|_| container.alive()),
-        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| container.alive()),
+        resources: made.then(|| pod.actual_resources(&spec.name)),
+        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| made),
         stop_signal: stop_signal(container, policy),
         ..ContainerStatus::default()
     }

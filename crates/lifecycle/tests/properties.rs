@@ -24,6 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (n.clone(), prop_oneof![Just(0), Just(1), Just(42)]).prop_map(|(n, code)| Step::Exit(n, code)),
         6 => n.clone().prop_map(Step::Deliver),
         4 => n.clone().prop_map(Step::Repeat),
+        2 => (n.clone(), 0..8_u8).prop_map(|(n, size)| Step::Resize(n, size)),
         1 => (0..60_i64).prop_map(Step::Delete),
         1 => Just(Step::ForceDelete),
         1 => Just(Step::Evict),
@@ -33,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8).prop_map(Step::NewImage),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(done, checkpoint)| Step::Restart(done, checkpoint)),
         2 => Just(Step::Relist),
-        2 => (0..7_u8).prop_map(Step::Fault),
+        2 => (0..9_u8).prop_map(Step::Fault),
     ]
 }
 

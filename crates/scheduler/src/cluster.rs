@@ -129,7 +129,7 @@ impl Cluster {
 
     /// Reserves a node for a Pod whose binding is on its way.
     pub fn assume(&mut self, uid: &str, spec: &PodSpec, node: &str) {
-        self.place(uid, spec, node, true);
+        self.place(uid, spec, resources::pod(spec, Side::Requests), node, true);
     }
 
     /// Takes a bound Pod as the API has it; says whether this frees something.
@@ -139,16 +139,11 @@ impl Cluster {
         else {
             return false;
         };
-        self.place(uid, spec, node, false)
+        self.place(uid, spec, resources::pod_in_use(pod), node, false)
     }
 
-    fn place(&mut self, uid: &str, spec: &PodSpec, node: &str, assumed: bool) -> bool {
-        let placed = Placed {
-            node: node.to_owned(),
-            requests: resources::pod(spec, Side::Requests),
-            ports: host_ports(spec),
-            assumed,
-        };
+    fn place(&mut self, uid: &str, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {
+        let placed = Placed { node: node.to_owned(), requests, ports: host_ports(spec), assumed };
         if let Some(known) = self.placed.get_mut(uid) {
             let same = known.node == placed.node && known.requests == placed.requests && known.ports == placed.ports;
             if same {

@@ -3,7 +3,7 @@
 use crate::{
     automount, decode,
     kinds::{self, FieldErrors, WriteContext, WriteTarget},
-    metadata, object,
+    metadata, object, pods,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -82,11 +82,7 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     kind.default(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
-        "Pod" if !kinds::pod::mirror::is_one(&value) => automount::admit(server, &resource.namespace, &mut value),
-        _ => Ok(()),
-    });
-    let admitted = admitted.and_then(|()| match kind.info().kind {
-        "Pod" => pods::admit_runtime_class(server, &mut value),
+        "Pod" => admit_pod(server, &resource.namespace, &mut value),
         _ => Ok(()),
     });
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
@@ -95,6 +91,14 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     metadata::validate(kind, &value, &mut errors);
     kind.validate_create(&value, &ctx, &mut errors);
     if errors.is_empty() { Ok(value) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
+}
+
+/// Admission that looks at other objects; a mirror shows what its node runs already, without an account.
+fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    if !kinds::pod::mirror::is_one(pod) {
+        automount::admit(server, namespace, pod)?;
+    }
+    pods::admit_runtime_class(server, pod)
 }
 
 /// A name that begins so, and is most probably nobody else's.

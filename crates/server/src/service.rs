@@ -189,6 +189,8 @@ impl ApiServer {
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
                 return tokens::create(self, &resource, &call).await;
             }
+            ("pods", Some("resize")) if matches!(call.method, Method::GET | Method::PUT | Method::PATCH) => {}
+            ("pods", Some("resize")) => return Err(ApiError::method_not_allowed()),
             ("pods", Some("log")) if call.method == Method::GET => {
                 return node_proxy::log(self, &resource, &call).await;
             }

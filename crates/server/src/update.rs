@@ -135,6 +135,7 @@ fn prepare(server: &ApiServer, resource: &Resource, new: &mut Value, old: &Value
         None => WriteTarget::Main,
         Some("status") => WriteTarget::Status,
         Some("ephemeralcontainers") => WriteTarget::Sub("ephemeralcontainers"),
+        Some("resize") => WriteTarget::Sub("resize"),
         Some(_) => WriteTarget::Sub("finalize"),
     };
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target };

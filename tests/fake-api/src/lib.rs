@@ -393,11 +393,14 @@ fn merge(into: &mut Value, patch: Value) {
     match (into, patch) {
         (Value::Object(into), Value::Object(patch)) => {
             for (key, value) in patch {
-                match into.entry(key.clone()).or_insert(Value::Null) {
+                let empty = if key == "conditions" { Value::Array(Vec::new()) } else { Value::Null };
+                match into.entry(key.clone()).or_insert(empty) {
                     Value::Array(list) if key == "conditions" => {
                         for condition in value.as_array().into_iter().flatten() {
                             list.retain(|c| c["type"] != condition["type"]);
-                            list.push(condition.clone());
+                            if condition["$patch"] != "delete" {
+                                list.push(condition.clone());
+                            }
                         }
                     }
                     slot => merge(slot, value),

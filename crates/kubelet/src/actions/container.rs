@@ -180,14 +180,20 @@ fn own_signal(shared: &Shared, spec: &Spec) -> Option<StopSignal> {
 }
 
 /// Requests and limits as the kernel takes them (upstream's `pkg/kubelet/cm/helpers_linux.go`).
-fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
-    let amount = |side, name: &str| api::resources::container(spec, side).get(name).copied();
+///
+/// Where a container has no limit of its own, that of the Pod as a whole is its limit (KEP-2837).
+pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
     let (requests, limits) = (api::resources::Side::Requests, api::resources::Side::Limits);
+    let whole = api::resources::amounts(pod.resources.as_ref().and_then(|r| r.limits.as_ref()));
+    let amount = |side, name: &str| {
+        let own = api::resources::container(spec, side).get(name).copied();
+        own.or_else(|| whole.get(name).copied().filter(|_| side == limits))
+    };
     let config = &shared.options.config;
     let period = i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(values::PERIOD);
     let limit = amount(limits, "cpu").filter(|cpu| config.cpu_cfs_quota && !cpu.is_zero());
     LinuxResources {
-        cpu_shares: values::shares(amount(requests, "cpu").or(amount(limits, "cpu")).unwrap_or_default()),
+        cpu_shares: values::shares(amount(requests, "cpu").or_else(|| own_cpu_limit(spec)).unwrap_or_default()),
         cpu_period: limit.map_or(0, |_| period),
         cpu_quota: limit.map_or(0, |cpu| values::quota(cpu, period)),
         memory_limit: amount(limits, "memory").map_or(0, Amount::value),
@@ -201,4 +207,9 @@ fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
         },
         ..LinuxResources::default()
     }
+}
+
+/// A limit stands for a request that nobody made.
+fn own_cpu_limit(spec: &Spec) -> Option<Amount> {
+    api::resources::container(spec, api::resources::Side::Limits).get("cpu").copied()
 }

@@ -103,6 +103,16 @@ impl Hierarchy {
         }
     }
 
+    /// What is used in a cgroup, in bytes; `None` where there is no such cgroup.
+    pub(super) fn memory_usage(&self, path: &str) -> Option<i64> {
+        let path = path.trim_start_matches('/');
+        let file = match self {
+            Self::V1 { memory, .. } => memory.join(path).join("memory.usage_in_bytes"),
+            Self::V2(root) => root.join(path).join("memory.current"),
+        };
+        fs::read_to_string(file).ok()?.trim().parse().ok()
+    }
+
     /// Names of the cgroups directly below one, whichever controllers they have.
     pub(super) fn children(&self, path: &str) -> BTreeSet<String> {
         let dirs = self.roots().iter().map(|root| root.join(path.trim_start_matches('/')));

@@ -35,6 +35,17 @@ impl Limits {
         }
     }
 
+    /// The larger of both; what one of them leaves as it is stays so.
+    pub(super) fn or_more(&self, other: &Self) -> Self {
+        let larger = |a: Option<i64>, b: Option<i64>| a.zip(b).map(|(a, b)| a.max(b));
+        Self {
+            shares: self.shares.max(other.shares),
+            quota: self.quota.zip(other.quota).map(|(a, b)| a.max(b)),
+            memory: larger(self.memory, other.memory),
+            pids: larger(self.pids, other.pids),
+        }
+    }
+
     /// The sum of the containers, and a limit only where every container has one.
     pub(super) fn of_pod(spec: &PodSpec, period: i64) -> Self {
         if resources::qos_class(spec) == QosClass::BestEffort {
@@ -85,6 +96,14 @@ mod tests {
         check(&[guaranteed.clone(), guaranteed.clone()], (1024, Some(100_000), Some(2 << 20)));
         check(&[guaranteed.clone(), json!({})], (512, None, None));
         check(&[guaranteed, json!({"limits": {"memory": "1Mi"}})], (512, None, Some(2 << 20)));
+    }
+
+    #[test]
+    fn what_grows_is_never_smaller_than_it_was() {
+        let limits = |quota, memory| Limits { shares: 2, quota, memory, pids: None };
+        let (small, large) = (limits(Some((1, 9)), Some(1)), limits(Some((2, 9)), Some(2)));
+        assert_eq!((small.or_more(&large), large.or_more(&small)), (large.clone(), large.clone()));
+        assert_eq!(large.or_more(&limits(None, None)), limits(None, None));
     }
 
     #[test]

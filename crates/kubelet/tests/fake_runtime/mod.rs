@@ -282,8 +282,11 @@ impl Runtime for FakeRuntime {
         })
     }
 
-    fn update_resources<'a>(&'a self, _id: &'a ContainerId, _resources: &'a LinuxResources) -> Call<'a, ()> {
-        no()
+    fn update_resources<'a>(&'a self, id: &'a ContainerId, resources: &'a LinuxResources) -> Call<'a, ()> {
+        let mut state = self.state.lock();
+        let config = state.containers.get_mut(&id.0).map(|(_, config)| config.resources = resources.clone());
+        let found = config.ok_or_else(|| RuntimeError::NotFound(id.0.clone()));
+        async { found }.boxed()
     }
 
     fn exec_sync<'a>(&'a self, id: &'a ContainerId, command: &'a [String], timeout: Duration) -> Call<'a, ExecOutput> {

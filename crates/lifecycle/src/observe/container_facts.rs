@@ -70,6 +70,7 @@ pub(super) fn created(
     container.dead.retain(|dead| *dead != id);
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
     let mut instance = Instance::new(id.clone(), attempt, image_id, sandbox, State::Created);
+    instance.resources = container.starting_with.take();
     instance.image = container.starting_image.take();
     container.current = Some(instance);
     pod.durable += 1;

@@ -13,13 +13,13 @@ use k8s_openapi::api::core::v1::Container as Spec;
 use std::time::Duration;
 
 /// A container is to go while its Pod lives on. Once is enough.
-pub(super) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) {
+pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) {
     let Some((container_kind, spec)) = pod.container_spec(name) else {
         return;
     };
     let probe = match cause {
         KillCause::Probe(kind) => probes::probe(spec, kind),
-        KillCause::PostStart | KillCause::Definition | KillCause::RestartAll { .. } => None,
+        KillCause::PostStart | KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. } => None,
     };
     let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
     let deadline = now + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
@@ -35,6 +35,7 @@ pub(super) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         KillCause::PostStart => "FailedPostStartHook".to_owned(),
         KillCause::Definition => format!("Container {name} definition changed{again}"),
         KillCause::RestartAll { .. } => format!("Stopping container {name}"),
+        KillCause::Resize => format!("Container {name} resize requires restart"),
     };
     let Some(instance) = entry(pod, name).current.as_mut().filter(|i| i.kill.is_none()) else {
         return;

@@ -121,6 +121,7 @@ impl Sim {
         let other = self.stopping
             || self.hook_failed
             || self.other_reasons
+            || self.resized
             || restarts_all
             || self.terminal.is_some()
             || !stands;

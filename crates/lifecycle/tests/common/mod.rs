@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod as ApiPod, PodStatus};
 use lifecycle::{
     Action, ActionKey, Event, Eviction, History, Hook, HookOutcome, NodePolicy, Pod, PodEvent, ProbeKind, ProbeOutcome,
-    SandboxFact, observe, plan, replay, status,
+    ResizeVerdict, SandboxFact, observe, plan, replay, status,
 };
 use serde_json::{Value, json};
 use std::{
@@ -67,6 +67,8 @@ pub(crate) struct Sim {
     hook_failed: bool,
     /// Containers are stopped because of their spec as well.
     pub(crate) other_reasons: bool,
+    /// Containers may be restarted for what changed.
+    resized: bool,
     was_away: bool,
     /// The random number of the next kubelet.
     pub(crate) random: u64,
@@ -107,6 +109,7 @@ impl Sim {
             failures: BTreeMap::new(),
             hook_failed: false,
             other_reasons: false,
+            resized: false,
             was_away: false,
             random: 0,
             saved,
@@ -235,6 +238,17 @@ impl Sim {
                 self.forgotten = true;
                 Vec::new()
             }
+            Action::DecideResize { generation, .. } => {
+                let verdict = self.runtime.verdicts.pop_front().unwrap_or(ResizeVerdict::Fits);
+                vec![Event::ResizeDecided { generation: *generation, verdict }]
+            }
+            Action::ActuateResources { .. } => vec![match self.runtime.resize_failures.pop_front() {
+                Some(message) => Event::ResourcesFailed { message: message.to_owned() },
+                None => {
+                    let ids = self.pod.to_update().into_iter().map(|(_, id)| id).collect();
+                    Event::ResourcesActuated { ids, allocation: self.pod.allocation() }
+                }
+            }],
             _ => self.runtime.carry_out(action, self.now),
         }
     }
@@ -273,6 +287,22 @@ impl Sim {
         self.check();
         self.settle();
         self.check_over();
+    }
+
+    /// Asks the API for other resources of a container.
+    pub(crate) fn resize(&mut self, container: &str, requests: &Value, limits: &Value) {
+        self.ask_to_resize(container, &json!({"requests": requests, "limits": limits}));
+        self.settle();
+    }
+
+    pub(crate) fn ask_to_resize(&mut self, container: &str, resources: &Value) {
+        let spec = self.api.spec.as_mut().unwrap();
+        let mut all = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
+        let found = all.find(|c| c.name == container).unwrap();
+        found.resources = Some(serde_json::from_value(resources.clone()).unwrap());
+        *self.api.metadata.generation.as_mut().unwrap() += 1;
+        self.resized = true;
+        self.observe(Event::Updated(Arc::new(self.api.clone())));
     }
 
     /// Asks the API to delete the Pod.

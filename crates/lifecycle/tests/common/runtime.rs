@@ -3,8 +3,8 @@
 use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
 use lifecycle::{
-    Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact, RuntimeView,
-    SandboxFact, SandboxView, StartStage, VolumesFact,
+    Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact,
+    ResizeVerdict, RuntimeView, SandboxFact, SandboxView, StartStage, VolumesFact,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -62,6 +62,9 @@ pub(crate) struct Runtime {
     pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
+    /// What becomes of resizes before all fit, and why they cannot be carried out before all can.
+    pub(crate) verdicts: VecDeque<ResizeVerdict>,
+    pub(crate) resize_failures: VecDeque<&'static str>,
     /// Probes and hooks that fail before all goes well.
     pub(crate) probe_failures: u32,
     pub(crate) hook_failures: u32,

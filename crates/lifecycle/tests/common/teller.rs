@@ -1,8 +1,11 @@
 //! A [`Sim`] whose facts come late, twice, in another order or never, as somebody else chooses.
 
 use super::Sim;
+use api::pod::ContainerKind;
 use jiff::Timestamp;
-use lifecycle::{Action, ContainerFact, ContainerViewState, Event, SandboxFact, StartStage, plan, status};
+use lifecycle::{
+    Action, ContainerFact, ContainerViewState, Event, ResizeVerdict, SandboxFact, StartStage, plan, status,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -25,6 +28,8 @@ pub(crate) enum Step {
     Deliver(usize),
     /// A fact arrives that was there before.
     Repeat(usize),
+    /// Somebody asks for other resources of a container.
+    Resize(usize, u8),
     Delete(i64),
     ForceDelete,
     Evict,
@@ -98,6 +103,11 @@ impl Teller {
             c
         }));
         let mut app = list("c", apps);
+        if policy != "Never" {
+            for container in first.iter_mut().filter(|c| c["restartPolicy"] == "Always").chain(&mut app) {
+                container["resizePolicy"] = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+            }
+        }
         app.iter_mut().for_each(|c| extras.add_to(policy, c));
         let mut sim = Sim::new(json!({
             "restartPolicy": policy,
@@ -246,6 +256,8 @@ impl Teller {
                 4 => self.sim.runtime.hook_failures += 1,
                 5 => self.sim.runtime.probe_failures += 1,
                 6 => self.sim.runtime.probe_failures += 20,
+                7 => self.sim.runtime.resize_failures.push_back("no"),
+                8 => self.sim.runtime.verdicts.push_back(ResizeVerdict::Deferred { message: "no".to_owned() }),
                 _ => self.sim.runtime.sandbox_failures += 1,
             },
             Step::Restart(done, checkpoint) => self.restart(*done, *checkpoint),
@@ -261,6 +273,15 @@ impl Teller {
                 self.sim.observe(Event::Gone);
             }
             Step::NewImage(n) if self.sim.in_api => self.sim.set_image(*n),
+            Step::Resize(n, size) if self.sim.in_api => {
+                let spec = self.sim.api.spec.clone().unwrap();
+                let all: Vec<_> =
+                    api::pod::containers(&spec).filter(|(kind, _)| *kind != ContainerKind::Init).collect();
+                // CPU changes as it runs, and memory with a restart, where the Pod restarts anything.
+                let memory = if spec.restart_policy.as_deref() == Some("Never") { 1 } else { 1 + size / 4 };
+                let requests = json!({"cpu": format!("{}m", 1 + size % 4), "memory": format!("{memory}Mi")});
+                self.sim.ask_to_resize(&all[n % all.len()].1.name, &json!({"requests": requests}));
+            }
             Step::Evict => self.sim.ask_to_leave(Some(5)),
             Step::Debug if self.sim.in_api => self.sim.debug("e"),
             Step::LoseSandbox => {
@@ -356,6 +377,8 @@ impl Teller {
         runtime.start_failures.clear();
         runtime.sandbox_failures = 0;
         runtime.hook_failures = 0;
+        runtime.resize_failures.clear();
+        runtime.verdicts.clear();
         runtime.probe_failures = 0;
         self.sim.begun.clear();
         self.sim.relist();
@@ -373,6 +396,8 @@ impl Teller {
             assert!(!sim.runtime.any_running() && !sim.runtime.sandboxes.iter().any(|s| s.ready));
             assert_eq!(left.wake, None);
         } else {
+            assert_eq!(sim.pod.desired(), **sim.pod.object(), "what is asked for is allocated");
+            assert!(!sim.status().conditions.unwrap().iter().any(|c| c.type_.starts_with("PodResize")), "and applies");
             assert!(sim.runtime.any_running(), "neither ended nor running: {:#?}", sim.status());
         }
         assert_eq!(sim.api_phase(), sim.phase());

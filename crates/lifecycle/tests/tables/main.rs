@@ -31,6 +31,8 @@ mod probes;
 #[cfg(test)]
 mod reasons;
 #[cfg(test)]
+mod resize;
+#[cfg(test)]
 mod restart_all;
 #[cfg(test)]
 mod restart_policy;

@@ -227,7 +227,7 @@ pub struct Row {
 pub(crate) static POD: &dyn Kind = &pod::Pod;
 
 /// Every kind that is served.
-pub static ALL: [&dyn Kind; 10] = [
+pub static ALL: [&dyn Kind; 11] = [
     &config_map::ConfigMap,
     &event::CORE,
     &event::EVENTS,

@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 
 pub(super) struct Pod;
 
+/// The subresource that changes CPU and memory of what runs (KEP-1287).
+const RESIZE: &str = "resize";
+
 const fn connect(name: &'static str, kind: &'static str) -> Subresource {
     Subresource { name, group: "", version: "v1", kind, verbs: &["create", "get"] }
 }
@@ -42,6 +45,7 @@ static INFO: KindInfo = KindInfo {
         connect("exec", "PodExecOptions"),
         Subresource { name: "log", group: "", version: "v1", kind: "Pod", verbs: &["get"] },
         connect("portforward", "PodPortForwardOptions"),
+        Subresource { name: RESIZE, group: "", version: "v1", kind: "Pod", verbs: &["get", "patch", "update"] },
     ],
     ..KindInfo::core("Pod", "pods", "pod")
 };
@@ -120,6 +124,10 @@ impl Kind for Pod {
                 }
                 *object = new;
             }
+            WriteTarget::Sub(RESIZE) => {
+                validate::prepare_resize(object, old);
+                object["status"] = old["status"].clone();
+            }
             _ => {
                 object["status"] = old["status"].clone();
                 disabled::drop_fields(object, Some(old), &ctx.gates);
@@ -153,6 +161,10 @@ impl Kind for Pod {
                 validate::spec(object, errors);
                 validate::update(object, old, errors);
                 validate::restart::features(object, Some(old), &ctx.gates, errors);
+            }
+            WriteTarget::Sub(RESIZE) => {
+                validate::spec(object, errors);
+                validate::resize(object, old, errors);
             }
             WriteTarget::Sub(_) => {
                 validate::spec(object, errors);

@@ -32,7 +32,7 @@ fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
     let _ = generator.subschema_for::<T>();
 }
 
-const TYPES: [Type; 15] = [
+const TYPES: [Type; 16] = [
     of_type::<v1::Binding>("", "Binding"),
     of_type::<v1::ConfigMap>("", "ConfigMap"),
     of_type::<v1::Event>("", "Event"),

@@ -27,6 +27,7 @@ mod namespaces;
 mod patches;
 #[cfg(test)]
 mod pods;
+mod resize;
 mod runtime_classes;
 #[cfg(test)]
 mod security;

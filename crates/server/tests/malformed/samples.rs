@@ -188,7 +188,7 @@ fn full_pod() -> Value {
             "tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3, "effect": "NoExecute"}], "nodeSelector": {"a": "b"}, "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a"]}],
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}}},
             "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}], "securityContext": {"fsGroup": 1, "sysctls": [{"name": "a", "value": "b"}]},
-            "dnsConfig": {"nameservers": ["1.1.1.1"], "options": [{"name": "a"}]}, "activeDeadlineSeconds": 9, "overhead": {"cpu": "1"}, "readinessGates": [{"conditionType": "a"}],
+            "dnsConfig": {"nameservers": ["1.1.1.1"], "options": [{"name": "a"}]}, "activeDeadlineSeconds": 9, "readinessGates": [{"conditionType": "a"}],
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"name": "c", "restartCount": 1, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}], "podIPs": [{"ip": "1.1.1.1"}]},
     })

@@ -1,5 +1,7 @@
 //! What upstream's `SetDefaults_Pod` and its kin fill in, and what its admission does: tolerations, priority.
 
+use api::resources::{self, Side};
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value, json};
 
 /// Priorities that every cluster has.
@@ -52,9 +54,7 @@ pub(super) fn pod(object: &mut Value) {
     }
     each(spec, "ephemeralContainers", |c| container(c, false));
     each(spec, "volumes", volume);
-    if let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) {
-        pod_requests(resources);
-    }
+    pod_requests(spec);
 }
 
 /// Upstream's `Priority` admission.
@@ -193,12 +193,20 @@ fn requests_from_limits(c: &mut Map<String, Value>) {
     }
 }
 
-/// Limits of the Pod stand for requests that nobody made.
-fn pod_requests(resources: &mut Map<String, Value>) {
-    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
-    set(resources, "requests", json!({}));
-    if let Some(requests) = inner(resources, "requests") {
-        limits.into_iter().for_each(|(key, value)| set(requests, &key, value));
+/// Where a Pod as a whole has limits, what it does not ask for is what its containers ask for together, or else its limit
+/// (`defaultPodRequests`, KEP-2837).
+fn pod_requests(spec: &mut Map<String, Value>) {
+    let limits = spec.get("resources").and_then(|r| r["limits"].as_object()).filter(|l| !l.is_empty()).cloned();
+    let Some(limits) = limits else { return };
+    let typed: PodSpec = serde_json::from_value(Value::Object(spec.clone())).unwrap_or_default();
+    let sums = resources::aggregate(&typed, Side::Requests).into_iter();
+    // Huge pages are not promised to more than there are.
+    let sums = sums.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));
+    let Some(whole) = inner(spec, "resources") else { return };
+    set(whole, "requests", json!({}));
+    if let Some(requests) = inner(whole, "requests") {
+        sums.for_each(|(name, sum)| set(requests, &name, json!(resources::shown(&name, sum).0)));
+        limits.into_iter().filter(|(name, _)| resources::is_pod_level(name)).for_each(|(k, v)| set(requests, &k, v));
     }
 }
 

@@ -3,6 +3,7 @@
 mod container;
 mod ephemeral;
 mod probe;
+mod resize;
 mod resources;
 pub(super) mod restart;
 mod scheduling;
@@ -12,6 +13,7 @@ mod update;
 mod volume;
 
 pub(super) use ephemeral::update as ephemeral_update;
+pub(super) use resize::{prepare as prepare_resize, resize};
 pub(in crate::kinds) use scheduling::tolerations;
 pub(super) use update::{status, update};
 
@@ -38,9 +40,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let volumes = volume::all(spec, &path.child("volumes"), errors);
     container::all(spec, &path, &volumes, errors);
-    if let Some(pod) = spec.get("resources") {
-        resources::requirements(pod, &path.child("resources"), errors);
-    }
+    resources::pod(spec, &path.child("resources"), errors);
     overhead(&spec["overhead"], &path.child("overhead"), errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], &path, errors);
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], &path, errors);

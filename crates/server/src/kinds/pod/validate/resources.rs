@@ -2,7 +2,11 @@
 
 use super::{items, text};
 use crate::kinds::{FieldErrors, FieldPath};
-use api::quantity::Amount;
+use api::{
+    quantity::Amount,
+    resources::{self, Side, is_pod_level},
+};
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value};
 
 /// Checks a `resources`, of a container or a Pod. Quantities were read before.
@@ -40,6 +44,43 @@ pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors
                 errors.invalid(&at, value, &format!("must be less than or equal to {name} limit of {limit}"));
             }
             _ => {}
+        }
+    }
+}
+
+/// What a Pod asks for as a whole (`validatePodResources`, KEP-2837).
+pub(super) fn pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let whole = &spec["resources"];
+    if whole.is_null() {
+        return;
+    }
+    if items(whole, "claims").next().is_some() {
+        errors.forbidden(&path.child("claims"), "claims cannot be set for Resources at pod-level");
+    }
+    for side in ["limits", "requests"] {
+        for name in whole[side].as_object().into_iter().flat_map(Map::keys).filter(|n| !is_pod_level(n)) {
+            let at = path.child(side).key(name);
+            errors.not_supported(&at, &Value::String(name.clone()), &["cpu", "hugepages-", "memory"]);
+        }
+    }
+    requirements(whole, path, errors);
+    let Ok(typed) = serde_json::from_value::<PodSpec>(spec.clone()) else { return };
+    let amount = |v: &Value| Amount::parse(v.as_str().unwrap_or("0")).unwrap_or_default();
+    for (name, sum) in resources::aggregate(&typed, Side::Requests).into_iter().filter(|(name, _)| is_pod_level(name)) {
+        let own = amount(&whole["requests"][&name]);
+        let shown = |a| resources::shown(&name, a).0;
+        if sum > own {
+            let text = format!("must be greater than or equal to aggregate container requests of {}", shown(sum));
+            errors.invalid(&path.child("requests").key(&name), &Value::String(shown(own)), &text);
+        }
+    }
+    for (i, container) in items(spec, "containers").enumerate() {
+        for (name, limit) in container["resources"]["limits"].as_object().into_iter().flatten() {
+            let Some(own) = whole["limits"].get(name).filter(|own| amount(limit) > amount(own)) else { continue };
+            // The path is upstream's.
+            let at = path.child("containers").index(i).key(name).child("limits");
+            let text = format!("must be less than or equal to pod limits of {}", own.as_str().unwrap_or(""));
+            errors.invalid(&at, limit, &text);
         }
     }
 }

@@ -1,0 +1,84 @@
+//! In-place resize (KEP-1287): what the node is asked, and how what is allocated gets to cgroups and containers.
+
+use super::container;
+use crate::{Shared, pods};
+use api::{
+    quantity::Amount,
+    resources::{self, Amounts, Side},
+};
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec, ResourceRequirements};
+use lifecycle::{Event, Pod};
+use runtime::ContainerId;
+
+fn requests(pod: &ApiPod) -> Amounts {
+    pod.spec.as_ref().map(|spec| resources::pod(spec, Side::Requests)).unwrap_or_default()
+}
+
+/// Whether the node takes the Pod with what it asks for. What is granted counts from this moment on.
+pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> Event {
+    let wanted = requests(&pod.desired());
+    let verdict = shared.pods.resize(pod.uid(), |others| {
+        let mut used = Amounts::new();
+        others.iter().for_each(|other| resources::add(&mut used, &requests(other)));
+        lifecycle::decide_resize(&wanted, &used, &shared.machine.allocatable)
+    });
+    Event::ResizeDecided { generation, verdict }
+}
+
+/// Gives the Pod's cgroup and its containers what is allocated. The cgroup is never smaller than what is in it: it grows
+/// first and shrinks last. Memory is not taken away that is in use (upstream's `doPodResizeAction`).
+pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> Event {
+    let applied = async {
+        let before = pod.with_allocation(&pod.cgroup_allocation());
+        shared.cgroups.grow(&before, pod.object())?;
+        super::weigh_burstable(shared, None);
+        refuse_memory_in_use(shared, pod, &before)?;
+        let mut ids = Vec::new();
+        for (name, id) in pod.to_update() {
+            let spec = super::spec_of(pod, &name)?;
+            let changed = container::resources(shared, pods::spec(pod), spec);
+            let id = ContainerId(id);
+            shared.runtime.update_resources(&id, &changed).await.map_err(|e| e.to_string())?;
+            ids.push(id.0);
+        }
+        shared.cgroups.create(pod.object())?;
+        Ok::<_, String>(ids)
+    };
+    match applied.await {
+        Ok(ids) => Event::ResourcesActuated { ids, allocation: pod.allocation() },
+        Err(message) => Event::ResourcesFailed { message },
+    }
+}
+
+/// Bytes that a container may use.
+fn memory_limit(resources: Option<&ResourceRequirements>) -> Option<i64> {
+    let limits = resources::amounts(resources.and_then(|r| r.limits.as_ref()));
+    limits.get("memory").copied().map(Amount::value).filter(|bytes| *bytes > 0)
+}
+
+fn refuse_memory_in_use(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result<(), String> {
+    let mut reasons = Vec::new();
+    let below = |limit: Option<i64>, had: Option<i64>, usage: Option<i64>| {
+        let shrinks = limit.is_some_and(|new| had.is_none_or(|old| new < old));
+        limit.zip(usage).filter(|(limit, usage)| shrinks && limit < usage)
+    };
+    let whole = |pod: &ApiPod| pod.spec.as_ref().and_then(|spec: &PodSpec| shared.cgroups.memory_limit(spec));
+    let (new, old) = (whole(pod.object()), whole(before));
+    if let Some((limit, usage)) = below(new, old, shared.cgroups.memory_usage(pod.object(), None)) {
+        reasons.push(format!("attempting to set pod memory limit ({limit}) below current usage ({usage})"));
+    }
+    for (name, id) in pod.to_update() {
+        let new = memory_limit(super::spec_of(pod, &name)?.resources.as_ref());
+        let old = memory_limit(Some(&pod.actual_resources(&name)));
+        if let Some((limit, usage)) = below(new, old, shared.cgroups.memory_usage(pod.object(), Some(&id))) {
+            let text =
+                format!("attempting to set container {name:?} memory limit ({limit}) below current usage ({usage})");
+            reasons.push(text);
+        }
+    }
+    match reasons.as_slice() {
+        [] => Ok(()),
+        [one] => Err(format!("cannot decrease memory limits: {one}")),
+        many => Err(format!("cannot decrease memory limits: [{}]", many.join(", "))),
+    }
+}

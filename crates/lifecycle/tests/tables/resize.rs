@@ -1,0 +1,226 @@
+//! In-place resize (KEP-1287; LIFECYCLE.md 3.8): what is asked for, allocated, and in use.
+
+use crate::common::{Run, Sim};
+use lifecycle::{Event, ResizeVerdict, StartStage, decide_resize};
+use serde_json::{Value, json};
+
+fn amounts(cpu: &str, memory: &str) -> Value {
+    json!({"cpu": cpu, "memory": memory})
+}
+
+/// A Pod of one container that asks for 100m and 10Mi, with this policy for memory; it does not run yet.
+fn unstarted(restart_policy: &str, memory_policy: &str) -> Sim {
+    let policy = json!([{"resourceName": "memory", "restartPolicy": memory_policy}]);
+    let resources = json!({"requests": amounts("100m", "10Mi"), "limits": amounts("200m", "20Mi")});
+    let container = json!({"name": "c", "image": "i", "resizePolicy": policy, "resources": resources});
+    Sim::new(json!({"restartPolicy": restart_policy, "containers": [container]}))
+}
+
+/// The same, running.
+fn pod(restart_policy: &str, memory_policy: &str) -> Sim {
+    let mut sim = unstarted(restart_policy, memory_policy);
+    sim.pass(1);
+    assert_eq!(sim.phase(), "Running");
+    sim
+}
+
+/// What the API shows of `c`: CPU that is allocated, and that it has.
+fn shown(sim: &Sim) -> (String, String) {
+    let status = json!(sim.status().container_statuses.unwrap()[0]);
+    let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).unwrap_or("none").to_owned();
+    (text("/allocatedResources/cpu"), text("/resources/requests/cpu"))
+}
+
+/// The reason and message of a condition, if it stands.
+fn condition(sim: &Sim, kind: &str) -> Option<(String, String)> {
+    let conditions = sim.status().conditions.unwrap_or_default();
+    let found = conditions.into_iter().find(|c| c.type_ == kind)?;
+    assert_eq!(found.status, "True");
+    Some((found.reason.unwrap_or_default(), found.message.unwrap_or_default()))
+}
+
+fn events(sim: &Sim) -> Vec<&str> {
+    sim.events.iter().map(|e| e.reason.as_str()).filter(|r| r.starts_with("Resize") || *r == "Killing").collect()
+}
+
+fn deferred() -> ResizeVerdict {
+    ResizeVerdict::Deferred { message: "full".to_owned() }
+}
+
+#[test]
+fn what_fits_is_allocated_and_given_to_what_runs() {
+    let mut sim = pod("Always", "NotRequired");
+    sim.resize("c", &amounts("150m", "15Mi"), &amounts("300m", "30Mi"));
+    assert_eq!(shown(&sim), ("150m".to_owned(), "150m".to_owned()));
+    assert_eq!((sim.restarts("c"), events(&sim)), (0, vec!["ResizeStarted", "ResizeCompleted"]));
+    assert_eq!((condition(&sim, "PodResizePending"), condition(&sim, "PodResizeInProgress")), (None, None));
+    let completed = &sim.events.iter().find(|e| e.reason == "ResizeCompleted").unwrap().message;
+    let expected = r#"Pod resize completed: {"containers":[{"name":"c","resources":{"limits":{"cpu":"300m","memory":"30Mi"},"requests":{"cpu":"150m","memory":"15Mi"}}}],"generation":2}"#;
+    assert_eq!(completed, expected);
+}
+
+#[test]
+fn what_does_not_fit_now_waits_and_is_tried_again() {
+    let mut sim = pod("Always", "NotRequired");
+    sim.runtime.verdicts = vec![deferred(); 3].into();
+    sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
+    let pending = Some(("Deferred".to_owned(), "full".to_owned()));
+    assert_eq!((condition(&sim, "PodResizePending"), shown(&sim).0), (pending, "100m".to_owned()));
+    let decisions =
+        |sim: &Sim| -> Vec<u64> { sim.log.iter().filter(|(_, a)| a.key().is_resize()).map(|(at, _)| *at).collect() };
+    sim.pass(600);
+    // After 30 s, and then every 3 min.
+    assert_eq!(decisions(&sim), [1, 31, 211, 391]);
+    assert_eq!((condition(&sim, "PodResizePending"), shown(&sim).1), (None, "150m".to_owned()));
+    assert_eq!(events(&sim), ["ResizeDeferred", "ResizeStarted", "ResizeCompleted"]);
+}
+
+#[test]
+fn room_that_is_made_is_used_at_once() {
+    let mut sim = pod("Always", "NotRequired");
+    sim.runtime.verdicts = vec![deferred()].into();
+    sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
+    sim.observe(Event::RoomMade);
+    sim.settle();
+    assert_eq!(shown(&sim).1, "150m");
+}
+
+#[test]
+fn what_never_fits_is_tried_again_when_something_else_is_asked_for() {
+    let mut sim = pod("Always", "NotRequired");
+    sim.runtime.verdicts = vec![ResizeVerdict::Infeasible { message: "small".to_owned() }].into();
+    sim.resize("c", &amounts("1k", "10Mi"), &amounts("1k", "20Mi"));
+    sim.pass(1000);
+    assert_eq!(condition(&sim, "PodResizePending"), Some(("Infeasible".to_owned(), "small".to_owned())));
+    assert_eq!((shown(&sim).0.as_str(), events(&sim)), ("100m", vec!["ResizeInfeasible"]));
+    // What it had is asked for again.
+    sim.resize("c", &amounts("100m", "10Mi"), &amounts("200m", "20Mi"));
+    assert_eq!((condition(&sim, "PodResizePending"), events(&sim).len()), (None, 1));
+    sim.resize("c", &amounts("120m", "10Mi"), &amounts("200m", "20Mi"));
+    assert_eq!(shown(&sim).1, "120m");
+}
+
+#[test]
+fn what_cannot_be_given_is_told_and_tried_again() {
+    let mut sim = pod("Always", "NotRequired");
+    sim.runtime.resize_failures = vec!["in use"; 3].into();
+    sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "15Mi"));
+    assert_eq!(condition(&sim, "PodResizeInProgress"), Some(("Error".to_owned(), "in use".to_owned())));
+    assert_eq!(shown(&sim), ("150m".to_owned(), "100m".to_owned()));
+    sim.pass(20);
+    assert_eq!((condition(&sim, "PodResizeInProgress"), shown(&sim).1), (None, "150m".to_owned()));
+    assert_eq!(events(&sim), ["ResizeStarted", "ResizeError", "ResizeCompleted"]);
+}
+
+#[test]
+fn a_container_is_restarted_for_what_its_policy_says() {
+    for policy in ["Always", "OnFailure"] {
+        let mut sim = pod(policy, "RestartContainer").on_stop("c", 2, 0);
+        sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
+        assert_eq!((sim.restarts("c"), shown(&sim).1.as_str()), (0, "150m"), "CPU changes as it runs");
+        sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
+        assert_eq!(condition(&sim, "PodResizeInProgress"), Some((String::new(), String::new())));
+        sim.pass(3);
+        assert_eq!((sim.restarts("c"), sim.state("c").as_str(), sim.phase().as_str()), (1, "running", "Running"));
+        assert_eq!((condition(&sim, "PodResizeInProgress"), sim.starts("c")), (None, vec![0, 3]), "{policy}");
+        let killing = sim.events.iter().find(|e| e.reason == "Killing").unwrap();
+        assert_eq!(killing.message, "Container c resize requires restart");
+    }
+}
+
+#[test]
+fn what_is_restarted_is_never_shown_as_ended_where_its_policy_would_not_restart_it() {
+    let mut sim = pod("OnFailure", "RestartContainer").on_stop("c", 2, 0);
+    // The next start has to wait for the Pod's cgroup.
+    sim.runtime.resize_failures = vec!["no"; 3].into();
+    sim.runtime.start_failures = vec![(StartStage::Create, "no")].into();
+    sim.resize("c", &amounts("100m", "12Mi"), &amounts("200m", "25Mi"));
+    for _ in 0..20 {
+        assert!(!sim.state("c").starts_with("terminated"), "{}", sim.state("c"));
+        sim.now += std::time::Duration::from_millis(500);
+        sim.pass(0);
+    }
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
+}
+
+#[test]
+fn what_was_allocated_is_not_forgotten() {
+    let mut sim = pod("Always", "NotRequired");
+    sim.runtime.verdicts = vec![deferred(); 2].into();
+    sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
+    sim.restart(5);
+    assert_eq!(shown(&sim), ("100m".to_owned(), "100m".to_owned()));
+    assert!(condition(&sim, "PodResizePending").is_some());
+    sim.restart_without_checkpoint(5);
+    assert_eq!((shown(&sim).0.as_str(), events(&sim).len()), ("100m", 2), "it is asked anew, and deferred again");
+    sim.pass(60);
+    assert_eq!((shown(&sim).1.as_str(), sim.restarts("c")), ("150m", 0));
+}
+
+#[test]
+fn a_container_that_starts_while_more_is_allocated_gets_it_then() {
+    let mut sim = unstarted("Always", "NotRequired").script("c", &[Run::Ends(5, 1), Run::Ends(5, 1), Run::Forever]);
+    sim.pass(9);
+    // It waits for its back-off: what is changed is another matter.
+    sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
+    sim.pass(60);
+    assert_eq!((shown(&sim).1.as_str(), sim.state("c").as_str()), ("150m", "running"));
+    assert_eq!(events(&sim), ["ResizeStarted", "ResizeCompleted"]);
+}
+
+#[test]
+fn a_pod_that_ends_is_not_resized() {
+    let mut sim = pod("Always", "RestartContainer").on_stop("c", 20, 0);
+    sim.delete(30);
+    sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
+    sim.pass(40);
+    assert!(sim.forgotten && events(&sim) == ["Killing"], "{:?}", events(&sim));
+}
+
+#[test]
+fn it_takes_of_its_node_the_most_of_what_is_allocated_and_in_use() {
+    let mut sim = pod("Always", "NotRequired");
+    let cpu = |sim: &Sim| sim.pod.footprint()["cpu"].milli();
+    sim.runtime.resize_failures = vec!["no"; 2].into();
+    sim.resize("c", &amounts("50m", "10Mi"), &amounts("200m", "20Mi"));
+    assert_eq!((shown(&sim).0.as_str(), cpu(&sim)), ("50m", 100));
+    sim.pass(10);
+    assert_eq!(cpu(&sim), 50);
+}
+
+#[test]
+fn a_node_takes_what_fits_beside_the_others() {
+    let list = |cpu: &str, memory: &str| {
+        let map = serde_json::from_value(amounts(cpu, memory)).unwrap();
+        api::resources::amounts(Some(&map))
+    };
+    let node = list("2", "1Gi");
+    let check = |wanted: (&str, &str), used: (&str, &str), expected: ResizeVerdict| {
+        assert_eq!(decide_resize(&list(wanted.0, wanted.1), &list(used.0, used.1), &node), expected);
+    };
+    let deferred = |message: &str| ResizeVerdict::Deferred { message: message.to_owned() };
+    let infeasible = |message: &str| ResizeVerdict::Infeasible { message: message.to_owned() };
+    check(("1", "512Mi"), ("1", "512Mi"), ResizeVerdict::Fits);
+    check(
+        ("1500m", "1Mi"),
+        ("1", "1Mi"),
+        deferred("Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000"),
+    );
+    check(
+        ("1", "1Gi"),
+        ("1", "1Mi"),
+        deferred(
+            "Node didn't have enough resource: memory, requested: 1073741824, used: 1048576, capacity: 1073741824",
+        ),
+    );
+    check(
+        ("3", "1Mi"),
+        ("0", "0"),
+        infeasible("Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"),
+    );
+    check(
+        ("3", "2Gi"),
+        ("0", "0"),
+        infeasible("Node didn't have enough capacity: memory, requested: 2147483648, capacity: 1073741824"),
+    );
+}

@@ -1,0 +1,212 @@
+//! In-place resize of Pods, and resources of Pods as a whole, on real containers.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::path::Path;
+use tests::{Cluster, Kubectl, eventually, pod_cgroup};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a resize changes the cgroups of what runs, and nothing restarts", a_resize_needs_no_restart),
+    ("a resize restarts a container whose policy says so", a_resize_restarts),
+    ("a resize that does not fit waits, and one that never will is told", a_resize_waits),
+    ("memory that is in use is not taken away by a resize", memory_in_use_stays),
+    ("what a resize may not change is refused", wrong_resizes_are_refused),
+    ("a Pod with resources of its own shares them among its containers", pod_level_resources),
+];
+
+fn amounts(cpu: &str, memory: &str) -> Value {
+    json!({"cpu": cpu, "memory": memory})
+}
+
+fn pod(script: &str, requests: &Value, limits: &Value, policy: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+            "resources": {"requests": requests, "limits": limits}, "resizePolicy": policy}]}})
+}
+
+fn run(kubectl: &Kubectl, pod: &Value) {
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+fn patch(resources: &Value) -> String {
+    json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}).to_string()
+}
+
+fn resize(kubectl: &Kubectl, resources: &Value) {
+    kubectl.args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(resources)], "").ok();
+}
+
+const STATUS: &str = "/status/containerStatuses/0";
+
+/// Waits until the container has these requests.
+fn until_resized(kubectl: &Kubectl, requests: &Value) {
+    kubectl.wait_value("pod/p", &format!("{STATUS}/resources/requests"), requests);
+    assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), *requests);
+    eventually("the resize to be complete", || condition(kubectl, "PodResizeInProgress").is_none());
+}
+
+fn condition(kubectl: &Kubectl, kind: &str) -> Option<Value> {
+    let conditions = kubectl.value("pod/p", "/status/conditions");
+    conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned()
+}
+
+/// The number in one of these files of a cgroup, v1 or v2.
+fn number(dir: &Path, files: [&str; 2]) -> i64 {
+    let text = files.iter().find_map(|f| std::fs::read_to_string(dir.join(f)).ok()).unwrap_or_default();
+    text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{}: {text:?}", dir.display()))
+}
+
+/// Quota of CPU and limit of memory of the Pod, or of its only container.
+fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
+    let text = |pointer: &str| kubectl.value("pod/p", pointer).as_str().unwrap().to_owned();
+    let (uid, id) = (text("/metadata/uid"), text(&format!("{STATUS}/containerID")));
+    let dir = |controller: &str| {
+        let pod = pod_cgroup(controller, &uid);
+        if container { pod.join(id.rsplit('/').next().unwrap()) } else { pod }
+    };
+    let quota = number(&dir("cpu"), ["cpu.cfs_quota_us", "cpu.max"]);
+    (quota, number(&dir("memory"), ["memory.limit_in_bytes", "memory.max"]))
+}
+
+fn a_resize_needs_no_restart(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([])));
+    assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 40 << 20), (10_000, 40 << 20)));
+    let id = kubectl.value("pod/p", &format!("{STATUS}/containerID"));
+    for (requests, limit, expected) in [
+        (amounts("30m", "20Mi"), amounts("200m", "60Mi"), (20_000, 60 << 20)),
+        (amounts("10m", "20Mi"), amounts("50m", "30Mi"), (5_000, 30 << 20)),
+    ] {
+        resize(&kubectl, &json!({"requests": requests, "limits": limit}));
+        until_resized(&kubectl, &requests);
+        assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), (expected, expected));
+    }
+    assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/containerID")), id);
+    assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
+    let told = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
+    eventually("the events of the resize", || told("ResizeStarted") && told("ResizeCompleted"));
+    let patch = json!([{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "15m"}]);
+    kubectl.args(&["patch", "pod", "p", "--subresource=resize", "--type=json", "-p", &patch.to_string()], "").ok();
+    until_resized(&kubectl, &amounts("15m", "20Mi"));
+    let shown = kubectl.run("get pod p --subresource resize --no-headers").ok();
+    assert!(shown.starts_with("p "), "{shown}");
+    kubectl.run("delete pod p").ok();
+}
+
+fn a_resize_restarts(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+    let mut pod = pod(script, &amounts("10m", "20Mi"), &amounts("100m", "40Mi"), &policy);
+    pod["spec"]["restartPolicy"] = json!("OnFailure");
+    run(&kubectl, &pod);
+    resize(&kubectl, &json!({"requests": amounts("10m", "30Mi"), "limits": amounts("100m", "64Mi")}));
+    kubectl.wait_value("pod/p", &format!("{STATUS}/restartCount"), &json!(1));
+    until_resized(&kubectl, &amounts("10m", "30Mi"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 64 << 20), (10_000, 64 << 20)));
+    let killing =
+        |(reason, text): &(String, String)| reason == "Killing" && text == "Container c resize requires restart";
+    eventually("the reason of the restart", || kubectl.events("p").iter().any(killing));
+    kubectl.run("delete pod p").ok();
+}
+
+fn a_resize_waits(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let node = kubectl.run("get nodes -o name").ok().trim().to_owned();
+    let capacity = kubectl.value(&node, "/status/allocatable/cpu");
+    let milli = match capacity.as_str().unwrap() {
+        m if m.ends_with('m') => m.trim_end_matches('m').parse().unwrap(),
+        units => units.parse::<i64>().unwrap() * 1000,
+    };
+    // Half of the node for a neighbour, and more than half for the Pod.
+    let half = format!("{}m", milli / 2);
+    let neighbour = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "neighbour"},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX,
+            "command": ["sleep", "100000"], "resources": {"requests": {"cpu": half}}}]}});
+    kubectl.apply(&neighbour.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/neighbour").ok();
+    run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({}), &json!([])));
+    resize(&kubectl, &json!({"requests": {"cpu": "9k"}}));
+    let told = |reason: &str, words: &str| {
+        let c = condition(&kubectl, "PodResizePending").unwrap_or_default();
+        c["reason"] == reason && c["message"].as_str().is_some_and(|m| m.starts_with(words))
+    };
+    eventually("what never fits to be told", || {
+        told("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
+    });
+    let wanted = format!("{}m", milli / 2 + 1);
+    resize(&kubectl, &json!({"requests": {"cpu": wanted}}));
+    eventually("what does not fit now to be told", || {
+        told("Deferred", "Node didn't have enough resource: cpu, requested: ")
+    });
+    assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), json!({"cpu": "1m"}));
+    kubectl.run("delete pod neighbour").ok();
+    until_resized(&kubectl, &json!({"cpu": wanted}));
+    assert_eq!(condition(&kubectl, "PodResizePending"), None);
+    kubectl.run("delete pod p --now").ok();
+}
+
+fn memory_in_use_stays(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
+    run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
+    eventually("the memory to be used", || kubectl.run("logs p").ok() == "full\n");
+    resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
+    eventually("the error to be told", || {
+        let c = condition(&kubectl, "PodResizeInProgress").unwrap_or_default();
+        let words = "attempting to set container \"c\" memory limit (20971520) below current usage (";
+        c["reason"] == "Error" && c["message"].as_str().is_some_and(|m| m.contains(words))
+    });
+    assert_eq!(limits(&kubectl, true).1, 60 << 20);
+    // It is tried again.
+    kubectl.run("exec p -- rm /dev/shm/x").ok();
+    eventually("the limit to be lower", || limits(&kubectl, true).1 == 20 << 20);
+    eventually("the resize to be complete", || condition(&kubectl, "PodResizeInProgress").is_none());
+    assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
+    kubectl.run("delete pod p --now").ok();
+}
+
+fn wrong_resizes_are_refused(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi"), &json!([])));
+    for (resources, expected) in [
+        (
+            json!({"requests": amounts("50m", "20Mi")}),
+            "spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing",
+        ),
+        (
+            json!({"limits": {"cpu": null}}),
+            "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+        ),
+        (json!({"limits": {"ephemeral-storage": "1Gi"}}), "spec: Forbidden: only cpu and memory resources are mutable"),
+    ] {
+        let said =
+            kubectl.args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&resources)], "").failed();
+        assert!(said.contains(expected), "{said}");
+    }
+    // An update of the Pod itself changes no resources.
+    let said = kubectl.args(&["patch", "pod", "p", "-p", &patch(&json!({"limits": {"cpu": "60m"}}))], "").failed();
+    assert!(said.contains("spec: Forbidden: pod updates may not change fields other than"), "{said}");
+    kubectl.run("delete pod p --now").ok();
+}
+
+fn pod_level_resources(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let mut pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}), &json!([]));
+    pod["spec"]["resources"] = json!({"limits": amounts("200m", "64Mi")});
+    run(&kubectl, &pod);
+    assert_eq!(kubectl.value("pod/p", "/spec/resources/requests"), amounts("10m", "64Mi"));
+    assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable");
+    assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((20_000, 64 << 20), (20_000, 64 << 20)));
+    let said = kubectl
+        .args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&json!({"requests": {"cpu": "20m"}}))], "")
+        .failed();
+    assert!(said.contains("pods with pod-level resources cannot be resized"), "{said}");
+    pod["metadata"]["name"] = json!("q");
+    pod["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "300m"}, "requests": {"cpu": "300m"}});
+    let said = kubectl.args(&["create", "-f", "-"], &pod.to_string()).failed();
+    assert!(said.contains("spec.resources.containers[0][cpu].limits: Invalid value: \"300m\": must be less than or equal to pod limits of 200m"), "{said}");
+    kubectl.run("delete pod p --now").ok();
+}
