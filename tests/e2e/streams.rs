@@ -18,6 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub(crate) const TESTS: &[Shared] = &[
     ("exec carries output, errors and exit codes", exec_carries_output_errors_and_exit_codes),
     ("exec carries input until it ends, whole", exec_carries_input_until_it_ends),
+    ("exec ends with its command, whatever that left unread", exec_ends_with_its_command),
     ("exec gives a terminal its size, and its new size", exec_gives_a_terminal_its_size),
     ("exec names what is not there", exec_names_what_is_not_there),
     ("attach joins the container's own process", attach_joins_the_containers_process),
@@ -58,8 +59,18 @@ fn exec_carries_input_until_it_ends(cluster: &Cluster) {
     let large = "0123456789abcde\n".repeat(200_000);
     let counted = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "wc -c; sleep 0"], &large).ok();
     assert_eq!(counted.trim(), large.len().to_string());
-    let echoed = kubectl.args(&["exec", "-i", "p", "--", "head", "-c", "1000000"], &large).ok();
-    assert!(echoed == large[..1_000_000], "{} bytes came back", echoed.len());
+}
+
+/// containerd would wait until somebody reads what the command did not.
+fn exec_ends_with_its_command(cluster: &Cluster) {
+    let kubectl = ready(cluster);
+    let large = "0123456789abcde\n".repeat(200_000);
+    for _ in 0..3 {
+        let echoed = kubectl.args(&["exec", "-i", "p", "--", "head", "-c", "1000000"], &large).ok();
+        assert!(echoed == large[..1_000_000], "{} bytes came back", echoed.len());
+    }
+    let outcome = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "echo enough; exit 7"], &large);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (7, "enough\n"));
 }
 
 fn exec_gives_a_terminal_its_size(cluster: &Cluster) {

@@ -6,6 +6,8 @@ mod exec;
 mod runtime;
 mod stop;
 mod stream;
+mod tasks;
+mod unread;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;
@@ -48,6 +50,8 @@ pub struct CriRuntime {
     owner: Arc<str>,
     /// Containers that were sent their stop signal, until they have ended.
     signalled: Arc<Mutex<HashSet<String>>>,
+    /// Commands that ended, where somebody waits for that.
+    ended: unread::Ended,
 }
 
 impl CriRuntime {
@@ -69,7 +73,12 @@ impl CriRuntime {
         });
         // The address is never dialled: the connector goes to the socket.
         let channel = Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector);
-        Ok(Self { channel, owner: owner.display().to_string().into(), signalled: Arc::default() })
+        Ok(Self {
+            channel,
+            owner: owner.display().to_string().into(),
+            signalled: Arc::default(),
+            ended: unread::Ended::default(),
+        })
     }
 
     fn runtime(&self) -> RuntimeServiceClient<Channel> {

@@ -1,9 +1,12 @@
 //! What happens to containers, as it happens: containerd's own event service; a signal to relist each second elsewhere.
 
-use super::proto::{
-    self,
-    events::{SubscribeRequest, TaskExit, events_client::EventsClient},
-    runtime_service_client::RuntimeServiceClient,
+use super::{
+    proto::{
+        self,
+        events::{SubscribeRequest, TaskExit, events_client::EventsClient},
+        runtime_service_client::RuntimeServiceClient,
+    },
+    unread::Ended,
 };
 use crate::{ContainerId, RuntimeEvent, SandboxId};
 use futures::{StreamExt, stream::BoxStream};
@@ -18,12 +21,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Where no event exists, the runtime is asked this often.
 const RELIST: Duration = Duration::from_secs(1);
 
-pub(super) fn follow(channel: Channel) -> BoxStream<'static, RuntimeEvent> {
+pub(super) fn follow(channel: Channel, commands: Ended) -> BoxStream<'static, RuntimeEvent> {
     let (tx, rx) = mpsc::channel(1024);
     tokio::spawn(async move {
         let mut pause = FIRST_PAUSE;
         while !tx.is_closed() {
-            let ended = subscribe(&channel, &tx).await;
+            let ended = subscribe(&channel, &commands, &tx).await;
             tracing::debug!(?ended, "the runtime's events broke off");
             match ended {
                 Ok(()) => pause = FIRST_PAUSE,
@@ -42,7 +45,7 @@ pub(super) fn follow(channel: Channel) -> BoxStream<'static, RuntimeEvent> {
 }
 
 /// Follows the event service until it ends.
-async fn subscribe(channel: &Channel, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
+async fn subscribe(channel: &Channel, commands: &Ended, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
     let filters = vec![r#"namespace=="k8s.io",topic=="/tasks/exit""#.to_owned()];
     let mut client = EventsClient::new(channel.clone());
     let answer = client.subscribe(SubscribeRequest { filters });
@@ -60,6 +63,7 @@ async fn subscribe(channel: &Channel, tx: &mpsc::Sender<RuntimeEvent>) -> Result
         let Some(exit) = envelope.event.and_then(|any| TaskExit::decode(any.value.as_slice()).ok()) else { continue };
         // Another id is a command that was run in the container, not the container itself.
         if exit.id != exit.container_id {
+            commands.note(&exit.container_id, exit.id);
             continue;
         }
         // containerd runs sandboxes as containers: the kubelet knows which of its ids this one is.

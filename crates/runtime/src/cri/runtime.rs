@@ -1,6 +1,6 @@
 //! The [`Runtime`] trait, call by call.
 
-use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream};
+use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream, unread};
 use crate::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward,
     RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session,
@@ -195,7 +195,9 @@ impl Runtime for CriRuntime {
                 stdout: io.stdout,
                 stderr: io.stderr && !io.tty,
             };
-            stream::session(&call(REQUEST_TIMEOUT, self.runtime().exec(request)).await?.url, io).await
+            let watch = self.ended.watch(id);
+            let session = stream::session(&call(REQUEST_TIMEOUT, self.runtime().exec(request)).await?.url, io).await?;
+            Ok(if io.stdin { unread::released(session, self, watch) } else { session })
         }
         .boxed()
     }
@@ -274,6 +276,6 @@ impl Runtime for CriRuntime {
     }
 
     fn events(&self) -> BoxStream<'static, RuntimeEvent> {
-        events::follow(self.channel.clone())
+        events::follow(self.channel.clone(), self.ended.clone())
     }
 }

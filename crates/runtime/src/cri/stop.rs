@@ -5,14 +5,11 @@
 
 use super::{
     CriRuntime, REQUEST_TIMEOUT, call, proto,
-    proto::tasks::{KillRequest, WaitRequest, tasks_client::TasksClient},
+    proto::tasks::{KillRequest, WaitRequest},
+    tasks::{in_namespace, tasks},
 };
 use crate::{ContainerId, RuntimeError, StopSignal};
 use std::time::Duration;
-use tonic::{Request, metadata::MetadataValue};
-
-/// containerd's namespace of what the CRI makes.
-const NAMESPACE: &str = "k8s.io";
 
 pub(super) async fn stop(
     runtime: &CriRuntime,
@@ -83,14 +80,4 @@ async fn wait(runtime: &CriRuntime, id: &ContainerId, grace: Duration) -> Result
         // Nobody knows whether it runs: it keeps what is left of its grace, and is asked for again.
         Err(error) => Err(error),
     }
-}
-
-fn tasks(runtime: &CriRuntime) -> TasksClient<tonic::transport::Channel> {
-    TasksClient::new(runtime.channel.clone())
-}
-
-fn in_namespace<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(NAMESPACE));
-    request
 }
