@@ -47,7 +47,8 @@ mod volumes;
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, mpsc},
+    time::Duration,
 };
 use tests::Cluster;
 
@@ -55,6 +56,9 @@ use tests::Cluster;
 pub type Shared = (&'static str, fn(&Cluster));
 /// A test that makes the clusters it needs.
 pub type Alone = (&'static str, fn());
+
+/// No test takes half as long.
+const LONGEST: Duration = Duration::from_secs(900);
 
 /// Booted by the first test that needs it.
 type Lazy = Arc<OnceLock<Cluster>>;
@@ -134,9 +138,26 @@ fn alone_trial((name, test): Alone) -> Trial {
 
 fn trial(name: &'static str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
+        let _watched = Watched::new(name);
         catch_unwind(AssertUnwindSafe(test)).map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into()
         })
     })
+}
+
+/// A test that hangs is named, and ends the run: a run that never ends tells nothing.
+struct Watched(#[expect(dead_code, reason = "dropped when the test ends")] mpsc::Sender<()>);
+
+impl Watched {
+    fn new(name: &'static str) -> Self {
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("the test {name:?} did not end within {LONGEST:?}");
+                std::process::exit(101);
+            }
+        });
+        Self(ended)
+    }
 }

@@ -5,7 +5,12 @@ use std::{
     io::Write,
     path::PathBuf,
     process::{Command, Stdio},
+    sync::mpsc,
+    time::Duration,
 };
+
+/// No command of a test takes longer; one that does hangs, and is killed so that the other tests go on.
+const COMMAND: Duration = Duration::from_secs(180);
 
 /// kubectl against one cluster, in one namespace.
 #[derive(Debug, Clone)]
@@ -109,11 +114,20 @@ impl Kubectl {
             .spawn()
             .expect("kubectl starts: `cargo xtask setup` installs it");
         let mut pipe = child.stdin.take().expect("stdin is piped");
+        let (id, (ended, end)) = (child.id(), mpsc::channel::<()>());
         std::thread::scope(|scope| {
             // Beside the reading: a program that writes while it reads would wait for us, and we for it.
             // One that does not read its input may be gone already; what it says is what counts.
             scope.spawn(move || pipe.write_all(stdin.as_bytes()));
-            Outcome::from(child.wait_with_output().expect("kubectl ends"))
+            scope.spawn(move || {
+                if end.recv_timeout(COMMAND) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    eprintln!("kubectl did not end within {COMMAND:?} and is killed");
+                    let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
+                }
+            });
+            let output = child.wait_with_output().expect("kubectl ends");
+            drop(ended);
+            Outcome::from(output)
         })
     }
 
