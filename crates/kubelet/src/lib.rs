@@ -28,6 +28,7 @@ mod node;
 mod node_conditions;
 mod node_status;
 mod objects;
+mod oom;
 mod paths;
 mod pods;
 mod probe;

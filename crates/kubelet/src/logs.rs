@@ -14,11 +14,20 @@ use std::path::PathBuf;
 const MESSAGE_BYTES: usize = 4096;
 const FALLBACK_LINES: usize = 80;
 const FALLBACK_BYTES: usize = 2048;
+/// The exit code after SIGKILL.
+pub(crate) const KILLED: i32 = 137;
+/// The reason of one whom the kernel killed for lack of memory.
+pub(crate) const OOM_KILLED: &str = "OOMKilled";
 
 /// How a container ended, with its termination message.
 pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
     let exit = status.exit.clone();
-    let (code, reason) = exit.as_ref().map_or((137, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
+    let (code, mut reason) = exit.as_ref().map_or((KILLED, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
+    // Who is being deleted was killed by us.
+    let ours = pod.object().metadata.deletion_timestamp.is_some();
+    if code == KILLED && reason != OOM_KILLED && !ours && crate::oom::killed(&status.id.0) {
+        OOM_KILLED.clone_into(&mut reason);
+    }
     let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
     let policy = pod.spec_of(&status.name).and_then(|c| c.termination_message_policy.clone());
     let mut message = std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default();

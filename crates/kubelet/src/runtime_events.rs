@@ -3,6 +3,7 @@
 use crate::{
     Shared,
     actor::{Handle, Mail},
+    logs::{KILLED, OOM_KILLED},
 };
 use futures::StreamExt;
 use lifecycle::{Event, Pod, SandboxFact};
@@ -15,8 +16,6 @@ const NOTED: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long containerd may take to say that it was lack of memory that killed a container: it hears of both separately.
 const OUT_OF_MEMORY: Duration = Duration::from_millis(500);
-/// The exit code after SIGKILL.
-const KILLED: i32 = 137;
 
 pub(crate) async fn follow(shared: &Arc<Shared>) {
     let mut events = shared.runtime.events();
@@ -85,8 +84,10 @@ async fn last_word(shared: &Shared, pod: &Pod, mut status: ContainerStatus) -> C
     // Who is being deleted was killed by us.
     let ours = pod.object().metadata.deletion_timestamp.is_some();
     let deadline = tokio::time::Instant::now() + OUT_OF_MEMORY;
-    let killed = |s: &ContainerStatus| s.exit.as_ref().is_some_and(|e| e.code == KILLED && e.reason != "OOMKilled");
-    while limited && !ours && killed(&status) && tokio::time::Instant::now() < deadline {
+    let unexplained = |s: &ContainerStatus| {
+        s.exit.as_ref().is_some_and(|e| e.code == KILLED && e.reason != OOM_KILLED) && !crate::oom::killed(&s.id.0)
+    };
+    while limited && !ours && unexplained(&status) && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
         match shared.runtime.container(&status.id).await {
             Ok(newer) => status = newer,
