@@ -16,7 +16,9 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
             &mut step::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
         )?;
     }
-    step::run("build", &mut step::cargo(&["build", "--package", "podium"]))?;
+    // All of it at once, also for a few tests: another selection means other features of the dependencies, and to build
+    // those again.
+    step::run("build", &mut step::cargo(&["build", "--workspace", "--all-targets"]))?;
     let mut args = vec!["test", "--workspace", "--no-fail-fast"];
     args.extend(filter);
     step::run("tests, the end-to-end ones with real containers", step::cargo(&args).env("PATH", path))
