@@ -22,10 +22,13 @@ mod init_containers;
 mod kills;
 mod kubectl;
 mod lifecycle;
+mod lost_nodes;
 mod namespaces;
 mod node;
 mod node_config;
+mod pod_updates;
 mod podium;
+mod probe_protocols;
 mod probes;
 mod resize;
 mod restart;
@@ -78,7 +81,9 @@ fn main() {
         hooks::TESTS,
         images::TESTS,
         init_containers::TESTS,
+        pod_updates::TESTS,
         podium::TESTS,
+        probe_protocols::TESTS,
         probes::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
@@ -105,6 +110,7 @@ fn main() {
         images::ALONE,
         kills::TESTS,
         kubectl::ALONE,
+        lost_nodes::TESTS,
         node::ALONE,
         node_config::TESTS,
         restart::TESTS,

@@ -8,12 +8,15 @@ use tests::{Cluster, Kubectl, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("rules of containers restart them under a policy that never does", rules_restart_containers),
+    ("containers have restart policies of their own", policies_of_their_own),
+    ("what a rule restarts backs off as all do", what_a_rule_restarts_backs_off),
     ("a container with another image is stopped and another takes its place", another_image_takes_over),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
     ("a rule restarts all containers of a Pod in their sandbox", a_rule_restarts_all),
     ("the back-off of a node may be a short one", a_short_back_off),
+    ("a node may have a longest back-off of its own", a_longest_back_off),
 ];
 
 /// A Pod with an emptyDir `/data` in all of its containers.
@@ -74,6 +77,60 @@ fn rules_restart_containers(cluster: &Cluster) {
     let words = refused.failed();
     let expected = "spec.containers[0].restartPolicyRules[0].action: Unsupported value: \"RestartAllContainers\": supported values: \"Restart\"";
     assert!(words.contains(expected), "{words}");
+}
+
+/// The examples of the documentation: one that is tried once, an init container that is tried once; and a sidecar, which
+/// is restarted whatever its rules say.
+fn policies_of_their_own(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let never = json!({"restartPolicy": "Never"});
+    kubectl.apply(&pod(
+        "once",
+        json!({"restartPolicy": "OnFailure",
+            "containers": [with(ends("c", &[1]), &never), ends("other", &[1, 0])]}),
+    ));
+    kubectl.apply(&pod(
+        "init",
+        json!({"restartPolicy": "Always",
+            "initContainers": [with(ends("c", &[1]), &never)], "containers": [shell("other", SERVE)]}),
+    ));
+    let sidecar = with(rule("Restart", "In", &[9]), &json!({"restartPolicy": "Always"}));
+    kubectl.apply(&pod(
+        "sidecar",
+        json!({"restartPolicy": "Never",
+            "initContainers": [with(ends("side", &[0, 1]), &sidecar)], "containers": [shell("c", SERVE)]}),
+    ));
+    for (name, list, restarts) in [("once", "containerStatuses", [0, 1]), ("init", "initContainerStatuses", [0, 0])] {
+        kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Failed"));
+        let status = kubectl.value(&format!("pod/{name}"), "/status");
+        assert_eq!(status[list][0]["state"]["terminated"]["exitCode"], 1, "{name}: {status}");
+        let counts = [&status[list][0], status["containerStatuses"].as_array().and_then(|a| a.last()).unwrap()];
+        assert_eq!(counts.map(|c| c["restartCount"].as_i64()), restarts.map(Some), "{name}: {status}");
+    }
+    assert_eq!(kubectl.value("pod/init", "/status/containerStatuses/0/state/waiting/reason"), "PodInitializing");
+    kubectl.wait_value("pod/sidecar", "/status/initContainerStatuses/0/restartCount", &json!(1));
+    let words = kubectl
+        .args(&["create", "-f", "-"], &pod("q", json!({"containers": [with(shell("c", SERVE), &without_policy())]})))
+        .failed();
+    let expected =
+        "spec.containers[0].restartPolicy: Required value: must specify restartPolicy when restart rules are used";
+    assert!(words.contains(expected), "{words}");
+}
+
+fn without_policy() -> Value {
+    let mut fields = rule("Restart", "In", &[42]);
+    fields.as_object_mut().unwrap().remove("restartPolicy");
+    fields
+}
+
+fn what_a_rule_restarts_backs_off(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let container = with(ends("c", &[42, 42, 42]), &rule("Restart", "In", &[42]));
+    kubectl.apply(&pod("p", json!({"restartPolicy": "Never", "containers": [container]})));
+    let waiting = "/status/containerStatuses/0/state/waiting";
+    kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CrashLoopBackOff"));
+    let message = kubectl.value("pod/p", &format!("{waiting}/message"));
+    assert!(message.as_str().unwrap().starts_with("back-off 10s restarting failed container=c"), "{message}");
 }
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
@@ -188,4 +245,27 @@ fn a_short_back_off() {
     let message = kubectl.value("pod/p", &format!("{waiting}/message"));
     assert!(message.as_str().unwrap().starts_with("back-off 8s restarting failed container=c"), "{message}");
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
+}
+
+/// That of the node wins over those of the gate and of upstream, and is the first one too when it is shorter.
+fn a_longest_back_off() {
+    for (gates, restarts, seconds) in [("", 2, 3), ("ReduceDefaultCrashLoopBackOffDecay=true", 4, 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("kubelet.yaml");
+        let text = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncrashLoopBackOff: {{maxContainerRestartPeriod: {seconds}s}}\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let cluster = Cluster::start(&["--kubelet-config", config.to_str().unwrap(), "--feature-gates", gates]);
+        let kubectl = cluster.kubectl_in("default");
+        kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
+        let expected = format!("back-off {seconds}s restarting failed container=c");
+        wait_for(&expected, Duration::from_secs(60), || {
+            let status = kubectl.value("pod/p", "/status/containerStatuses/0");
+            let message = status["state"]["waiting"]["message"].as_str().unwrap_or_default();
+            let so_far = status["restartCount"].as_i64() >= Some(restarts);
+            if so_far && message.starts_with(&expected) { Ok(()) } else { Err(status.to_string()) }
+        });
+        kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
+    }
 }

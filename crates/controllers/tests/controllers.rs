@@ -172,6 +172,33 @@ async fn pods_of_a_lost_node_fail_after_forty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_end_on_a_node_out_of_service_go_at_once() {
+    let api = start();
+    let taints = json!({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]});
+    // A taint says nothing of a node that is ready, and silence says nothing without a taint.
+    let nodes = [("out", "False", &taints), ("ready", "True", &taints), ("silent", "False", &json!({}))];
+    for (name, is_ready, spec) in nodes {
+        let mut change = ready(is_ready);
+        change["spec"] = spec.clone();
+        node(&api, name, &change);
+        for (state, ends) in [("ends", true), ("stays", false)] {
+            pod(&api, &format!("{name}-{state}"), |pod| {
+                pod["spec"]["nodeName"] = name.into();
+                if ends {
+                    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+                }
+            });
+        }
+    }
+    api.until("it is gone", |api| api.get(&pod_path("out-ends")).is_none()).await;
+    assert_eq!(api.removed(&pod_path("out-ends")).expect("it was there")["status"]["phase"], "Failed");
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    for name in ["out-stays", "ready-ends", "ready-stays", "silent-ends", "silent-stays"] {
+        assert!(api.get(&pod_path(name)).is_some(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn taints_follow_a_node_from_its_registration() {
     let api = start();
     node(&api, "n", &json!({}));

@@ -5,6 +5,8 @@
 mod fake_runtime;
 #[path = "kubelet/images.rs"]
 mod images;
+#[path = "kubelet/static_pods.rs"]
+mod static_pods;
 
 use fake_api::FakeApi;
 use fake_runtime::{Command, FakeRuntime, IMAGE};
@@ -36,6 +38,8 @@ impl Node {
         let mut config = KubeletConfiguration::parse(&text).expect("a configuration");
         // No cgroup of the machine is touched.
         config.cgroups_per_qos = false;
+        // Nobody goes because this machine happens to lack something.
+        config.eviction.eviction_hard.get_or_insert_default();
         let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
         let dir = tempfile::tempdir().expect("a directory");
         let runtime = FakeRuntime::new(clock.clone());

@@ -37,7 +37,7 @@ impl Node {
 
     /// A kubelet that runs until it is told to stop.
     fn start(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
-        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\n";
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\nevictionHard: {}\n";
         let options = Options {
             node_name: "n".to_owned(),
             root_dir: self.dir.path().to_owned(),

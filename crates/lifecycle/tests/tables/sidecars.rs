@@ -58,6 +58,20 @@ fn they_are_started_again_whatever_the_policy_and_the_code() {
 }
 
 #[test]
+fn their_rules_make_no_difference() {
+    let codes = |operator: &str| json!({"operator": operator, "values": [7]});
+    for operator in ["In", "NotIn"] {
+        let rules = json!([{"action": "Restart", "exitCodes": codes(operator)}]);
+        let mut sim = Sim::new(json!({"restartPolicy": "Never",
+            "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always", "restartPolicyRules": rules}],
+            "containers": [{"name": "c", "image": "i"}]}))
+        .script("s", &[Run::Ends(3, 0), Run::Ends(3, 7), Run::Forever]);
+        sim.pass(60);
+        assert_eq!((sim.state("s").as_str(), sim.restarts("s")), ("running", 2), "{operator}");
+    }
+}
+
+#[test]
 fn they_are_not_ready_while_they_wait() {
     let mut sim = pod("Always").script("s2", &[Run::Ends(1, 1)]);
     sim.pass(10);

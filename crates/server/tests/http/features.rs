@@ -147,6 +147,10 @@ async fn restart_rules_are_checked_in_upstreams_words() {
     let mut many = rule("Restart", &codes);
     many["restartPolicyRules"] = json!(vec![many["restartPolicyRules"][0].clone(); 21]);
     check_rules(&api, &many, &[("restartPolicyRules", "TooMany", "Too many: 21: must have at most 20 items")]).await;
+    // Of a sidecar they are taken, too, and change nothing.
+    let mut sidecar = rule("Restart", &codes);
+    sidecar["restartPolicy"] = json!("Always");
+    check_rules(&api, &sidecar, &[]).await;
 }
 
 #[tokio::test]

@@ -222,6 +222,24 @@ async fn finalizers_of_a_pod_outlast_its_grace() {
 }
 
 #[tokio::test]
+async fn what_is_being_deleted_gets_no_new_finalizer() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["metadata"]["finalizers"] = json!(["x.io/a", "x.io/b"]);
+    api.check(post(PODS, &object), 201, json!({})).await;
+    let path = format!("{PODS}/p");
+    let finalizers = |all: &[&str]| merge(&path, &json!({"metadata": {"finalizers": all}}));
+    api.check(finalizers(&["x.io/a", "x.io/b", "x.io/c"]), 200, json!({})).await;
+    api.check(delete(&path), 200, json!({})).await;
+    let cause = json!({"field": "metadata.finalizers", "reason": "FieldValueForbidden",
+        "message": "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"x.io/d\"}"});
+    api.check(finalizers(&["x.io/a", "x.io/d"]), 422, json!({"details": {"causes": [cause]}})).await;
+    api.check(finalizers(&["x.io/b"]), 200, json!({})).await;
+    api.check(finalizers(&[]), 200, json!({})).await;
+    api.check(get(&path), 404, json!({})).await;
+}
+
+#[tokio::test]
 async fn an_eviction_is_a_deletion_that_says_why() {
     let api = Api::new().await;
     let made = api.bound_pod("p").await;

@@ -199,4 +199,18 @@ mod tests {
         let at = json!([{"name": "i", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}, {"name": "j", "restartCount": 0, "state": {"running": {}}}]);
         check(&pod(init, json!({"phase": "Pending", "initContainerStatuses": at})), ["0/1", "Init:1/2", "0"]);
     }
+
+    #[test]
+    fn a_pod_that_ends_is_terminating_and_unknown_when_its_node_is_lost() {
+        let one = json!({"containers": [{"name": "c"}]});
+        for (status, shown) in [
+            (json!({"phase": "Running"}), "Terminating"),
+            (json!({"phase": "Running", "reason": "NodeLost"}), "Unknown"),
+            (json!({"phase": "Failed", "reason": "Evicted"}), "Evicted"),
+        ] {
+            let mut object = pod(one.clone(), status);
+            object["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+            check(&object, ["0/1", shown, "0"]);
+        }
+    }
 }

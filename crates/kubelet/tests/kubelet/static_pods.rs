@@ -1,0 +1,69 @@
+//! Static Pods: manifests of the node that run whatever the API says, and are shown in it by mirrors.
+
+use super::{FakeApi, IMAGE, Node};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const MIRROR: &str = "api/v1/namespaces/default/pods/web-n";
+
+/// A node with a directory of manifests, whose kubelet does not run yet.
+fn node() -> (Node, PathBuf) {
+    let mut node = Node::new("");
+    let manifests = node.dir.path().join("manifests");
+    std::fs::create_dir(&manifests).expect("a directory");
+    node.config.static_pod_path = Some(manifests.clone());
+    (node, manifests.join("web.json"))
+}
+
+fn manifest(word: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "c", "image": IMAGE, "args": [word]}]}})
+    .to_string()
+}
+
+fn mirror(api: &FakeApi) -> Value {
+    api.get(MIRROR).unwrap_or_default()
+}
+
+async fn until_running(node: &Node) {
+    node.api.until("the mirror shows that it runs", |api| mirror(api)["status"]["phase"] == "Running").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_runs_and_its_mirror_is_only_its_picture() {
+    let (mut node, file) = node();
+    std::fs::write(&file, manifest("one")).expect("a file");
+    node.start();
+    until_running(&node).await;
+    let first = mirror(&node.api);
+    let hash = &first["metadata"]["annotations"]["kubernetes.io/config.hash"];
+    assert_eq!((&first["metadata"]["annotations"]["kubernetes.io/config.mirror"], hash.is_string()), (hash, true));
+    // Whoever takes the mirror away takes nothing from the node.
+    node.api.delete(MIRROR);
+    node.api.until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
+    until_running(&node).await;
+    assert_eq!(node.runtime.made("c").len(), 1);
+    // Another kubelet finds it as it was.
+    node.stop().await;
+    node.start();
+    until_running(&node).await;
+    assert_eq!(node.runtime.made("c").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_manifest_is_another_pod_and_none_ends_it() {
+    let (mut node, file) = node();
+    std::fs::write(&file, manifest("one")).expect("a file");
+    node.start();
+    until_running(&node).await;
+    let first = node.runtime.sandbox_configs();
+    std::fs::write(&file, manifest("two")).expect("a file");
+    let args = |node: &Node| node.runtime.made("c").into_iter().map(|c| c.args.concat()).collect::<Vec<_>>();
+    node.api.until("the new one runs, and nothing is left of the other", |_| args(&node) == ["two"]).await;
+    until_running(&node).await;
+    let second = node.runtime.sandbox_configs();
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_ne!(first[0].uid, second[0].uid);
+    std::fs::remove_file(&file).expect("a file");
+    node.api.until("all is gone", |api| node.runtime.sandbox_configs().is_empty() && api.get(MIRROR).is_none()).await;
+}

@@ -1,0 +1,73 @@
+//! What of a Pod may be changed while it runs.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a running Pod may get tolerations, and keeps those it has", tolerations_are_added),
+    ("a running Pod may get a deadline, and an earlier one", a_deadline_is_set),
+    ("a Pod that is being deleted gets no new finalizer", no_new_finalizer),
+];
+
+fn run(kubectl: &Kubectl) {
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["example.com/first"]},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+/// A merge patch is taken, or refused with these words.
+#[track_caller]
+fn check(kubectl: &Kubectl, patch: &Value, expected: Result<(), &str>) {
+    let outcome = kubectl.args(&["patch", "pod", "p", "--type=merge", "-p", &patch.to_string()], "");
+    match expected {
+        Ok(()) => drop(outcome.ok()),
+        Err(words) => {
+            let said = outcome.failed();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
+
+fn tolerations_are_added(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run(&kubectl);
+    let before = kubectl.value("pod/p", "/spec/tolerations");
+    let mut more = before.as_array().cloned().unwrap_or_default();
+    more.push(json!({"key": "example.com/own", "operator": "Exists", "effect": "NoExecute"}));
+    check(&kubectl, &json!({"spec": {"tolerations": more}}), Ok(()));
+    assert_eq!(kubectl.value("pod/p", "/spec/tolerations"), json!(more));
+    let words = "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
+    more.last_mut().unwrap()["key"] = json!("example.com/other");
+    check(&kubectl, &json!({"spec": {"tolerations": more}}), Err(words));
+    more.pop();
+    check(&kubectl, &json!({"spec": {"tolerations": more}}), Err(words));
+    assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/restartCount"), json!(0));
+}
+
+fn a_deadline_is_set(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run(&kubectl);
+    let deadline = |seconds: i64| json!({"spec": {"activeDeadlineSeconds": seconds}});
+    check(&kubectl, &deadline(3600), Ok(()));
+    let words = "spec.activeDeadlineSeconds: Invalid value: 7200: must be less than or equal to previous value";
+    check(&kubectl, &deadline(7200), Err(words));
+    check(&kubectl, &deadline(1800), Ok(()));
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), json!("Running"));
+    check(&kubectl, &deadline(1), Ok(()));
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+    assert_eq!(kubectl.value("pod/p", "/status/reason"), json!("DeadlineExceeded"));
+}
+
+fn no_new_finalizer(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run(&kubectl);
+    kubectl.run("delete pod p --wait=false").ok();
+    let finalizers = |all: &[&str]| json!({"metadata": {"finalizers": all}});
+    let words = "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"example.com/second\"}";
+    check(&kubectl, &finalizers(&["example.com/first", "example.com/second"]), Err(words));
+    check(&kubectl, &finalizers(&[]), Ok(()));
+    kubectl.run("wait --for=delete pod/p --timeout=60s").ok();
+}

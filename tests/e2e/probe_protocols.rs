@@ -1,0 +1,90 @@
+//! Probes by HTTPS and gRPC, of a server in a container: `tests/src/bin/probed.rs`.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tests::{Cluster, Kubectl, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a readiness probe may speak HTTPS, and shows its headers", https),
+    ("a readiness probe may speak gRPC, and name a service", grpc),
+    ("a container whose gRPC service serves no more is restarted", grpc_restarts),
+];
+
+/// A Pod of the server, which comes from the node together with the libraries that it is linked to.
+fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
+    let of_the_node =
+        [("server", env!("CARGO_BIN_EXE_probed"), "/probed"), ("lib", "/lib", "/lib"), ("lib64", "/lib64", "/lib64")];
+    let mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true}));
+    let volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}}));
+    let mut container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["/probed"], "volumeMounts": mounts,
+        "ports": [{"name": "tls", "containerPort": 8443}, {"name": "health", "containerPort": 9090}]});
+    container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], "volumes": volumes}});
+    kubectl.apply(&pod.to_string());
+}
+
+/// Probes of these handlers pass, or fail with these words.
+fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
+    let kubectl = cluster.kubectl();
+    for (name, handler, _) in cases {
+        let mut probe = handler.clone();
+        probe["periodSeconds"] = json!(1);
+        probe["timeoutSeconds"] = json!(5);
+        apply(&kubectl, name, &json!({"readinessProbe": probe}));
+    }
+    for (name, _, expected) in cases {
+        let Err(words) = expected else {
+            kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+            continue;
+        };
+        let expected = format!("Readiness probe failed: {words}");
+        wait_for(&format!("{name}: {expected}"), Duration::from_secs(60), || {
+            let events = kubectl.events(name);
+            let told = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
+            if told { Ok(()) } else { Err(format!("{events:?}")) }
+        });
+        assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/ready"), json!(false), "{name}");
+    }
+}
+
+fn https(cluster: &Cluster) {
+    let word = json!([{"name": "X-Word", "value": "hello"}]);
+    let other = json!([{"name": "X-Word", "value": "hello"}, {"name": "Host", "value": "other.example"}]);
+    let get = |headers: &Value| json!({"httpGet": {"scheme": "HTTPS", "port": "tls", "httpHeaders": headers}});
+    check(
+        cluster,
+        &[
+            ("word", get(&word), Ok(())),
+            ("silent", get(&json!([])), Err("HTTP probe failed with statuscode: 400")),
+            ("stranger", get(&other), Err("HTTP probe failed with statuscode: 400")),
+        ],
+    );
+}
+
+fn grpc(cluster: &Cluster) {
+    let service = |name: &str| json!({"grpc": {"port": 9090, "service": name}});
+    let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = service not registered";
+    check(
+        cluster,
+        &[
+            ("whole", json!({"grpc": {"port": 9090}}), Ok(())),
+            ("up", service("up"), Ok(())),
+            ("down", service("down"), Err("service unhealthy (responded with \"NOT_SERVING\")")),
+            ("unknown", service("none"), Err(unknown)),
+        ],
+    );
+}
+
+fn grpc_restarts(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe = json!({"grpc": {"port": 9090, "service": "down"}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});
+    apply(&kubectl, "p", &json!({"livenessProbe": probe}));
+    wait_for("a restart", Duration::from_secs(60), || {
+        let status = kubectl.value("pod/p", "/status/containerStatuses/0");
+        if status["restartCount"].as_i64() >= Some(1) { Ok(()) } else { Err(status.to_string()) }
+    });
+    let words = "Container c failed liveness probe, will be restarted";
+    assert!(kubectl.events("p").contains(&("Killing".to_owned(), words.to_owned())), "{:?}", kubectl.events("p"));
+}
