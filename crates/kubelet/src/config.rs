@@ -4,6 +4,7 @@ pub(crate) mod duration;
 mod eviction;
 mod images;
 mod known;
+mod shutdown;
 
 pub use eviction::EvictionSettings;
 
@@ -13,6 +14,7 @@ use k8s_openapi::api::core::v1::Taint;
 use lifecycle::eviction::EvictionPolicy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+pub use shutdown::ShutdownSettings;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Why a KubeletConfiguration cannot be used.
@@ -119,6 +121,9 @@ pub struct KubeletConfiguration {
     /// Images.
     #[serde(flatten)]
     pub images: ImagesConfiguration,
+    /// How much time Pods get when the machine goes down.
+    #[serde(flatten)]
+    pub shutdown: ShutdownSettings,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -166,6 +171,7 @@ impl Default for KubeletConfiguration {
             feature_gates: BTreeMap::new(),
             eviction: EvictionSettings::default(),
             images: ImagesConfiguration::default(),
+            shutdown: ShutdownSettings::default(),
             rest: BTreeMap::new(),
         }
     }

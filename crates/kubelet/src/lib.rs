@@ -26,6 +26,7 @@ mod machine;
 mod mirrors;
 mod node;
 mod node_conditions;
+mod node_shutdown;
 mod node_status;
 mod objects;
 mod oom;
@@ -51,7 +52,9 @@ mod fake_runtime;
 
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
-pub use config::{ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration};
+pub use config::{
+    ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration, ShutdownSettings,
+};
 pub use images::provider::{CredentialProviderError, CredentialProviders};
 pub use static_pods::PodRules;
 
@@ -63,6 +66,7 @@ use kube::Client;
 use lifecycle::NodePolicy;
 use machine::Machine;
 use mirrors::Mirrors;
+use node_shutdown::NodeShutdown;
 use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
@@ -106,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) machine: Machine,
     pub(crate) cgroups: Cgroups,
     pub(crate) evictions: Evictions,
+    pub(crate) shutdown: NodeShutdown,
     pub(crate) rates: http::Rates,
     /// Service account tokens of Pods.
     pub(crate) tokens: volumes::Tokens,
@@ -147,6 +152,7 @@ impl Kubelet {
         // The configuration was checked when it was read.
         let policy = options.config.evictions().unwrap_or_default();
         let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
+        let shutdown = NodeShutdown::new(&paths.shutdown_state());
         let images = images::Images::new(&options, &paths.image_manager());
         let started = options.clock.now();
         let shared = Shared {
@@ -161,6 +167,7 @@ impl Kubelet {
             machine,
             cgroups,
             evictions,
+            shutdown,
             rates: http::Rates::default(),
             tokens: volumes::Tokens::default(),
             images,
@@ -180,6 +187,7 @@ impl Kubelet {
             Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
+            Box::pin(node_shutdown::run(shared)),
             volumes::refresh::run(shared),
             Box::pin(images::collect::run(shared))
         );

@@ -59,21 +59,26 @@ async fn register(shared: &Shared) -> Result<(), kube::Error> {
 async fn report(shared: &Shared) {
     let config = &shared.options.config;
     let mut shown: Option<(NodeState, Instant)> = None;
+    let mut shutdown = shared.shutdown.changes();
     loop {
         let state = NodeState::look(shared).await;
         let fresh = shown
             .as_ref()
             .is_some_and(|(known, at)| *known == state && at.elapsed() < config.node_status_report_frequency);
-        let pause = if state.ready() { config.node_status_update_frequency } else { RETRY };
+        let pause = if state.runs() { config.node_status_update_frequency } else { RETRY };
         if !fresh {
             match state.write(shared).await {
                 Ok(()) => shown = Some((state, Instant::now())),
                 Err(error) => tracing::warn!(%error, "the node's status was not taken"),
             }
         }
-        // What the node lacks is told at once.
+        // What the node lacks, and that it goes down, is told at once.
         let news = async {
-            let _ = tokio::time::timeout(pause, shared.evictions.changed.notified()).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = shared.evictions.changed.notified() => {}
+                _ = shutdown.changed() => {}
+            }
         };
         if shared.stop.run_until_cancelled(news).await.is_none() {
             return;

@@ -1,6 +1,6 @@
 //! What the node's status says.
 
-use crate::{Shared, deadline::within_deadline, node_conditions};
+use crate::{Shared, deadline::within_deadline, node_conditions, node_shutdown};
 use api::resources::Amounts;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -22,6 +22,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub(crate) struct NodeState {
     /// Why the node takes no Pods, if it takes none.
     not_ready: Option<String>,
+    shutting_down: bool,
     /// What it lacks.
     pressures: Vec<Pressure>,
     runtime_version: String,
@@ -45,14 +46,25 @@ impl NodeState {
         };
         Self {
             not_ready,
+            shutting_down: shared.shutdown.is_on(),
             pressures: shared.evictions.pressures(),
             runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
             images: list(images, shared.options.config.node_status_max_images),
         }
     }
 
-    pub(crate) fn ready(&self) -> bool {
+    /// Whether its runtime and its network are ready.
+    pub(crate) fn runs(&self) -> bool {
         self.not_ready.is_none()
+    }
+
+    /// Why the node is not Ready; several reasons as Go shows a list of errors.
+    fn why_not_ready(&self) -> Option<String> {
+        match (&self.not_ready, self.shutting_down) {
+            (None, true) => Some(node_shutdown::NOT_READY.to_owned()),
+            (Some(why), true) => Some(format!("[{why}, {}]", node_shutdown::NOT_READY)),
+            (why, false) => why.clone(),
+        }
     }
 
     pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
@@ -61,7 +73,7 @@ impl NodeState {
         let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
         let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
         let known = before.conditions.unwrap_or_default();
-        let conditions = node_conditions::conditions(&self.pressures, self.not_ready.as_deref());
+        let conditions = node_conditions::conditions(&self.pressures, self.why_not_ready().as_deref());
         let news = node_conditions::events(&conditions, &known);
         let stamped = conditions.into_iter().map(|c| node_conditions::stamp(c, &known, &json!(now)));
         let conditions: Vec<Value> = stamped.collect();
@@ -73,7 +85,7 @@ impl NodeState {
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": info(&self.runtime_version, swap),
         }});
-        tracing::debug!(not_ready = ?self.not_ready, "node status");
+        tracing::debug!(not_ready = ?self.why_not_ready(), "node status");
         within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
         for reason in news {
             let message = format!("Node {name} status is now: {reason}");
@@ -146,6 +158,19 @@ mod tests {
     fn image(id: &str, size: u64) -> Image {
         let (tags, digests) = (vec![format!("{id}:1")], vec![format!("{id}@sha256:0")]);
         Image { id: id.to_owned(), tags, digests, size, uid: None, username: String::new(), pinned: false }
+    }
+
+    #[test]
+    fn the_reasons_why_a_node_is_not_ready_are_one_message() {
+        let why = |runtime: Option<&str>, shutting_down| {
+            let not_ready = runtime.map(str::to_owned);
+            let (pressures, runtime_version, images) = (Vec::new(), String::new(), json!([]));
+            NodeState { not_ready, shutting_down, pressures, runtime_version, images }.why_not_ready()
+        };
+        assert_eq!(why(None, false), None);
+        assert_eq!(why(Some("no runtime"), false).as_deref(), Some("no runtime"));
+        assert_eq!(why(None, true).as_deref(), Some("node is shutting down"));
+        assert_eq!(why(Some("no runtime"), true).as_deref(), Some("[no runtime, node is shutting down]"));
     }
 
     #[test]

@@ -78,6 +78,13 @@ impl Pods {
         verdict
     }
 
+    /// The Pods that the node has taken; those that it is deciding about are decided first.
+    pub(crate) fn taken(&self) -> Vec<Handle> {
+        let granted = self.granted.lock();
+        let taken = |known: &Pod| known.is_admitted() || granted.admitted.contains(known.uid());
+        self.all().into_iter().filter(|handle| taken(&handle.known.borrow())).collect()
+    }
+
     /// The other Pods of the node that have not ended, with the most that each may take of it.
     fn others(&self, uid: &str, granted: &Granted) -> Vec<Arc<ApiPod>> {
         let pods = self.all().into_iter().map(|h| h.known.borrow().clone());

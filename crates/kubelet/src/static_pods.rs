@@ -66,8 +66,10 @@ fn reconcile(shared: &Arc<Shared>, desired: &[Arc<ApiPod>]) {
     for handle in shared.pods.all() {
         let pod = handle.known.borrow().clone();
         let wanted = desired.iter().any(|d| uid(d) == pod.uid());
-        if is_static(pod.object()) && !wanted && pod.object().metadata.deletion_timestamp.is_none() {
-            tracing::info!(pod = pod.name(), "its manifest is gone: the static Pod ends");
+        // What only the shutdown of the node ended makes room for itself: it runs again after that.
+        let again = pod.is_shut_down() && shared.shutdown.is_over();
+        if is_static(pod.object()) && (!wanted || again) && pod.object().metadata.deletion_timestamp.is_none() {
+            tracing::info!(pod = pod.name(), again, "the static Pod goes: its manifest is gone, or it is to run again");
             let _ = handle.mail.send(Mail::Fact(Event::Updated(Arc::new(ended(pod.object(), shared.now())))));
         }
     }

@@ -1,7 +1,7 @@
 //! Whether the node takes a Pod, in upstream's order and words (LIFECYCLE.md 3.12, "Admission rejection reasons";
 //! `pkg/kubelet/lifecycle/predicate.go`). It is asked once in a Pod's life: what was taken is never asked about again.
 
-use crate::{Admission, sysctls};
+use crate::{Admission, shutdown, sysctls};
 use api::{
     affinity,
     host_port::host_ports,
@@ -54,6 +54,8 @@ pub struct NodeView<'a> {
     pub others: &'a [Arc<Pod>],
     /// What it lacks.
     pub pressures: &'a [Pressure],
+    /// Whether it is shutting down.
+    pub shutting_down: bool,
     /// Kernel parameters beside the safe ones that it allows (`allowedUnsafeSysctls`).
     pub unsafe_sysctls: &'a [String],
 }
@@ -68,7 +70,8 @@ pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Admission {
         .or_else(|| another_system(pod, spec))
         .or_else(|| strict_groups(spec, view.node))
         .or_else(|| too_little(spec, view))
-        .or_else(|| unfit(pod, spec, view));
+        .or_else(|| unfit(pod, spec, view))
+        .or_else(|| refused(shutdown::REFUSAL.0, shutdown::REFUSAL.1).filter(|_| view.shutting_down));
     refusal.map_or(Admission::Admitted, |(reason, message)| Admission::Rejected { reason, message })
 }
 

@@ -51,5 +51,5 @@ pub use plan::{Plan, plan};
 pub use pod::Pod;
 pub use policy::{BackoffPolicy, NodePolicy};
 pub use resize::{Allocation, ResizeVerdict, decide as decide_resize};
-pub use shutdown::{ShutdownGrace, ShutdownGroup, ShutdownPod, ShutdownPolicy, rejected_by_shutdown};
+pub use shutdown::{ShutdownGrace, ShutdownGroup, ShutdownPod, ShutdownPolicy};
 pub use status::status;

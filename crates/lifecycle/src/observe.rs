@@ -15,7 +15,7 @@ use crate::{
     pod::{Ended, Trouble, Volumes},
     resize,
     restart::RestartFeatures,
-    restart_all,
+    restart_all, shutdown,
 };
 use api::pod::containers;
 use jiff::Timestamp;
@@ -156,7 +156,10 @@ fn admitted(pod: &mut Pod, admission: Admission) {
 
 fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
     if pod.evicted.is_none() && pod.ended.is_none() {
-        record(pod, EventKind::Warning, &eviction.reason, eviction.message.clone(), None);
+        // A shutdown is told of by the node's own event.
+        if eviction.reason != shutdown::REASON {
+            record(pod, EventKind::Warning, &eviction.reason, eviction.message.clone(), None);
+        }
         pod.evicted = Some((eviction, now));
         pod.durable += 1;
     }

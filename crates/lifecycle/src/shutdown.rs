@@ -3,7 +3,8 @@
 //! Pods go in groups, by ranges of priority, the lowest first. A group has its own grace period, in which all of it ends at
 //! the same time; the next group follows when the last one of it has ended, or its time is up.
 
-use crate::{Admission, Eviction};
+use crate::{Admission, Eviction, Pod, pod::Volumes};
+use api::pod::priority;
 use std::time::Duration;
 
 /// `status.reason` of a Pod that the shutdown ended.
@@ -109,11 +110,37 @@ fn eviction(grace_seconds: u32) -> Eviction {
     }
 }
 
-/// What becomes of a Pod that comes while the node shuts down.
-#[must_use]
-pub fn rejected_by_shutdown() -> Admission {
-    Admission::Rejected {
-        reason: "NodeShutdown".to_owned(),
-        message: "Pod was rejected as the node is shutting down.".to_owned(),
+/// Reason and message of a Pod that comes while the node shuts down.
+pub(crate) const REFUSAL: (&str, &str) = ("NodeShutdown", "Pod was rejected as the node is shutting down.");
+
+impl ShutdownPod {
+    /// What of a Pod decides when it goes.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Self {
+        Self {
+            uid: pod.uid().to_owned(),
+            priority: priority(pod.object()),
+            grace_seconds: u32::try_from(pod.own_grace_seconds()).unwrap_or(0),
+        }
+    }
+}
+
+impl Pod {
+    /// Whether nothing of it runs or is mounted any more, and nothing will.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.ended.is_some() && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
+    }
+
+    /// Whether it ended, or was refused, for no other reason than a shutdown of the node: a static Pod runs again when that
+    /// is over.
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        let reason = self.ended.as_ref().and_then(|ended| ended.reason.as_deref());
+        match reason {
+            Some(REASON) => self.evicted.as_ref().is_some_and(|(eviction, _)| eviction.reason == REASON),
+            Some(reason) if reason == REFUSAL.0 => matches!(self.admission, Some(Admission::Rejected { .. })),
+            _ => false,
+        }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn policy(config: &KubeletConfiguration, flags: &FeatureGates) -> Res
         tracing::warn!("{warning}");
     }
     let max = config.max_restart_period(&gates)?;
+    config.shutdown_policy(&gates)?;
     Ok(NodePolicy::default().with_crash_loop_backoff(gates, max))
 }
 

@@ -29,6 +29,7 @@ mod patch;
 mod pki;
 mod pods;
 mod protobuf;
+mod quantities;
 mod read;
 mod reply;
 mod request;
@@ -41,7 +42,6 @@ mod strict;
 #[cfg(test)]
 mod test_server;
 mod tokens;
-mod typed;
 mod update;
 mod watch;
 mod write;

@@ -17,6 +17,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
             allocatable: &shared.machine.allocatable,
             others,
             pressures: &pressures,
+            shutting_down: shared.shutdown.is_on(),
             unsafe_sysctls: &shared.options.config.allowed_unsafe_sysctls,
         };
         lifecycle::admit(pod.object(), &view)

@@ -34,7 +34,7 @@ pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Re
 }
 
 /// As Go writes them: `1m30s`, `5m0s`, `100ms`, `1.5s`.
-fn text(duration: Duration) -> String {
+pub(super) fn text(duration: Duration) -> String {
     if duration.is_zero() {
         return "0s".to_owned();
     }

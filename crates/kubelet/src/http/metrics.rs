@@ -228,6 +228,14 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     );
     let evictions = shared.evictions.counts().into_iter().map(|(signal, n)| (one("eviction_signal", signal), float(n)));
     page.counter("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", evictions);
+    let (began, ended) = shared.shutdown.last();
+    for (what, at) in [("start", began), ("end", ended)] {
+        page.gauge(
+            &format!("kubelet_graceful_shutdown_{what}_time_seconds"),
+            &format!("Last graceful shutdown {what} time since unix epoch in seconds"),
+            [(none(), at.map_or(0.0, since_epoch))],
+        );
+    }
     page.gauge(
         "kubernetes_build_info",
         "A metric with a constant '1' value labeled by version",

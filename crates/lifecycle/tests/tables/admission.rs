@@ -38,6 +38,7 @@ struct Given {
     others: Vec<Value>,
     pressures: Vec<Pressure>,
     without_node: bool,
+    shutting_down: bool,
 }
 
 fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
@@ -46,8 +47,15 @@ fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
     let node = (!given.without_node).then_some(&node);
     let (others, pressures) = (others.as_slice(), given.pressures.as_slice());
     let unsafe_sysctls = ["net.core.*".to_owned()];
-    let view =
-        NodeView { name: "n", node, allocatable: &allocatable, others, pressures, unsafe_sysctls: &unsafe_sysctls };
+    let view = NodeView {
+        name: "n",
+        node,
+        allocatable: &allocatable,
+        others,
+        pressures,
+        shutting_down: given.shutting_down,
+        unsafe_sysctls: &unsafe_sysctls,
+    };
     match admit(pod, &view) {
         Admission::Admitted => None,
         Admission::Rejected { reason, message } => Some((reason, message)),
@@ -191,6 +199,21 @@ fn a_node_that_lacks_something_refuses_pods() {
     assert!(ask(&tolerant, &disk).is_some(), "only lack of memory can be tolerated");
     tolerant.spec.as_mut().unwrap().priority = Some(2_000_001_000);
     assert_eq!(ask(&tolerant, &both), None, "what the system cannot do without is always taken");
+}
+
+#[test]
+fn a_node_that_shuts_down_takes_nothing() {
+    let down = Given { shutting_down: true, ..Given::default() };
+    refuses(json!({}), &down, "NodeShutdown", "Pod was rejected as the node is shutting down.");
+    refuses(
+        json!({"priority": 2_000_001_000}),
+        &down,
+        "NodeShutdown",
+        "Pod was rejected as the node is shutting down.",
+    );
+    // Upstream asks about that last.
+    let message = "Predicate NodeName failed: node(s) didn't match the requested node name";
+    refuses(json!({"nodeName": "m"}), &down, "NodeName", message);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Graceful shutdown of the node (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
 
 use crate::common::Sim;
-use lifecycle::{Event, ShutdownGrace, ShutdownPod, ShutdownPolicy, rejected_by_shutdown};
+use lifecycle::{Admission, Event, Eviction, ShutdownGrace, ShutdownPod, ShutdownPolicy};
 use std::time::Duration;
 
 fn pod(priority: i32, grace_seconds: u32) -> ShutdownPod {
@@ -84,12 +84,44 @@ fn a_pod_that_the_shutdown_ends_says_so() {
     }
 }
 
+/// What a Pod with the ordinary grace hears.
+fn told() -> Eviction {
+    let policy = ShutdownPolicy::of_two(Duration::from_secs(20), Duration::from_secs(10));
+    policy.groups(&[pod(0, 30)]).remove(0).pods.remove(0).1
+}
+
 #[test]
-fn a_pod_that_comes_while_the_node_shuts_down_is_rejected() {
-    let mut sim = Sim::of("Always", &["c"]);
-    sim.observe(Event::Admission(rejected_by_shutdown()));
+fn it_has_left_when_nothing_of_it_is_mounted_any_more() {
+    let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 143);
+    sim.pass(10);
+    sim.observe(Event::Evicted(told()));
+    sim.pass(1);
+    assert!(!sim.pod.has_left());
     sim.pass(5);
-    let status = sim.status();
-    assert_eq!((sim.phase().as_str(), status.reason.as_deref()), ("Failed", Some("NodeShutdown")));
-    assert_eq!(status.message.as_deref(), Some("Pod was rejected: Pod was rejected as the node is shutting down."));
+    assert!(sim.pod.has_left());
+    // The node itself tells of its shutdown.
+    assert!(!sim.events.iter().any(|event| event.reason == "Terminated"));
+}
+
+#[test]
+fn only_what_a_shutdown_ended_or_refused_runs_again_after_it() {
+    let ended_by = |event: Event| {
+        let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, 143);
+        if matches!(event, Event::Evicted(_)) {
+            sim.pass(10);
+        }
+        sim.observe(event);
+        sim.pass(10);
+        assert_eq!(sim.phase(), "Failed");
+        sim.pod.is_shut_down()
+    };
+    let refused =
+        |reason: &str| Event::Admission(Admission::Rejected { reason: reason.to_owned(), message: "no".to_owned() });
+    assert!(ended_by(Event::Evicted(told())));
+    assert!(ended_by(refused("NodeShutdown")));
+    assert!(!ended_by(refused("OutOfcpu")));
+    assert!(!ended_by(Event::Evicted(Eviction { reason: "Evicted".to_owned(), ..told() })));
+    let mut alive = Sim::of("Always", &["c"]);
+    alive.pass(10);
+    assert!(!alive.pod.is_shut_down());
 }

@@ -1,0 +1,142 @@
+//! Graceful shutdown of the node, as the KubeletConfiguration has it (KEP-2000, KEP-2712).
+
+use super::{ConfigError, KubeletConfiguration, duration};
+use api::feature_gates::{FeatureGates, Gate};
+use lifecycle::{ShutdownGrace, ShutdownPolicy};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How much time Pods get when the machine goes down.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShutdownSettings {
+    /// All Pods together; zero for none.
+    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    pub shutdown_grace_period: Duration,
+    /// What of it is kept for critical Pods.
+    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    pub shutdown_grace_period_critical_pods: Duration,
+    /// Instead of both: a time for each range of priorities.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shutdown_grace_period_by_pod_priority: Vec<ShutdownGracePeriodByPodPriority>,
+}
+
+/// The grace of Pods from a priority on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ShutdownGracePeriodByPodPriority {
+    /// The lowest priority of the range.
+    pub priority: i32,
+    /// Seconds.
+    pub shutdown_grace_period_seconds: u32,
+}
+
+impl KubeletConfiguration {
+    /// How Pods go when the node shuts down; empty when they do not go gracefully.
+    ///
+    /// # Errors
+    /// For what makes no sense, or not with these gates, in the words of upstream's `ValidateKubeletConfiguration`.
+    pub fn shutdown_policy(&self, gates: &FeatureGates) -> Result<ShutdownPolicy, ConfigError> {
+        self.shutdown.check(gates).map_err(|why| ConfigError::Invalid(format!("invalid configuration: {why}")))?;
+        if !gates.enabled(Gate::GracefulNodeShutdown) {
+            return Ok(ShutdownPolicy::default());
+        }
+        let ranges = &self.shutdown.shutdown_grace_period_by_pod_priority;
+        if ranges.is_empty() {
+            let (total, critical) =
+                (self.shutdown.shutdown_grace_period, self.shutdown.shutdown_grace_period_critical_pods);
+            return Ok(ShutdownPolicy::of_two(total, critical));
+        }
+        let grace = |range: &ShutdownGracePeriodByPodPriority| ShutdownGrace {
+            priority: range.priority,
+            seconds: range.shutdown_grace_period_seconds,
+        };
+        Ok(ShutdownPolicy::by_priority(ranges.iter().map(grace).collect()))
+    }
+}
+
+impl ShutdownSettings {
+    fn check(&self, gates: &FeatureGates) -> Result<(), String> {
+        let (total, critical) = (self.shutdown_grace_period, self.shutdown_grace_period_critical_pods);
+        let text = |period: Duration| format!("{{{}}}", duration::text(period));
+        let two = !(total.is_zero() && critical.is_zero());
+        let ranges = !self.shutdown_grace_period_by_pod_priority.is_empty();
+        let ranges_count = gates.enabled(Gate::GracefulNodeShutdownBasedOnPodPriority);
+        if two && !gates.enabled(Gate::GracefulNodeShutdown) {
+            return Err("specifying shutdownGracePeriod or shutdownGracePeriodCriticalPods requires feature gate GracefulNodeShutdown".to_owned());
+        }
+        if critical > total {
+            let (critical, total) = (text(critical), text(total));
+            return Err(format!("shutdownGracePeriodCriticalPods {critical} must be <= shutdownGracePeriod {total}"));
+        }
+        for (name, period) in [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)] {
+            if !period.is_zero() && period < Duration::from_secs(1) {
+                return Err(format!("{name} {} must be either zero or otherwise >= 1 sec", text(period)));
+            }
+        }
+        if two && ranges && ranges_count {
+            return Err(
+                "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time"
+                    .to_owned(),
+            );
+        }
+        if ranges && !ranges_count {
+            return Err("Specifying shutdownGracePeriodByPodPriority requires feature gate GracefulNodeShutdownBasedOnPodPriority".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::parse;
+    use super::*;
+
+    const RANGES: &str = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 60}, {priority: 1000, shutdownGracePeriodSeconds: 5}]";
+
+    fn policy(body: &str, gates: &str) -> Result<ShutdownPolicy, String> {
+        let config = parse(body)?;
+        config.shutdown_policy(&FeatureGates::parse(gates).unwrap()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_time_of_a_shutdown_is_that_of_all_ranges() {
+        for (body, gates, seconds) in [
+            ("", "", 0),
+            ("shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s", "", 30),
+            (RANGES, "", 65),
+            (RANGES, "GracefulNodeShutdown=false", 0),
+            ("shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority: []", "", 0),
+        ] {
+            let policy = policy(body, gates).unwrap();
+            assert_eq!((policy.total().as_secs(), policy.is_empty()), (seconds, seconds == 0), "{body} {gates}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_upstreams_words() {
+        for (body, gates, words) in [
+            (
+                "shutdownGracePeriod: 1s\nshutdownGracePeriodCriticalPods: 2s",
+                "",
+                "shutdownGracePeriodCriticalPods {2s} must be <= shutdownGracePeriod {1s}",
+            ),
+            (
+                "shutdownGracePeriod: 1ms",
+                "",
+                "invalid configuration: shutdownGracePeriod {1ms} must be either zero or otherwise >= 1 sec",
+            ),
+            (
+                "shutdownGracePeriod: 1s",
+                "GracefulNodeShutdown=false,GracefulNodeShutdownBasedOnPodPriority=false",
+                "requires feature gate GracefulNodeShutdown",
+            ),
+            (RANGES, "GracefulNodeShutdownBasedOnPodPriority=false", "requires feature gate GracefulNodeShutdownBased"),
+            (&format!("shutdownGracePeriod: 1s\n{RANGES}"), "", "at the same time"),
+            ("shutdownGracePeriodByPodPriority: [{priority: 0, seconds: 6}]", "", "unknown field"),
+        ] {
+            let error = policy(body, gates).unwrap_err();
+            assert!(error.contains(words), "{body}: {error}");
+        }
+    }
+}

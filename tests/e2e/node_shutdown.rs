@@ -1,0 +1,123 @@
+//! The machine goes down: Pods end first, group by group (KEP-2000, KEP-2712).
+
+use crate::Alone;
+use fake_logind::Logind;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::{path::Path, time::Duration};
+use tests::{Cluster, Kubectl, eventually, wait_for};
+use tokio::runtime::Runtime;
+
+pub(crate) const TESTS: &[Alone] = &[
+    ("Pods end before their machine goes down, ordinary ones first", pods_end_first),
+    ("without systemd-logind a node goes down at once, and says so", no_logind),
+];
+
+const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
+
+fn config(dir: &Path) -> String {
+    let manifests = dir.join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let path = dir.join("kubelet.yaml");
+    let text = format!(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 30s\n\
+         shutdownGracePeriodCriticalPods: 10s\nstaticPodPath: {}\nfileCheckFrequency: 1h\n",
+        manifests.display()
+    );
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// Takes its leave for a second.
+fn pod(name: &str, more: &Value) -> Value {
+    let script = "trap 'sleep 1; exit 3' TERM; while :; do sleep 0.1; done";
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    pod
+}
+
+fn running(kubectl: &Kubectl, name: &str) {
+    eventually("the Pod", || kubectl.get(name).is_some());
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {name}")).ok();
+}
+
+/// Waits until a Pod was ended by the shutdown; gives when its container ended.
+fn terminated(kubectl: &Kubectl, name: &str) -> String {
+    kubectl.wait_value(name, "/status/phase", &json!("Failed"));
+    let status = kubectl.value(name, "/status");
+    assert_eq!((&status["reason"], &status["message"]), (&json!("Terminated"), &json!(MESSAGE)));
+    let conditions = status["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    assert_eq!((&target["reason"], &target["message"]), (&json!("TerminationByKubelet"), &json!(MESSAGE)));
+    let ended = &status["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(ended["exitCode"], 3, "it had its grace");
+    ended["finishedAt"].as_str().unwrap().to_owned()
+}
+
+fn ready(kubectl: &Kubectl) -> (Value, Value, Value) {
+    let conditions = kubectl.value("node/node-1", "/status/conditions");
+    let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap().clone();
+    (ready["status"].clone(), ready["reason"].clone(), ready["message"].clone())
+}
+
+fn until_not_ready(kubectl: &Kubectl) {
+    let down = (json!("False"), json!("KubeletNotReady"), json!("node is shutting down"));
+    eventually("the node to say that it goes down", || ready(kubectl) == down);
+}
+
+fn pods_end_first() {
+    let runtime = Runtime::new().unwrap();
+    let logind = runtime.block_on(Logind::start(Duration::from_secs(60)));
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--node-name", "node-1", "--kubelet-config", &config(dir.path())];
+    let mut cluster = Cluster::start_with_env(&args, &[("DBUS_SYSTEM_BUS_ADDRESS", logind.address())]);
+    let kubectl = cluster.kubectl_in("default");
+    std::fs::write(dir.path().join("manifests/fixed.json"), pod("fixed", &json!({})).to_string()).unwrap();
+    kubectl.apply(&pod("ordinary", &json!({})).to_string());
+    kubectl.apply(&pod("critical", &json!({"priorityClassName": "system-node-critical"})).to_string());
+    for name in ["pod/ordinary", "pod/critical", "pod/fixed-node-1"] {
+        running(&kubectl, name);
+    }
+    assert_eq!(logind.locks(), ["shutdown podium delay"]);
+
+    runtime.block_on(logind.prepare(true));
+    until_not_ready(&kubectl);
+    let (ordinary, critical) = (terminated(&kubectl, "pod/ordinary"), terminated(&kubectl, "pod/critical"));
+    assert!(ordinary < critical, "{ordinary} {critical}");
+    terminated(&kubectl, "pod/fixed-node-1");
+    eventually("the machine to be let go", || logind.locks().is_empty());
+    kubectl.apply(&pod("late", &json!({"nodeName": "node-1"})).to_string());
+    kubectl.wait_value("pod/late", "/status/reason", &json!("NodeShutdown"));
+    let message = kubectl.value("pod/late", "/status/message");
+    assert_eq!(message, "Pod was rejected: Pod was rejected as the node is shutting down.");
+    let events =
+        kubectl.run("get events -A --field-selector reason=NodeShutdown,involvedObject.kind=Node -o wide").ok();
+    assert!(events.contains("Shutdown manager detected shutdown event"), "{events}");
+    let metrics = kubectl.run("get --raw /api/v1/nodes/node-1/proxy/metrics").ok();
+    assert!(metrics.contains("kubelet_graceful_shutdown_end_time_seconds 1"), "{metrics}");
+
+    // A Podium that is started meanwhile hears of it, too.
+    cluster.kill(Signal::SIGKILL);
+    cluster.up_to_api();
+    until_not_ready(&kubectl);
+    terminated(&kubectl, "pod/fixed-node-1");
+
+    runtime.block_on(logind.prepare(false));
+    eventually("the node to be Ready again", || ready(&kubectl).0 == "True");
+    eventually("the lock to be taken again", || logind.locks().len() == 1);
+    // What came from the API has ended for good; what the machine itself is to run runs again.
+    running(&kubectl, "pod/fixed-node-1");
+    terminated(&kubectl, "pod/ordinary");
+}
+
+fn no_logind() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = format!("unix:path={}", dir.path().join("none").display());
+    let args = ["--kubelet-config", &config(dir.path())];
+    let cluster = Cluster::start_with_env(&args, &[("DBUS_SYSTEM_BUS_ADDRESS", &nowhere)]);
+    wait_for("a word about it", Duration::from_secs(30), || {
+        let log = cluster.log();
+        if log.contains("Pods will not end before the machine does") { Ok(()) } else { Err(log) }
+    });
+}

@@ -1,0 +1,170 @@
+//! systemd-logind on a D-Bus of its own: what it says of the machine is what the test says.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+
+use parking_lot::Mutex;
+use std::{
+    io::{BufRead, BufReader, ErrorKind, Read},
+    os::{fd, unix::net::UnixStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use zbus::{Connection, OwnedFd, connection::Builder, fdo, interface, object_server::SignalEmitter};
+
+const LOGIND: (&str, &str) = ("org.freedesktop.login1", "/org/freedesktop/login1");
+const SYSTEMD: (&str, &str) = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1");
+
+/// What both services know.
+struct State {
+    delay: Duration,
+    preparing: bool,
+    /// Whoever asked for a lock, and the other end of what it got.
+    locks: Vec<(String, UnixStream)>,
+    drop_in: PathBuf,
+    stubborn: bool,
+}
+
+/// A bus with a logind and a systemd. Both go with it.
+pub struct Logind {
+    bus: Child,
+    address: String,
+    connection: Connection,
+    state: Arc<Mutex<State>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Logind {
+    /// One that waits for delay locks for so long.
+    ///
+    /// # Panics
+    /// When there is no `dbus-daemon`, or it does not start.
+    pub async fn start(delay: Duration) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let config = dir.path().join("bus.conf");
+        let text = format!(
+            "<busconfig><listen>unix:path={}</listen><policy context=\"default\">\
+             <allow send_destination=\"*\"/><allow receive_sender=\"*\"/><allow own=\"*\"/></policy></busconfig>",
+            dir.path().join("bus").display()
+        );
+        std::fs::write(&config, text).expect("a file");
+        let mut command = Command::new("dbus-daemon");
+        command.args(["--nofork", "--nopidfile", "--print-address"]).arg(format!("--config-file={}", config.display()));
+        let mut bus = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("dbus-daemon starts");
+        let mut address = String::new();
+        let stdout = bus.stdout.take().expect("its output");
+        BufReader::new(stdout).read_line(&mut address).expect("dbus-daemon says where it is");
+        let address = address.trim().to_owned();
+        let state = State {
+            delay,
+            preparing: false,
+            locks: Vec::new(),
+            drop_in: dir.path().join("logind.conf.d/99-podium.conf"),
+            stubborn: false,
+        };
+        let state = Arc::new(Mutex::new(state));
+        let builder = Builder::address(address.as_str()).name(LOGIND.0).name(SYSTEMD.0);
+        let builder = builder.serve_at(LOGIND.1, Manager(Arc::clone(&state)));
+        let connection = builder.serve_at(SYSTEMD.1, Systemd(Arc::clone(&state))).build().await.expect("a connection");
+        Self { bus, address, connection, state, _dir: dir }
+    }
+
+    /// It reads no new configuration.
+    #[must_use]
+    pub fn stubborn(self) -> Self {
+        self.state.lock().stubborn = true;
+        self
+    }
+
+    /// What `DBUS_SYSTEM_BUS_ADDRESS` is to say.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The configuration that it reads when it is sent SIGHUP.
+    #[must_use]
+    pub fn drop_in(&self) -> PathBuf {
+        self.state.lock().drop_in.clone()
+    }
+
+    /// Says that the machine goes down, or does not after all.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub async fn prepare(&self, start: bool) {
+        self.state.lock().preparing = start;
+        let emitter = SignalEmitter::new(&self.connection, LOGIND.1).expect("a path");
+        Manager::prepare_for_shutdown(&emitter, start).await.expect("the bus takes a signal");
+    }
+
+    /// The locks that are held: what, who and how.
+    #[must_use]
+    pub fn locks(&self) -> Vec<String> {
+        let mut state = self.state.lock();
+        let held = |other: &mut UnixStream| match other.read(&mut [0]) {
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        };
+        state.locks.retain_mut(|(_, other)| held(other));
+        state.locks.iter().map(|(who, _)| who.clone()).collect()
+    }
+}
+
+impl Drop for Logind {
+    fn drop(&mut self) {
+        let _ = self.bus.kill();
+        let _ = self.bus.wait();
+    }
+}
+
+struct Manager(Arc<Mutex<State>>);
+
+#[interface(name = "org.freedesktop.login1.Manager")]
+impl Manager {
+    fn inhibit(&self, what: &str, who: &str, _why: &str, mode: &str) -> fdo::Result<OwnedFd> {
+        let mut state = self.0.lock();
+        if state.preparing {
+            let text = "The operation inhibition has been requested for is already running";
+            return Err(fdo::Error::Failed(text.to_owned()));
+        }
+        let failed = |error: std::io::Error| fdo::Error::Failed(error.to_string());
+        let (held, other) = UnixStream::pair().map_err(failed)?;
+        other.set_nonblocking(true).map_err(failed)?;
+        state.locks.push((format!("{what} {who} {mode}"), other));
+        Ok(fd::OwnedFd::from(held).into())
+    }
+
+    #[zbus(property, name = "InhibitDelayMaxUSec")]
+    fn inhibit_delay_max_usec(&self) -> u64 {
+        u64::try_from(self.0.lock().delay.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    #[zbus(property)]
+    fn preparing_for_shutdown(&self) -> bool {
+        self.0.lock().preparing
+    }
+
+    #[zbus(signal)]
+    async fn prepare_for_shutdown(emitter: &SignalEmitter<'_>, start: bool) -> zbus::Result<()>;
+}
+
+struct Systemd(Arc<Mutex<State>>);
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl Systemd {
+    /// Only SIGHUP for logind is known here: it reads its configuration.
+    fn kill_unit(&self, name: &str, _whom: &str, signal: i32) -> fdo::Result<()> {
+        let mut state = self.0.lock();
+        if name != "systemd-logind.service" || signal != 1 {
+            return Err(fdo::Error::InvalidArgs(format!("{name} {signal}")));
+        }
+        let text = std::fs::read_to_string(&state.drop_in).unwrap_or_default();
+        let seconds = text.lines().find_map(|line| line.strip_prefix("InhibitDelayMaxSec=")?.parse().ok());
+        if let Some(seconds) = seconds.filter(|_| !state.stubborn) {
+            state.delay = Duration::from_secs(seconds);
+        }
+        Ok(())
+    }
+}
