@@ -29,7 +29,6 @@ mod patch;
 mod pki;
 mod pods;
 mod protobuf;
-mod quantities;
 mod read;
 mod reply;
 mod request;
@@ -42,6 +41,7 @@ mod strict;
 #[cfg(test)]
 mod test_server;
 mod tokens;
+mod typed;
 mod update;
 mod watch;
 mod write;

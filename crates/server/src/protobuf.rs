@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 pub(crate) mod merging;
 mod negotiate;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -1,14 +1,12 @@
-//! Decoding an object as its kind: unknown fields are found, and types are checked, by the kind's own type.
+//! Decoding an object as its kind: what it has that its kind has not is refused, told or dropped, as the client wishes.
 
 use crate::{
     decode::Parsed,
     kinds::{FieldErrors, FieldPath, KindInfo},
-    quantities,
     request::Query,
     status::ApiError,
+    typed,
 };
-use k8s_openapi::api::{coordination::v1::Lease, core::v1, events::v1::Event as EventsEvent, node::v1::RuntimeClass};
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// What to do with fields that do not exist, or stand twice.
@@ -50,7 +48,7 @@ pub(crate) fn check(
         ))
     };
     named_as_expected(info, &parsed.value)?;
-    let (clean, unknown) = typed(info, &parsed.value).map_err(|e| handled(&e))?;
+    let (clean, unknown) = typed::object(&info.api_version(), info.kind, &parsed.value).map_err(|e| handled(&e))?;
     let wrong: Vec<String> = unknown.into_iter().chain(parsed.duplicates.iter().cloned()).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {
@@ -78,7 +76,7 @@ pub(crate) fn check_patched(
         return Err(invalid("the result of the patch is no object"));
     }
     named_as_expected(info, &parsed.value)?;
-    let (clean, unknown) = typed(info, &parsed.value).map_err(|e| invalid(&e))?;
+    let (clean, unknown) = typed::object(&info.api_version(), info.kind, &parsed.value).map_err(|e| invalid(&e))?;
     let wrong: Vec<String> = parsed.duplicates.iter().cloned().chain(unknown).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {
@@ -103,92 +101,5 @@ fn named_as_expected(info: &KindInfo, object: &Value) -> Result<(), ApiError> {
             info.version, info.kind
         ))),
         _ => Ok(()),
-    }
-}
-
-type Typed = Result<(Value, Vec<String>), String>;
-
-fn typed(info: &KindInfo, object: &Value) -> Typed {
-    let round_trip = match (info.group, info.kind) {
-        ("", "ConfigMap") => round_trip::<v1::ConfigMap>,
-        ("", "Event") => round_trip::<v1::Event>,
-        ("events.k8s.io", "Event") => round_trip::<EventsEvent>,
-        ("", "Namespace") => round_trip::<v1::Namespace>,
-        ("", "Node") => round_trip::<v1::Node>,
-        ("", "Pod") => round_trip::<v1::Pod>,
-        ("", "Secret") => round_trip::<v1::Secret>,
-        ("", "Service") => round_trip::<v1::Service>,
-        ("", "ServiceAccount") => round_trip::<v1::ServiceAccount>,
-        ("coordination.k8s.io", "Lease") => round_trip::<Lease>,
-        ("node.k8s.io", "RuntimeClass") => round_trip::<RuntimeClass>,
-        _ => |object: &Value| Ok((object.clone(), Vec::new())),
-    };
-    let mut object = object.clone();
-    // The type checks these; what is left out is what the path of the request says.
-    object["apiVersion"] = info.api_version().into();
-    object["kind"] = info.kind.into();
-    if object["metadata"].is_null() {
-        object["metadata"] = json!({});
-    }
-    quantities::canonicalize(info.kind, &mut object)?;
-    let (mut clean, unknown) = round_trip(&object)?;
-    clean["apiVersion"] = info.api_version().into();
-    clean["kind"] = info.kind.into();
-    tidy(&mut clean);
-    Ok((clean, unknown))
-}
-
-fn round_trip<T: DeserializeOwned + Serialize>(object: &Value) -> Typed {
-    // Only what is wrong pays for the path to it.
-    let typed = T::deserialize(object).or_else(|_| {
-        serde_path_to_error::deserialize::<_, T>(object).map_err(|e| format!("{}: {}", e.path(), e.inner()))
-    })?;
-    let clean = serde_json::to_value(&typed).map_err(|e| e.to_string())?;
-    let mut unknown = Vec::new();
-    compare(object, &clean, &mut String::new(), &mut unknown);
-    Ok((clean, unknown))
-}
-
-/// Removes what upstream's types leave out when they are encoded: empty lists, empty labels and annotations.
-fn tidy(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|key, inner| match inner {
-                Value::Array(items) => !items.is_empty() || key == "containers",
-                Value::Object(fields) => !fields.is_empty() || !matches!(key.as_str(), "labels" | "annotations"),
-                _ => true,
-            });
-            map.values_mut().for_each(tidy);
-        }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
-        _ => {}
-    }
-}
-
-/// Fields of `given` that `clean` has not.
-fn compare(given: &Value, clean: &Value, path: &mut String, unknown: &mut Vec<String>) {
-    let at = path.len();
-    match (given, clean) {
-        (Value::Object(given), Value::Object(clean)) => {
-            for (key, value) in given.iter().filter(|(_, v)| !v.is_null()) {
-                if at > 0 {
-                    path.push('.');
-                }
-                path.push_str(key);
-                match clean.get(key) {
-                    Some(inner) => compare(value, inner, path, unknown),
-                    None => unknown.push(format!("unknown field {path:?}")),
-                }
-                path.truncate(at);
-            }
-        }
-        (Value::Array(given), Value::Array(clean)) => {
-            for (i, (value, inner)) in given.iter().zip(clean).enumerate() {
-                path.push_str(&format!("[{i}]"));
-                compare(value, inner, path, unknown);
-                path.truncate(at);
-            }
-        }
-        _ => {}
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     String,
     Bool,
     Int32,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 /// How often a field's value is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A plain value: the wire may carry its zero, which JSON leaves out.
     Plain,
     /// A pointer in Go: what the wire carries was meant.
@@ -43,38 +43,38 @@ pub(super) enum Shape {
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(crate) struct Field {
     /// Its name in JSON.
-    pub(super) name: &'static str,
-    pub(super) number: u32,
-    pub(super) shape: Shape,
-    pub(super) kind: Kind,
+    pub(crate) name: &'static str,
+    pub(crate) number: u32,
+    pub(crate) shape: Shape,
+    pub(crate) kind: Kind,
     /// Whether it stands in the JSON even when it is zero: no `omitempty` in Go.
-    pub(super) always: bool,
+    pub(crate) always: bool,
     /// How apply and patches take it; [`super::merging`] reads that.
-    pub(super) merging: &'static str,
+    pub(crate) merging: &'static str,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Message {
+pub(crate) struct Message {
     /// Package and name, for example `core/v1.Pod`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Whether server-side apply takes it as a whole.
-    pub(super) atomic: bool,
+    pub(crate) atomic: bool,
     /// In the order of their numbers.
-    pub(super) fields: Vec<Field>,
+    pub(crate) fields: Vec<Field>,
 }
 
 impl Message {
-    pub(super) fn field(&self, number: u32) -> Option<&Field> {
+    pub(crate) fn field(&self, number: u32) -> Option<&Field> {
         self.fields.binary_search_by_key(&number, |f| f.number).ok().and_then(|i| self.fields.get(i))
     }
 }
 
 /// All messages.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    pub(super) messages: Vec<Message>,
+pub(crate) struct Table {
+    pub(crate) messages: Vec<Message>,
     /// By API version and kind.
     kinds: HashMap<(&'static str, &'static str), usize>,
 }
@@ -82,18 +82,18 @@ pub(super) struct Table {
 /// Ends the name of a message that apply takes as a whole.
 const ATOMIC: &str = "~atomic";
 
-pub(super) static TABLE: LazyLock<Table> =
+pub(crate) static TABLE: LazyLock<Table> =
     LazyLock::new(|| Table::parse(include_str!("messages.txt")).unwrap_or_default());
 
 impl Table {
     /// The message of a kind. Kinds of meta/v1, such as `DeleteOptions`, belong to every API version.
-    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
+    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
         let found = self.kinds.get(&(api_version, kind)).or_else(|| self.kinds.get(&("", kind)));
         found.and_then(|i| self.messages.get(*i))
     }
 
     /// `None` when the text is not in the form that its head describes; a test reads it.
-    pub(super) fn parse(text: &'static str) -> Option<Self> {
+    pub(crate) fn parse(text: &'static str) -> Option<Self> {
         let mut lines: Vec<(&str, &str, &str, &str)> = Vec::new();
         let mut section = ("", "");
         for line in text.lines().filter(|l| !l.starts_with('#')) {

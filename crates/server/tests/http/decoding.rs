@@ -84,18 +84,18 @@ async fn manifests_are_json_or_yaml() {
 async fn a_field_of_the_wrong_type_is_named() {
     let api = Api::new().await;
     for (field, value, expected) in [
-        ("hostNetwork", json!("yes"), "spec.hostNetwork: invalid type: string \"yes\", expected a boolean"),
-        ("containers", json!({}), "spec.containers: invalid type: map, expected a sequence"),
+        ("hostNetwork", json!("yes"), "string into Go struct field PodSpec.spec.hostNetwork of type bool"),
+        ("containers", json!({}), "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
         (
             "terminationGracePeriodSeconds",
             json!(1.5),
-            "spec.terminationGracePeriodSeconds: invalid type: floating point `1.5`, expected i64",
+            "number 1.5 into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64",
         ),
-        ("nodeSelector", json!({"a": 1}), "spec.nodeSelector.a: invalid type: integer `1`, expected a string"),
+        ("nodeSelector", json!({"a": 1}), "number into Go struct field PodSpec.spec.nodeSelector of type string"),
     ] {
         let mut object = pod("p");
         object["spec"][field] = value;
-        let message = format!("Pod in version \"v1\" cannot be handled as a Pod: {expected}");
+        let message = format!("Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal {expected}");
         api.check(post(PODS, &object), 400, json!({"reason": "BadRequest", "message": message})).await;
     }
 }

@@ -1,0 +1,227 @@
+//! `metadata.managedFields`: who owns what.
+
+use crate::{element::ElementError, set::Set, value::quote};
+use serde_json::{Map, Value, json};
+
+/// Upstream keeps no more entries of updates than this.
+const MAX_UPDATES: usize = 10;
+/// The manager of entries that were too many.
+const ANCIENT: &str = "ancient-changes";
+
+/// How a manager came to own its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// It applied them.
+    Apply,
+    /// It changed them in any other way.
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// What one manager owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The manager.
+    pub manager: String,
+    /// How it came to own them.
+    pub operation: Operation,
+    /// The version in which the fields have these names.
+    pub api_version: String,
+    /// The subresource through which it came; empty for the object itself.
+    pub subresource: String,
+    /// When its fields last changed: RFC 3339, in UTC, to the second.
+    pub time: Option<String>,
+    /// The fields.
+    pub fields: Set,
+}
+
+/// All entries of an object, no two of the same manager, operation, version (of updates) and subresource.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Managers(Vec<Entry>);
+
+/// Why a list is no `managedFields`, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManagersError {
+    /// An entry is of another operation.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// An entry has no version.
+    #[error("apiVersion must not be empty")]
+    NoVersion,
+    /// An entry does not say of which form its fields are.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    /// The fields of an entry are of a form that is not known.
+    #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
+    FieldsType(String, usize),
+    /// The fields of an entry cannot be read.
+    #[error("error decoding set: {0}")]
+    Fields(#[from] ElementError),
+}
+
+impl Entry {
+    /// Whether these two are of one manager. What a manager applies in one version it owns no longer in another.
+    fn is_same_manager(&self, other: &Self) -> bool {
+        self.operation == other.operation
+            && self.manager == other.manager
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Upstream's text for the manager, by which it sorts.
+    pub(crate) fn identifier(&self) -> String {
+        let mut parts = Vec::new();
+        let mut put = |name: &str, value: &str| {
+            if !value.is_empty() {
+                parts.push(format!("\"{name}\":{}", quote(value)));
+            }
+        };
+        put("manager", &self.manager);
+        put("operation", self.operation.name());
+        put("apiVersion", if self.operation == Operation::Apply { "" } else { &self.api_version });
+        put("subresource", &self.subresource);
+        format!("{{{}}}", parts.join(","))
+    }
+
+    /// As conflicts name it.
+    pub(crate) fn display_name(&self) -> String {
+        let mut name = quote(&self.manager);
+        if !self.subresource.is_empty() {
+            name.push_str(&format!(" with subresource {}", quote(&self.subresource)));
+        }
+        if self.operation == Operation::Update {
+            name.push_str(&format!(" using {}", self.api_version));
+        }
+        name
+    }
+
+    fn from_json(json: &Value, place: usize) -> Result<Self, ManagersError> {
+        let text = |field: &str| json[field].as_str().unwrap_or("").to_owned();
+        let operation = match json["operation"].as_str() {
+            Some("Apply") => Operation::Apply,
+            Some("Update") => Operation::Update,
+            _ => return Err(ManagersError::Operation),
+        };
+        let api_version = text("apiVersion");
+        if api_version.is_empty() {
+            return Err(ManagersError::NoVersion);
+        }
+        match text("fieldsType").as_str() {
+            "FieldsV1" => {}
+            "" => return Err(ManagersError::NoFieldsType(place)),
+            other => return Err(ManagersError::FieldsType(other.to_owned(), place)),
+        }
+        let fields = match &json["fieldsV1"] {
+            Value::Null => Set::default(),
+            fields => Set::from_json(fields)?,
+        };
+        let time = json["time"].as_str().map(str::to_owned);
+        Ok(Self { manager: text("manager"), operation, api_version, subresource: text("subresource"), time, fields })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let texts = [("manager", &self.manager), ("apiVersion", &self.api_version), ("subresource", &self.subresource)];
+        for (name, text) in texts.into_iter().filter(|(_, t)| !t.is_empty()) {
+            map.insert(name.to_owned(), text.as_str().into());
+        }
+        map.insert("operation".to_owned(), self.operation.name().into());
+        map.insert("fieldsType".to_owned(), "FieldsV1".into());
+        map.insert("fieldsV1".to_owned(), self.fields.to_json());
+        if let Some(time) = &self.time {
+            map.insert("time".to_owned(), time.as_str().into());
+        }
+        Value::Object(map)
+    }
+}
+
+impl Managers {
+    /// Reads `metadata.managedFields`; null is none.
+    ///
+    /// # Errors
+    /// When an entry is not of its form.
+    pub fn from_json(json: &Value) -> Result<Self, ManagersError> {
+        let mut all = Self::default();
+        for (place, entry) in json.as_array().into_iter().flatten().enumerate() {
+            all.put(Entry::from_json(entry, place)?);
+        }
+        Ok(all)
+    }
+
+    /// As `metadata.managedFields` in upstream's order; `None` when there is nothing.
+    #[must_use]
+    pub fn to_json(&self) -> Option<Value> {
+        let seconds = |e: &Entry| e.time.clone().unwrap_or_default();
+        let mut entries: Vec<&Entry> = self.0.iter().collect();
+        entries.sort_by_cached_key(|e| {
+            (e.operation, seconds(e), e.manager.clone(), e.api_version.clone(), e.subresource.clone())
+        });
+        let entries: Vec<Value> = entries.into_iter().map(Entry::to_json).collect();
+        (!entries.is_empty()).then(|| json!(entries))
+    }
+
+    /// Whether nobody owns anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All entries, in no particular order.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    pub(crate) fn entries_mut(&mut self) -> &mut Vec<Entry> {
+        &mut self.0
+    }
+
+    /// Takes out the entry of the same manager.
+    pub(crate) fn take(&mut self, like: &Entry) -> Option<Entry> {
+        let place = self.0.iter().position(|e| e.is_same_manager(like))?;
+        Some(self.0.remove(place))
+    }
+
+    /// Adds an entry, in the place of that of the same manager.
+    pub(crate) fn put(&mut self, entry: Entry) {
+        self.take(&entry);
+        self.0.push(entry);
+    }
+
+    /// Joins the oldest entries of updates into one per version until there are no more than ten.
+    pub(crate) fn cap(&mut self) {
+        let mut updates: Vec<Entry> = self.0.iter().filter(|e| e.operation == Operation::Update).cloned().collect();
+        let mut count = updates.len();
+        if count <= MAX_UPDATES {
+            return;
+        }
+        updates.sort_by_cached_key(|e| (e.time.clone().unwrap_or_default(), e.identifier()));
+        // The first of each version is joined only when there is a second.
+        let mut firsts: Vec<Entry> = Vec::new();
+        for entry in updates {
+            let Some(first) = firsts.iter().find(|f| f.api_version == entry.api_version) else {
+                firsts.push(entry);
+                continue;
+            };
+            let bucket = Entry { manager: ANCIENT.to_owned(), subresource: String::new(), ..entry.clone() };
+            if bucket.is_same_manager(&entry) {
+                continue;
+            }
+            let joined = self.take(&bucket).or_else(|| self.take(first)).unwrap_or_else(|| bucket.clone());
+            self.take(&entry);
+            self.put(Entry { fields: joined.fields.union(&entry.fields), ..bucket });
+            count -= 1;
+            if count <= MAX_UPDATES {
+                return;
+            }
+        }
+    }
+}

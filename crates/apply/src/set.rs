@@ -1,0 +1,132 @@
+//! A set of fields, kept as a tree.
+
+mod algebra;
+mod fields_v1;
+
+use crate::{element::Element, path::Path};
+
+/// A set of fields. A field can be in it with or without those below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Set {
+    /// Sorted; none of them is without both membership and members below.
+    nodes: Vec<Node>,
+}
+
+/// What a set holds at and below one element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) element: Element,
+    /// Whether the field itself is in the set.
+    pub(crate) member: bool,
+    pub(crate) below: Set,
+}
+
+impl Set {
+    /// The set of these paths.
+    #[must_use]
+    pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
+        let mut set = Self::default();
+        paths.into_iter().for_each(|p| set.insert(p));
+        set
+    }
+
+    /// Adds a field; the empty path is none.
+    pub fn insert(&mut self, path: &[Element]) {
+        if let [element, rest @ ..] = path {
+            let node = self.entry(element);
+            match rest {
+                [] => node.member = true,
+                _ => node.below.insert(rest),
+            }
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Whether this field itself is in it.
+    #[must_use]
+    pub fn has(&self, path: &[Element]) -> bool {
+        match path {
+            [] => false,
+            [element] => self.has_member(element),
+            [element, rest @ ..] => self.get(element).is_some_and(|n| n.below.has(rest)),
+        }
+    }
+
+    /// All fields in it: first those of a level, then those below, as upstream lists them.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Path> {
+        let mut all = Vec::new();
+        self.collect(&mut Vec::new(), &mut all);
+        all
+    }
+
+    fn collect(&self, at: &mut Vec<Element>, into: &mut Vec<Path>) {
+        for node in self.nodes.iter().filter(|n| n.member) {
+            let path = at.iter().chain([&node.element]).cloned().collect();
+            into.push(Path(path));
+        }
+        for node in &self.nodes {
+            at.push(node.element.clone());
+            node.below.collect(at, into);
+            at.pop();
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(crate) fn get(&self, element: &Element) -> Option<&Node> {
+        self.nodes.binary_search_by(|n| n.element.cmp(element)).ok().and_then(|i| self.nodes.get(i))
+    }
+
+    /// What there is below a field of this name, and whether it is a member itself.
+    pub(crate) fn get_field(&self, name: &str) -> Option<&Node> {
+        let found = self.nodes.binary_search_by(|n| match &n.element {
+            Element::Field(field) => field.as_ref().cmp(name),
+            _ => std::cmp::Ordering::Greater,
+        });
+        found.ok().and_then(|i| self.nodes.get(i))
+    }
+
+    pub(crate) fn has_member(&self, element: &Element) -> bool {
+        self.get(element).is_some_and(|n| n.member)
+    }
+
+    /// Adds an element and what is below it; nothing at all leaves no trace.
+    pub(crate) fn put(&mut self, element: Element, member: bool, below: Self) {
+        if !member && below.is_empty() {
+            return;
+        }
+        let node = Node { element, member, below };
+        // Mostly they come in their order.
+        if self.nodes.last().is_none_or(|last| last.element < node.element) {
+            self.nodes.push(node);
+            return;
+        }
+        match self.nodes.binary_search_by(|n| n.element.cmp(&node.element)) {
+            Ok(place) => {
+                let found = &mut self.nodes[place];
+                found.member |= node.member;
+                found.below = found.below.union(&node.below);
+            }
+            Err(place) => self.nodes.insert(place, node),
+        }
+    }
+
+    fn entry(&mut self, element: &Element) -> &mut Node {
+        let place = match self.nodes.binary_search_by(|n| n.element.cmp(element)) {
+            Ok(place) => place,
+            Err(place) => {
+                self.nodes.insert(place, Node { element: element.clone(), member: false, below: Self::default() });
+                place
+            }
+        };
+        &mut self.nodes[place]
+    }
+}

@@ -1,0 +1,89 @@
+//! Unions, intersections and differences of sets.
+
+use super::{Node, Set};
+use std::{cmp::Ordering, iter::Peekable};
+
+/// Two sorted lists of nodes side by side, by element.
+struct Zip<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>>(Peekable<L>, Peekable<R>);
+
+impl<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>> Iterator for Zip<'a, L, R> {
+    type Item = (Option<&'a Node>, Option<&'a Node>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let order = match (self.0.peek(), self.1.peek()) {
+            (Some(l), Some(r)) => l.element.cmp(&r.element),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        Some(match order {
+            Ordering::Less => (self.0.next(), None),
+            Ordering::Greater => (None, self.1.next()),
+            Ordering::Equal => (self.0.next(), self.1.next()),
+        })
+    }
+}
+
+fn zip<'a>(left: &'a Set, right: &'a Set) -> impl Iterator<Item = (Option<&'a Node>, Option<&'a Node>)> {
+    Zip(left.nodes.iter().peekable(), right.nodes.iter().peekable())
+}
+
+impl Set {
+    /// What is in either.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        if self.is_empty() {
+            return other.clone();
+        }
+        if other.is_empty() {
+            return self.clone();
+        }
+        let joined = zip(self, other).filter_map(|pair| match pair {
+            (Some(l), Some(r)) => {
+                Some(Node { element: l.element.clone(), member: l.member || r.member, below: l.below.union(&r.below) })
+            }
+            (one, other) => one.or(other).cloned(),
+        });
+        Self { nodes: joined.collect() }
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut common = Self::default();
+        for (l, r) in zip(self, other).filter_map(|(l, r)| Some((l?, r?))) {
+            common.put(l.element.clone(), l.member && r.member, l.below.intersection(&r.below));
+        }
+        common
+    }
+
+    /// What is in this and not in the other. That a field is in the other says nothing about those below it.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.without(other, false)
+    }
+
+    /// What is in this, and neither itself in the other nor below a field that is.
+    #[must_use]
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        self.without(other, true)
+    }
+
+    fn without(&self, other: &Self, recursive: bool) -> Self {
+        if other.is_empty() {
+            return self.clone();
+        }
+        let mut rest = Self::default();
+        for pair in zip(self, other) {
+            match pair {
+                (Some(l), None) => rest.nodes.push(l.clone()),
+                (Some(_), Some(r)) if recursive && r.member => {}
+                (Some(l), Some(r)) => {
+                    rest.put(l.element.clone(), l.member && !r.member, l.below.without(&r.below, recursive));
+                }
+                (None, _) => {}
+            }
+        }
+        rest
+    }
+}

@@ -1,0 +1,154 @@
+//! What holds whatever is applied.
+
+use crate::sample::State;
+use apply::{Managers, Set};
+use proptest::{prelude::*, sample::subsequence};
+use serde_json::{Map, Value, json};
+
+/// Values of the sample kind's spec, by field.
+fn fields() -> Vec<(&'static str, BoxedStrategy<Value>)> {
+    let word = || prop::sample::select(vec!["x", "y", "z"]);
+    let words = move || subsequence(vec!["x", "y", "z"], 0..=3).prop_shuffle().prop_map(|w| json!(w)).boxed();
+    let texts = || prop::collection::btree_map(word(), word(), 0..3).prop_map(|m| json!(m)).boxed();
+    let item = move |name: &'static str| {
+        (0..3_i32, texts()).prop_map(move |(value, texts)| json!({"name": name, "value": value, "texts": texts}))
+    };
+    let items = (item("p"), item("q"), item("r"), subsequence(vec![0_usize, 1, 2], 0..=3).prop_shuffle());
+    let items = items.prop_map(|(p, q, r, which)| {
+        let all = [p, q, r];
+        which.into_iter().map(|i| all[i].clone()).collect::<Value>()
+    });
+    vec![
+        ("text", word().prop_map(|w| json!(w)).boxed()),
+        ("number", (0..3_i32).prop_map(|n| json!(n)).boxed()),
+        ("names", words()),
+        ("items", items.boxed()),
+        ("map", texts()),
+        ("wholeList", words()),
+        ("wholeMap", texts()),
+        ("any", json_value().boxed()),
+    ]
+}
+
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-2_i64..3).prop_map(Value::from),
+        "[a-c]{0,2}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-c]", inner, 0..3).prop_map(|m| json!(m)),
+        ]
+    })
+}
+
+/// A spec of some of the fields.
+fn spec() -> impl Strategy<Value = Value> {
+    let count = fields().len();
+    let values: Vec<BoxedStrategy<Value>> = fields().into_iter().map(|(_, s)| s).collect();
+    (values, prop::collection::vec(any::<bool>(), count)).prop_map(|(values, chosen)| {
+        let names = fields();
+        let pairs = names.iter().zip(values).zip(chosen).filter(|(_, chosen)| *chosen);
+        Value::Object(pairs.map(|(((name, _), value), _)| ((*name).to_owned(), value)).collect::<Map<_, _>>())
+    })
+}
+
+/// Anything, or something that looks like an object of the sample kind.
+fn nearly_object() -> impl Strategy<Value = Value> {
+    let name = prop::sample::select(vec!["text", "names", "items", "ports", "map", "pair", "wholeStruct", "any", "x"]);
+    let spec = prop::collection::btree_map(name, json_value(), 0..4);
+    prop_oneof![
+        json_value(),
+        (spec, json_value())
+            .prop_map(|(spec, metadata)| json!({"apiVersion": "v1", "spec": spec, "metadata": metadata})),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn to_apply_twice_is_to_apply_once(before in spec(), config in spec()) {
+        let mut state = State::default();
+        state.update("u", before).force("a", config.clone());
+        let first = (state.object.clone(), state.managers.to_json());
+        state.apply("a", config);
+        prop_assert_eq!((state.object, state.managers.to_json()), first);
+    }
+
+    #[test]
+    fn what_is_applied_is_there_and_owned_alone_or_with_others(before in spec(), config in spec()) {
+        let mut state = State::default();
+        state.update("u", before).force("a", config.clone()).force("b", config.clone());
+        // Whoever applies the same never has a conflict.
+        state.apply("a", config.clone()).apply("b", config);
+    }
+
+    #[test]
+    fn those_who_apply_different_fields_never_have_a_conflict(left in spec(), right in spec(), again in spec()) {
+        let without = |from: &Value, other: &Value| {
+            let fields = from.as_object().unwrap().iter().filter(|(k, _)| other.get(*k).is_none());
+            Value::Object(fields.map(|(k, v)| (k.clone(), v.clone())).collect())
+        };
+        let mut state = State::default();
+        let again = without(&again, &left);
+        state.apply("a", left.clone()).apply("b", without(&right, &left)).apply("b", again.clone()).apply("a", left.clone());
+        let spec = state.object.clone().unwrap()["spec"].clone();
+        for (key, value) in strip(&again).as_object().unwrap() {
+            prop_assert_eq!(&strip(&spec[key]), value);
+        }
+        // Who gives up everything leaves the other's.
+        state.apply("b", json!({}));
+        let expected = json!({"apiVersion": "v1", "spec": left});
+        prop_assert_eq!(strip(&state.object.unwrap()), strip(&expected));
+    }
+
+    #[test]
+    fn managers_survive_their_json(specs in prop::collection::vec(spec(), 1..4)) {
+        let mut state = State::default();
+        for (i, spec) in specs.into_iter().enumerate() {
+            state.force(&format!("m{i}"), spec);
+        }
+        let json = state.managers.to_json().unwrap_or_default();
+        let read = Managers::from_json(&json).unwrap();
+        prop_assert_eq!(read.to_json().unwrap_or_default(), json);
+        for entry in state.managers.entries() {
+            let text = serde_json::to_string(&entry.fields).unwrap();
+            prop_assert_eq!(&Set::from_json(&serde_json::from_str(&text).unwrap()).unwrap(), &entry.fields);
+        }
+    }
+
+    #[test]
+    fn nothing_panics(live in nearly_object(), config in nearly_object(), managed in json_value()) {
+        let mut state = State::default();
+        let _ = Managers::from_json(&managed).map(|m| m.to_json());
+        let _ = Set::from_json(&managed).map(|s| s.to_json());
+        state.update_object("v1", "u", live);
+        for manager in ["a", "kubectl"] {
+            let _ = state.apply_object("v1", manager, config.clone(), false);
+            let _ = state.apply_object("v2", manager, config.clone(), true);
+        }
+        state.update_object("v1", "u", config);
+    }
+
+    #[test]
+    fn no_text_of_an_element_panics(text in "[fkvix.:{}\"0-9a-c,\\[\\]]{0,16}") {
+        if let Ok(element) = apply::Element::from_text(&text) {
+            prop_assert_eq!(apply::Element::from_text(&element.to_text()).unwrap(), element);
+        }
+    }
+}
+
+/// Without maps and lists that have nothing in them: of those nothing is left when their last item goes.
+fn strip(value: &Value) -> Value {
+    let empty =
+        |v: &Value| v.is_null() || v.as_object().is_some_and(Map::is_empty) || v.as_array().is_some_and(Vec::is_empty);
+    match value {
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(k, v)| (k.clone(), strip(v))).filter(|(_, v)| !empty(v)).collect())
+        }
+        Value::Array(items) => items.iter().map(strip).collect(),
+        other => other.clone(),
+    }
+}

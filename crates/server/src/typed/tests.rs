@@ -1,0 +1,92 @@
+use super::*;
+use serde_json::json;
+
+#[track_caller]
+fn check(spec: &Value, expected: &Value) {
+    let given = json!({"metadata": {"name": "p", "labels": {}}, "spec": spec});
+    let (clean, unknown) = object("v1", "Pod", &given).unwrap();
+    assert_eq!((&clean["spec"], unknown), (expected, Vec::new()), "{spec}");
+    assert_eq!(clean["metadata"], json!({"name": "p"}));
+    assert_eq!((&clean["apiVersion"], &clean["kind"], &clean["status"]), (&json!("v1"), &json!("Pod"), &json!({})));
+    assert_eq!(object("v1", "Pod", &clean).unwrap().0, clean, "once is enough");
+}
+
+#[test]
+fn what_go_leaves_out_is_left_out_and_what_it_writes_is_there() {
+    check(&json!({"hostNetwork": false, "nodeName": "", "tolerations": [], "nodeSelector": {}}), &json!({}));
+    check(&json!({"hostNetwork": null, "dnsConfig": null}), &json!({}));
+    // A pointer's zero was meant; an empty list that may not be left out stays.
+    let pointers = json!({"terminationGracePeriodSeconds": 0, "enableServiceLinks": false, "containers": []});
+    check(&pointers, &pointers);
+    check(
+        &json!({"securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}),
+        &json!({"securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}),
+    );
+    check(
+        &json!({"containers": [{"image": "i"}]}),
+        &json!({"containers": [{"image": "i", "name": "", "resources": {}}]}),
+    );
+}
+
+#[test]
+fn values_have_the_form_in_which_go_writes_them() {
+    let container = |cpu: Value| json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": cpu}}}]});
+    for (given, stored) in [("1000m", "1"), ("0.5", "500m"), ("1u", "1m"), ("1024Ki", "1Mi"), ("1e3", "1e3")] {
+        check(&container(json!(given)), &container(json!(stored)));
+    }
+    check(&container(json!(2)), &container(json!("2")));
+    check(&container(json!(0.1)), &container(json!("100m")));
+    let volume = |limit: &str| json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": limit}}], "nodeSelector": {"sizeLimit": "1024Mi"}});
+    check(&volume("1024Mi"), &volume("1Gi"));
+    let at = |time: &str| json!({"metadata": {"name": "c", "creationTimestamp": time}});
+    let (clean, _) = object("v1", "ConfigMap", &at("2026-01-02T03:04:05.678+01:00")).unwrap();
+    assert_eq!(clean["metadata"]["creationTimestamp"], "2026-01-02T02:04:05Z");
+    let (clean, _) = object("v1", "Secret", &json!({"data": {"a": "YQ\n==", "b": ""}})).unwrap();
+    assert_eq!(clean["data"], json!({"a": "YQ==", "b": ""}));
+}
+
+#[test]
+fn fields_that_a_kind_has_not_are_named_with_their_place() {
+    let given =
+        json!({"spec": {"containers": [{"name": "c"}, {"name": "d", "imagee": "i"}], "kind": "x"}, "extra": {"a": 1}});
+    let unknown = object("v1", "Pod", &given).unwrap().1;
+    let expected = ["extra", "spec.containers[1].imagee", "spec.kind"].map(|p| format!("unknown field {p:?}"));
+    assert_eq!(unknown, expected);
+}
+
+#[test]
+fn values_of_the_wrong_type_are_refused_in_gos_words() {
+    let pod = |spec: Value, words: &str| {
+        let error = object("v1", "Pod", &json!({"spec": spec})).unwrap_err();
+        assert_eq!(error, format!("json: cannot unmarshal {words}"), "{spec}");
+    };
+    pod(json!({"hostNetwork": "yes"}), "string into Go struct field PodSpec.spec.hostNetwork of type bool");
+    pod(json!({"containers": {}}), "object into Go struct field PodSpec.spec.containers of type []v1.Container");
+    pod(json!({"containers": ["c"]}), "string into Go struct field PodSpec.spec.containers of type v1.Container");
+    pod(
+        json!({"containers": [{"name": 1}]}),
+        "number into Go struct field Container.spec.containers.name of type string",
+    );
+    pod(json!({"nodeSelector": {"a": 1}}), "number into Go struct field PodSpec.spec.nodeSelector of type string");
+    pod(json!({"priority": 1.5}), "number 1.5 into Go struct field PodSpec.spec.priority of type int32");
+    pod(
+        json!({"priority": 3_000_000_000_u64}),
+        "number 3000000000 into Go struct field PodSpec.spec.priority of type int32",
+    );
+    pod(json!("all"), "string into Go struct field Pod.spec of type v1.PodSpec");
+    let error = object("v1", "Secret", &json!({"data": {"a": "YQ==", "b": "a!b="}})).unwrap_err();
+    assert_eq!(error, "data[b]: illegal base64 data at input byte 1");
+}
+
+#[test]
+fn no_object_panics() {
+    let values = [json!(null), json!(true), json!(-1), json!(1e300), json!("x"), json!([[]]), json!({"": {"": []}})];
+    for message in &TABLE.messages {
+        for field in &message.fields {
+            for value in &values {
+                let given = Value::Object(Map::from_iter([(field.name.to_owned(), value.clone())]));
+                let _ = Reader::default().message(message, &given, "X");
+            }
+        }
+    }
+}
