@@ -29,6 +29,7 @@ mod node_config;
 mod node_shutdown;
 mod pod_updates;
 mod podium;
+mod preemption;
 mod probe_protocols;
 mod probes;
 mod resize;
@@ -115,6 +116,7 @@ fn main() {
         node::ALONE,
         node_config::TESTS,
         node_shutdown::TESTS,
+        preemption::TESTS,
         restart::TESTS,
         restart_rules::ALONE,
         run::TESTS,

@@ -33,6 +33,8 @@ pub(crate) struct Evictions {
     rest_until: Mutex<Option<Instant>>,
     /// How many Pods went, by what for.
     counts: Mutex<BTreeMap<&'static str, u64>>,
+    /// How many Pods went for critical ones, by the resource.
+    preemptions: Mutex<BTreeMap<String, u64>>,
     /// Where images are, once the runtime has said.
     image_fs: OnceLock<PathBuf>,
     /// Rung when the conditions of the node have changed.
@@ -42,7 +44,8 @@ pub(crate) struct Evictions {
 impl Evictions {
     pub(crate) fn new(policy: EvictionPolicy, figures: Figures) -> Self {
         let (watch, rest_until, counts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { policy, figures, watch, rest_until, counts, image_fs: OnceLock::new(), changed: Notify::new() }
+        let (image_fs, preemptions, changed) = (OnceLock::new(), Mutex::default(), Notify::new());
+        Self { policy, figures, watch, rest_until, counts, preemptions, image_fs, changed }
     }
 
     pub(crate) fn figures(&self) -> &Figures {
@@ -57,6 +60,15 @@ impl Evictions {
     /// How many Pods went since the start, by what for.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.lock().clone()
+    }
+
+    /// How many Pods went for critical ones since the start, by the resource.
+    pub(crate) fn preemptions(&self) -> BTreeMap<String, u64> {
+        self.preemptions.lock().clone()
+    }
+
+    pub(crate) fn count_preemption(&self, resource: &str) {
+        *self.preemptions.lock().entry(resource.to_owned()).or_default() += 1;
     }
 
     fn count(&self, signal: &'static str) {

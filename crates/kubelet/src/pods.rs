@@ -9,7 +9,7 @@ use api::static_pod::{CONFIG_SOURCE, is_mirror, is_static};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
-use lifecycle::{Admission, Event, Pod, ResizeVerdict};
+use lifecycle::{Admission, Event, Pod, ResizeVerdict, Verdict};
 use parking_lot::Mutex;
 use std::{
     collections::{HashMap, HashSet},
@@ -58,14 +58,15 @@ impl Pods {
         self.tasks.lock().insert(uid, make());
     }
 
-    /// Decides whether the node takes a Pod, seeing the others that it has taken and that have not ended.
-    pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Admission) -> Admission {
+    /// Decides whether the node takes a Pod, seeing the others that it has taken and that have not ended. One that others
+    /// go for has their room from now on.
+    pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Verdict) -> Verdict {
         let mut granted = self.granted.lock();
-        let admission = decide(&self.others(uid, &granted));
-        if admission == Admission::Admitted {
+        let verdict = decide(&self.others(uid, &granted));
+        if !matches!(verdict, Verdict::Settled(Admission::Rejected { .. })) {
             granted.admitted.insert(uid.to_owned());
         }
-        admission
+        verdict
     }
 
     /// Decides whether the node takes a Pod with the resources that it asks for.

@@ -1,7 +1,11 @@
 //! Whether the node takes a Pod, in upstream's order and words (LIFECYCLE.md 3.12, "Admission rejection reasons";
 //! `pkg/kubelet/lifecycle/predicate.go`). It is asked once in a Pod's life: what was taken is never asked about again.
 
-use crate::{Admission, shutdown, sysctls};
+use crate::{
+    Admission,
+    preemption::{self, Lack, Preemption},
+    shutdown, sysctls,
+};
 use api::{
     affinity,
     host_port::host_ports,
@@ -60,19 +64,46 @@ pub struct NodeView<'a> {
     pub unsafe_sysctls: &'a [String],
 }
 
-/// Whether the node takes a Pod.
+/// What the node makes of a Pod that asks to be taken.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Taken or not.
+    Settled(Admission),
+    /// Taken, when others have gone for it.
+    Preempts(Preemption),
+}
+
+/// Whether the node takes a Pod. Others go for a critical one if nothing but room is missing.
 #[must_use]
-pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Admission {
+pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Verdict {
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
+    let lacks = lacks(spec, view);
+    let critical = is_critical(pod);
     let refusal = under_pressure(pod, spec, view.pressures)
         .or_else(|| Some(("SysctlForbidden".to_owned(), sysctls::forbidden(spec, view.unsafe_sysctls)?)))
         .or_else(|| another_system(pod, spec))
         .or_else(|| strict_groups(spec, view.node))
-        .or_else(|| too_little(spec, view))
+        .or_else(|| lacks.first().filter(|_| !critical).map(too_little))
         .or_else(|| unfit(pod, spec, view))
         .or_else(|| refused(shutdown::REFUSAL.0, shutdown::REFUSAL.1).filter(|_| view.shutting_down));
-    refusal.map_or(Admission::Admitted, |(reason, message)| Admission::Rejected { reason, message })
+    match refusal {
+        Some(refusal) => Verdict::Settled(rejected(refusal)),
+        None if lacks.is_empty() => Verdict::Settled(Admission::Admitted),
+        None => preemption::room_for(pod, &lacks, view.others).map_or_else(
+            |why| {
+                let message = format!(
+                    "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: {why}"
+                );
+                Verdict::Settled(rejected(("UnexpectedAdmissionError".to_owned(), message)))
+            },
+            Verdict::Preempts,
+        ),
+    }
+}
+
+fn rejected((reason, message): Refusal) -> Admission {
+    Admission::Rejected { reason, message }
 }
 
 /// Reason and message.
@@ -126,17 +157,26 @@ fn strict_groups(spec: &PodSpec, node: Option<&Node>) -> Option<Refusal> {
     None
 }
 
-/// The first resource of which not enough is left.
-fn too_little(spec: &PodSpec, view: &NodeView<'_>) -> Option<Refusal> {
-    let short = |name: &str, requested: i64, used: i64, capacity: i64| {
-        let text = "Node didn't have enough resource";
-        let message = format!("{text}: {name}, requested: {requested}, used: {used}, capacity: {capacity}");
-        refused(&format!("OutOf{name}"), &message)
+fn too_little(lack: &Lack) -> Refusal {
+    let Lack { resource, requested, used, capacity } = lack;
+    let text = "Node didn't have enough resource";
+    let message = format!("{text}: {resource}, requested: {requested}, used: {used}, capacity: {capacity}");
+    (format!("OutOf{resource}"), message)
+}
+
+/// The resources of which not enough is left.
+fn lacks(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Lack> {
+    let lack = |name: &str, requested: i64, used: i64, capacity: i64| Lack {
+        resource: name.to_owned(),
+        requested,
+        used,
+        capacity,
     };
+    let mut lacks = Vec::new();
     let places = view.allocatable.get("pods").map_or(0, |a| a.value());
     let taken = i64::try_from(view.others.len()).unwrap_or(i64::MAX);
     if taken >= places {
-        return short("pods", 1, taken, places);
+        lacks.push(lack("pods", 1, taken, places));
     }
     let mut used = Amounts::new();
     for spec in view.others.iter().filter_map(|p| p.spec.as_ref()) {
@@ -159,10 +199,10 @@ fn too_little(spec: &PodSpec, view: &NodeView<'_>) -> Option<Refusal> {
         if used.plus(wanted) > capacity {
             // Plain numbers, as upstream has them: thousandths of CPUs, and bytes.
             let shown = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
-            return short(name, shown(wanted), shown(used), shown(capacity));
+            lacks.push(lack(name, shown(wanted), shown(used), shown(capacity)));
         }
     }
-    None
+    lacks
 }
 
 /// `IsExtendedResourceName`: a name of another domain than Kubernetes' own.

@@ -48,7 +48,8 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
         verdicts.into_iter().map(|(kind, verdict)| condition(pod, kind, verdict, now)).collect();
     all.extend(restarting(pod, now));
     if let Some((eviction, _)) = pod.evicted.as_ref().filter(|(e, _)| e.disruption_target && phase.is_terminal()) {
-        all.push(condition(pod, OWNED_CONDITIONS[5], (true, "TerminationByKubelet", eviction.message.clone()), now));
+        let message = eviction.disruption_message.as_ref().unwrap_or(&eviction.message).clone();
+        all.push(condition(pod, OWNED_CONDITIONS[5], (true, "TerminationByKubelet", message), now));
     }
     all.extend(resizes(pod, now));
     let others = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());

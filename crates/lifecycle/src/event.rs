@@ -130,6 +130,9 @@ pub struct Eviction {
     pub grace_seconds: Option<u32>,
     /// Whether the condition `DisruptionTarget` (`TerminationByKubelet`) is set.
     pub disruption_target: bool,
+    /// Its message, if it is another one than that of the status.
+    #[serde(default)]
+    pub disruption_message: Option<String>,
 }
 
 /// About the Pod's volumes.

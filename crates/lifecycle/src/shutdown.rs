@@ -107,6 +107,7 @@ fn eviction(grace_seconds: u32) -> Eviction {
         message: MESSAGE.to_owned(),
         grace_seconds: Some(grace_seconds),
         disruption_target: true,
+        disruption_message: None,
     }
 }
 
@@ -126,6 +127,12 @@ impl ShutdownPod {
 }
 
 impl Pod {
+    /// Whether it has ended, for good.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Whether nothing of it runs or is mounted any more, and nothing will.
     #[must_use]
     pub fn has_left(&self) -> bool {

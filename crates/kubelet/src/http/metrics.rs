@@ -228,6 +228,9 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     );
     let evictions = shared.evictions.counts().into_iter().map(|(signal, n)| (one("eviction_signal", signal), float(n)));
     page.counter("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", evictions);
+    let preemptions = shared.evictions.preemptions();
+    let preemptions = preemptions.into_iter().map(|(resource, n)| (one("preemption_signal", &resource), float(n)));
+    page.counter("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", preemptions);
     let (began, ended) = shared.shutdown.last();
     for (what, at) in [("start", began), ("end", ended)] {
         page.gauge(

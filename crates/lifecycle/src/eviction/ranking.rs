@@ -37,7 +37,16 @@ pub fn victim<'a>(
         starved.max_pod_grace_seconds.map(|max| own.map_or(max, |own| own.min(max)).max(AT_ONCE))
     };
     let message = message::of_pressure(starved, &first.pod, first.figures.as_ref());
-    Some((first, Eviction { reason: "Evicted".to_owned(), message, grace_seconds, disruption_target: true }))
+    Some((
+        first,
+        Eviction {
+            reason: "Evicted".to_owned(),
+            message,
+            grace_seconds,
+            disruption_target: true,
+            disruption_message: None,
+        },
+    ))
 }
 
 /// The smallest goes first: seen at all, within its request, priority, excess.

@@ -346,6 +346,7 @@ impl Sim {
             message: "The node was low on resource: memory.".to_owned(),
             grace_seconds,
             disruption_target: true,
+            disruption_message: None,
         }));
     }
 

@@ -5,7 +5,7 @@ use api::{
     resources::{self, Amounts},
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
-use lifecycle::{Admission, NodeView, Pressure, admit};
+use lifecycle::{Admission, NodeView, Pressure, Verdict, admit};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -57,8 +57,9 @@ fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
         unsafe_sysctls: &unsafe_sysctls,
     };
     match admit(pod, &view) {
-        Admission::Admitted => None,
-        Admission::Rejected { reason, message } => Some((reason, message)),
+        Verdict::Settled(Admission::Admitted) => None,
+        Verdict::Settled(Admission::Rejected { reason, message }) => Some((reason, message)),
+        Verdict::Preempts(preemption) => panic!("{preemption:?}"),
     }
 }
 

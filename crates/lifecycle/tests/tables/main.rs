@@ -27,6 +27,8 @@ mod init_containers;
 #[cfg(test)]
 mod pod_updates;
 #[cfg(test)]
+mod preemption;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod reasons;
