@@ -233,9 +233,22 @@ fn without_room() {
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
     kubectl.apply(&pod("before", &script, &here, &json!({})));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
+    // What nobody uses goes before Pods do: an image, and the containers of a Pod that has ended.
+    let tar = dir.path().join("idle.tar");
+    test_images::busybox(&tar, &["example.com/idle:1"], &crate::images::saying("idle")).unwrap();
+    cluster.import(&tar);
+    let once = json!({"nodeName": node(&kubectl), "restartPolicy": "Never"});
+    kubectl.apply(&pod("ended", "echo said", &once, &json!({})));
+    kubectl.wait_value("pod/ended", "/status/phase", &json!("Succeeded"));
+    assert_eq!(kubectl.run("logs ended").ok().trim(), "said");
+    let images = |cluster: &Cluster| {
+        let output = cluster.podium(&["image", "ls"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(images(&cluster).contains("example.com/idle"), "{}", images(&cluster));
     cluster.kill(nix::sys::signal::Signal::SIGKILL);
     // No disk is ever that empty.
-    let soft = "evictionHard: {}\nevictionSoft: {nodefs.available: 99.9%}\nevictionSoftGracePeriod: {nodefs.available: 2s}\nevictionMaxPodGracePeriod: 5";
+    let soft = "imageMinimumGCAge: 1ms\nevictionHard: {}\nevictionSoft: {nodefs.available: 99.9%}\nevictionSoftGracePeriod: {nodefs.available: 2s}\nevictionMaxPodGracePeriod: 5";
     std::fs::write(&path, config(soft)).unwrap();
     cluster.up();
     let message = evicted(&kubectl, "before");
@@ -244,6 +257,9 @@ fn without_room() {
     assert!(used.ends_with(", request is 0, has larger consumption of ephemeral-storage. "), "{message}");
     let terminated = kubectl.value("pod/before", "/status/containerStatuses/0/state/terminated");
     assert_eq!(terminated["exitCode"], 0, "a soft threshold leaves time to end well: {terminated}");
+    assert!(!images(&cluster).contains("example.com/idle"), "{}", images(&cluster));
+    kubectl.run("logs ended").failed();
+    assert_eq!(kubectl.value("pod/ended", "/status/phase"), "Succeeded");
     let asking = json!({"resources": {"requests": {"memory": "1Ki"}}});
     kubectl.apply(&pod("after", SERVE, &here, &asking));
     kubectl.wait_value("pod/after", "/status/reason", &json!("Evicted"));

@@ -1,10 +1,10 @@
 //! Pods go when the node lacks something: what there is to see is looked at, and `lifecycle::eviction` decides.
 
-use crate::{Shared, actor::Mail, blocking, figures::Figures, pods, stats};
+use crate::{Shared, actor::Mail, blocking, figures::Figures, images::collect, pods, stats};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use lifecycle::{
     Event, EventKind, Eviction, Pod, Pressure,
-    eviction::{Candidate, EvictionPolicy, NodeFigures, Starved, Watch, has_limits, over_limits, victim},
+    eviction::{Candidate, EvictionPolicy, NodeFigures, Starved, Watch, has_limits, is_enough, over_limits, victim},
 };
 use parking_lot::Mutex;
 use std::{
@@ -120,7 +120,7 @@ async fn look(shared: &Shared) -> Vec<String> {
     // Who took more than promised goes first; that may be enough.
     let gone = over_their_limits(shared, split).await;
     match starved {
-        Some(starved) if gone.is_empty() => one_goes(shared, &starved, split).await,
+        Some(starved) if gone.is_empty() => one_goes(shared, &starved, split, image_fs).await,
         _ => gone,
     }
 }
@@ -167,15 +167,36 @@ async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
     gone
 }
 
-async fn one_goes(shared: &Shared, starved: &Starved, split: bool) -> Vec<String> {
+async fn one_goes(shared: &Shared, starved: &Starved, split: bool, image_fs: PathBuf) -> Vec<String> {
     let message = format!("Attempting to reclaim {}", starved.resource());
     shared.recorder.record_node(EventKind::Warning, "EvictionThresholdMet", message);
+    if starved.takes_unused_first(split) && unused_is_enough(shared, image_fs).await {
+        tracing::info!(resource = starved.resource(), "there is enough again without what nobody uses: no Pod goes");
+        return Vec::new();
+    }
     let stats = stats::of_pods(shared, candidates(shared), true).await;
     let candidates: Vec<Candidate> =
         stats.iter().map(|s| Candidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
     let chosen = victim(starved, &candidates, split);
     let gone = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
     gone.into_iter().collect()
+}
+
+/// Removes dead containers and unused images; says whether there is enough of everything then.
+async fn unused_is_enough(shared: &Shared, image_fs: PathBuf) -> bool {
+    let gone = shared.pods.all().into_iter().filter(|handle| handle.known.borrow().keeps_dead_containers());
+    let emptied = gone.map(|handle| async move {
+        let _ = handle.mail.send(Mail::Fact(Event::DiskFull));
+        let mut known = handle.known;
+        let _ = known.wait_for(|pod| !pod.keeps_dead_containers()).await;
+    });
+    let all = async {
+        futures::future::join_all(emptied).await;
+        collect::delete_unused(shared).await;
+    };
+    // A runtime that does not answer frees nothing.
+    let _ = tokio::time::timeout(CLEANUP, all).await;
+    is_enough(&shared.evictions.policy, &node_figures(shared, image_fs).await)
 }
 
 /// Tells a Pod's task; gives the Pod's UID.

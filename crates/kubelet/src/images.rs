@@ -12,6 +12,7 @@ pub(crate) mod verification;
 
 use crate::{Options, blocking, clock::Clock};
 use api::feature_gates::Gate;
+use collect::Wishes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use keyring::Keyring;
@@ -34,6 +35,8 @@ pub(crate) struct Images {
     clock: Clock,
     /// Rung when an image may have become unused.
     pub(crate) unused: Notify,
+    /// Who waits for all unused images to go.
+    pub(crate) wishes: Wishes,
 }
 
 impl Images {
@@ -49,6 +52,7 @@ impl Images {
             verification: verified.then(|| Arc::new(verification)),
             clock: options.clock.clone(),
             unused: Notify::new(),
+            wishes: Wishes::default(),
         }
     }
 

@@ -67,6 +67,8 @@ pub enum Event {
     },
     /// Another Pod takes less of the node now: what was deferred may fit.
     RoomMade,
+    /// The node's disk is full: the containers of a Pod that has left are not kept for people to read any more.
+    DiskFull,
     /// The Pod's cgroup and these containers have the resources that were allocated.
     ResourcesActuated {
         /// The ids of the containers.

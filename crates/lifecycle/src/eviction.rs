@@ -11,7 +11,7 @@ mod watch;
 
 pub use limits::{has_limits, over_limits};
 pub use ranking::victim;
-pub use watch::{Starved, Watch};
+pub use watch::{Starved, Watch, is_enough};
 
 use crate::Pressure;
 use api::quantity::{Amount, QuantityError};

@@ -51,6 +51,7 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
         Event::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
         Event::ResizeDecided { generation, verdict } => resize::decided(pod, generation, verdict, now),
+        Event::DiskFull => disk_full(pod),
         Event::RoomMade => resize::room_was_made(pod, now),
         Event::ResourcesActuated { ids, allocation } => resize::actuated(pod, &ids, allocation),
         Event::ResourcesFailed { message } => resize::failed(pod, message, policy, now),
@@ -163,6 +164,20 @@ fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
         pod.evicted = Some((eviction, now));
         pod.durable += 1;
     }
+}
+
+/// All containers of a Pod that has left go, with their logs; what is known of them stays.
+fn disk_full(pod: &mut Pod) {
+    if !pod.has_left() || pod.emptied {
+        return;
+    }
+    for container in pod.containers.values_mut() {
+        let ids = container.current.iter().map(|i| &i.id).chain(container.last.iter().map(|ended| &ended.id));
+        let fresh: Vec<String> = ids.filter(|id| !container.dead.contains(id)).cloned().collect();
+        container.dead.extend(fresh);
+    }
+    pod.emptied = true;
+    pod.durable += 1;
 }
 
 fn trouble(before: Option<&Trouble>, message: String, policy: &NodePolicy, now: Timestamp) -> Trouble {

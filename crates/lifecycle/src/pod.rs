@@ -62,6 +62,9 @@ pub struct Pod {
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
     pub(crate) sequence: u64,
+    /// It has left, and its containers were given up for the room that they take.
+    #[serde(default)]
+    pub(crate) emptied: bool,
     #[serde(default)]
     pub(crate) resize: Resize,
     pub(crate) written: Option<Box<PodStatus>>,
@@ -176,6 +179,7 @@ impl Pod {
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
+            emptied: false,
             resize: Resize::default(),
             written: None,
             durable: 0,

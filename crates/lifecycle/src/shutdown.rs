@@ -139,6 +139,12 @@ impl Pod {
         self.ended.is_some() && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
     }
 
+    /// Whether the runtime keeps containers of it that nobody needs, for people to read.
+    #[must_use]
+    pub fn keeps_dead_containers(&self) -> bool {
+        self.has_left() && (!self.emptied || self.containers.values().any(|c| !c.dead.is_empty()))
+    }
+
     /// Whether it ended, or was refused, for no other reason than a shutdown of the node: a static Pod runs again when that
     /// is over.
     #[must_use]

@@ -6,11 +6,36 @@ use super::{
 };
 use crate::{Shared, blocking, eviction, figures, pods};
 use lifecycle::EventKind;
+use parking_lot::Mutex;
 use runtime::{ContainerStatus, Image};
 use std::{collections::HashSet, time::Duration};
+use tokio::sync::{Notify, oneshot};
 
 /// How long one waits for more to become unused before one looks.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who waits for all unused images to go.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    waiting: Mutex<Vec<oneshot::Sender<()>>>,
+    bell: Notify,
+}
+
+impl Wishes {
+    fn take(&self) -> Vec<oneshot::Sender<()>> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
+}
+
+/// Removes all unused images that have been there for `imageMinimumGCAge`, whatever room there is (`DeleteUnusedImages`).
+pub(crate) async fn delete_unused(shared: &Shared) {
+    let (done, wait) = oneshot::channel();
+    let wishes = &shared.images.wishes;
+    wishes.waiting.lock().push(done);
+    wishes.bell.notify_one();
+    // Nobody looks at images any more: the kubelet stops.
+    let _ = wait.await;
+}
 
 /// What one look came to.
 #[derive(Debug, Default)]
@@ -29,7 +54,11 @@ pub(crate) async fn run(shared: &Shared) {
     let mut collector = Collector::new(shared.now());
     let mut failed_before = false;
     loop {
-        let outcome = look(shared, &mut collector).await;
+        let wishes = shared.images.wishes.take();
+        let outcome = look(shared, &mut collector, !wishes.is_empty()).await;
+        for done in wishes {
+            let _ = done.send(());
+        }
         if let Some(error) = &outcome.error {
             tracing::warn!(error, "image garbage collection failed");
             // Once is no news: figures may be missing at the start.
@@ -53,11 +82,12 @@ pub(crate) async fn run(shared: &Shared) {
             () = shared.stop.cancelled() => return,
             () = wait => {}
             () = unused => {}
+            () = shared.images.wishes.bell.notified() => {}
         }
     }
 }
 
-async fn look(shared: &Shared, collector: &mut Collector) -> Outcome {
+async fn look(shared: &Shared, collector: &mut Collector, all: bool) -> Outcome {
     let config = &shared.options.config.images;
     let stuck = |error: String| Outcome { error: Some(error), stuck: true, ..Outcome::default() };
     let began = shared.now();
@@ -73,6 +103,11 @@ async fn look(shared: &Shared, collector: &mut Collector) -> Outcome {
         let max = config.image_maximum_gc_age;
         let text = format!("wanted to free images older than {max:?}, encountered errors in image deletion: {errors}");
         return stuck(text);
+    }
+    let unused = if all { collector.free_to_go(config, shared.now()) } else { Vec::new() };
+    let unused: Vec<String> = unused.into_iter().map(|(id, _)| id).collect();
+    if let Err(errors) = remove(shared, collector, &unused).await {
+        return stuck(format!("encountered errors in image deletion: {errors}"));
     }
     let disk = match disk(shared).await {
         Ok(disk) => disk,

@@ -114,10 +114,15 @@ impl Collector {
         }
         let low = u128::try_from(config.image_gc_low_threshold_percent).unwrap_or(0).min(100);
         let amount = u64::try_from((capacity * (100 - low) / 100).saturating_sub(available)).unwrap_or(u64::MAX);
+        Some(Excess { amount, images: self.free_to_go(config, now) })
+    }
+
+    /// Unused images that have been there for `imageMinimumGCAge`, the longest unused first, with their sizes.
+    pub(crate) fn free_to_go(&self, config: &ImagesConfiguration, now: Timestamp) -> Vec<(String, u64)> {
         let min = signed(config.image_minimum_gc_age);
         let old_enough = |record: &Record| now.duration_since(record.first_seen) >= min;
         let images = self.unused().into_iter().filter(|(_, record)| old_enough(record));
-        Some(Excess { amount, images: images.map(|(id, record)| (id.clone(), record.size)).collect() })
+        images.map(|(id, record)| (id.clone(), record.size)).collect()
     }
 
     /// When to look again: when an image grows too old, or, on a full disk, old enough.

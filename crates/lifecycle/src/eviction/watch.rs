@@ -35,6 +35,17 @@ impl Starved {
         self.threshold.signal
     }
 
+    /// Whether what nobody uses goes first, dead containers and images: they are on the disk that fills up
+    /// (`buildSignalToNodeReclaimFuncs`). `split_disks` says that images have a file system of their own.
+    #[must_use]
+    pub fn takes_unused_first(&self, split_disks: bool) -> bool {
+        match self.threshold.signal {
+            Signal::ImageFsAvailable | Signal::ImageFsInodesFree => true,
+            Signal::NodeFsAvailable | Signal::NodeFsInodesFree => !split_disks,
+            Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable => false,
+        }
+    }
+
     /// What is lacking, by its name in messages.
     #[must_use]
     pub fn resource(&self) -> &'static str {
@@ -78,6 +89,13 @@ impl Watch {
         let max_pod_grace_seconds = policy.max_pod_grace_seconds;
         Some(Starved { threshold: first.clone(), quantities, max_pod_grace_seconds })
     }
+}
+
+/// Whether so much is left of everything that no Pod has to go, with what must be reclaimed on top
+/// (`reclaimNodeLevelResources`).
+#[must_use]
+pub fn is_enough(policy: &EvictionPolicy, figures: &NodeFigures) -> bool {
+    !policy.thresholds.iter().any(|threshold| crossed(threshold, figures, true))
 }
 
 /// Whether less is left than must be; `more` asks for what must be reclaimed on top.

@@ -1,12 +1,12 @@
 //! Who goes when the node lacks something, when, and in which words (`pkg/kubelet/eviction`).
 
-use crate::common::start;
+use crate::common::{Run, Sim, start};
 use k8s_openapi::api::core::v1::Pod;
 use lifecycle::{
-    Eviction, Pressure,
+    Action, Event, Eviction, Pressure,
     eviction::{
         Candidate, ContainerFigures, DiskUsage, EvictionPolicy, Figure, Level, NodeFigures, PodFigures, Signal,
-        Starved, Threshold, Watch, has_limits, over_limits, victim,
+        Starved, Threshold, Watch, has_limits, is_enough, over_limits, victim,
     },
 };
 use serde_json::{Value, json};
@@ -348,4 +348,53 @@ fn only_pods_that_promised_something_are_worth_measuring() {
     ] {
         assert_eq!(has_limits(&serde_json::from_value(spec).unwrap()), expected);
     }
+}
+
+#[test]
+fn what_nobody_uses_goes_first_where_it_is_on_the_disk_that_is_full() {
+    for (signal, with_images, apart) in [
+        (Signal::NodeFsAvailable, true, false),
+        (Signal::NodeFsInodesFree, true, false),
+        (Signal::ImageFsAvailable, true, true),
+        (Signal::ImageFsInodesFree, true, true),
+        (Signal::MemoryAvailable, false, false),
+        (Signal::PidAvailable, false, false),
+    ] {
+        let figures = left(&[(signal, 1, 100)]);
+        let starved = Watch::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
+        assert_eq!((starved.takes_unused_first(false), starved.takes_unused_first(true)), (with_images, apart));
+    }
+}
+
+#[test]
+fn it_is_enough_when_no_threshold_is_crossed_with_what_must_be_reclaimed_on_top() {
+    let mut disk = hard(Signal::NodeFsAvailable, "10");
+    disk.min_reclaim = Some(Level::quantity("5").unwrap());
+    let policy = policy(&[disk, soft(Signal::MemoryAvailable, "10%", 30)]);
+    for (available, memory, expected) in
+        [(9, 50, false), (14, 50, false), (15, 50, true), (15, 9, false), (15, 10, true)]
+    {
+        let figures = left(&[(Signal::NodeFsAvailable, available, 100), (Signal::MemoryAvailable, memory, 100)]);
+        assert_eq!(is_enough(&policy, &figures), expected, "{available} {memory}");
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_containers_of_pods_that_have_left_are_not_kept() {
+    let removed = |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::RemoveContainer { .. })).count();
+    let mut alive = Sim::of("Always", &["c"]);
+    alive.pass(10);
+    alive.observe(Event::DiskFull);
+    alive.pass(10);
+    assert_eq!((removed(&alive), alive.pod.keeps_dead_containers()), (0, false));
+    let mut ended = Sim::of("Never", &["c"]).script("c", &[Run::Ends(1, 3)]);
+    ended.pass(10);
+    let before = ended.status();
+    assert_eq!((removed(&ended), ended.pod.keeps_dead_containers()), (0, true));
+    ended.observe(Event::DiskFull);
+    ended.pass(10);
+    ended.observe(Event::DiskFull);
+    ended.pass(10);
+    assert_eq!((removed(&ended), ended.pod.keeps_dead_containers()), (1, false));
+    assert_eq!(ended.status(), before, "what is known of them stays");
 }
