@@ -26,6 +26,7 @@ mod lost_nodes;
 mod namespaces;
 mod node;
 mod node_config;
+mod node_https;
 mod node_shutdown;
 mod pod_updates;
 mod podium;
@@ -115,6 +116,7 @@ fn main() {
         lost_nodes::TESTS,
         node::ALONE,
         node_config::TESTS,
+        node_https::TESTS,
         node_shutdown::TESTS,
         preemption::TESTS,
         restart::TESTS,

@@ -20,7 +20,7 @@ fn config(dir: &Path) -> String {
     std::fs::create_dir(&manifests).unwrap();
     let path = dir.join("kubelet.yaml");
     let text = format!(
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 30s\n\
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\nshutdownGracePeriod: 30s\n\
          shutdownGracePeriodCriticalPods: 10s\nstaticPodPath: {}\nfileCheckFrequency: 1h\n",
         manifests.display()
     );

@@ -4,6 +4,7 @@ pub(crate) mod duration;
 mod eviction;
 mod images;
 mod known;
+mod serving;
 mod shutdown;
 
 pub use eviction::EvictionSettings;
@@ -14,6 +15,7 @@ use k8s_openapi::api::core::v1::Taint;
 use lifecycle::eviction::EvictionPolicy;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+pub use serving::ServingSettings;
 pub use shutdown::ShutdownSettings;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -124,6 +126,9 @@ pub struct KubeletConfiguration {
     /// How much time Pods get when the machine goes down.
     #[serde(flatten)]
     pub shutdown: ShutdownSettings,
+    /// Where the node itself answers HTTPS.
+    #[serde(flatten)]
+    pub serving: ServingSettings,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -172,6 +177,7 @@ impl Default for KubeletConfiguration {
             eviction: EvictionSettings::default(),
             images: ImagesConfiguration::default(),
             shutdown: ShutdownSettings::default(),
+            serving: ServingSettings::default(),
             rest: BTreeMap::new(),
         }
     }
@@ -203,7 +209,12 @@ impl KubeletConfiguration {
 
     /// Fields of the file that upstream knows and Podium does not act upon; those with empty values are left out.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
-        let said = |(key, value): &(&String, &Value)| !matches!(key.as_str(), "apiVersion" | "kind") && !is_zero(value);
+        let used = |(key, value): &(&String, &Value)| match key.as_str() {
+            "apiVersion" | "kind" => true,
+            "authentication" => value.as_object().is_some_and(|fields| fields.keys().all(|field| field == "x509")),
+            _ => false,
+        };
+        let said = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
         self.rest.iter().filter(said).map(|(key, _)| key.as_str())
     }
 
@@ -249,6 +260,7 @@ impl KubeletConfiguration {
             return invalid("containerLogMaxFiles must be greater than 1");
         }
         self.images.validate()?;
+        self.check_serving()?;
         if self.container_log_monitor_interval < Duration::from_secs(3) {
             return invalid("containerLogMonitorInterval must be a positive time duration greater than or equal to 3s");
         }

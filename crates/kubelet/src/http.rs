@@ -6,6 +6,7 @@ mod logs;
 mod metrics;
 mod port_forward;
 mod remote_command;
+pub(crate) mod secure;
 mod summary;
 mod upgrade;
 
@@ -33,8 +34,25 @@ use tokio::{
 /// Why a request is not answered, in words for people.
 type Refused = (StatusCode, String);
 
+/// Answers whoever is at the other end: the API server, which has asked who it is.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-    let router = Router::new()
+    serve_service(TowerToHyperService::new(router(shared)), stream).await;
+}
+
+async fn serve_service<S>(service: S, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static)
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = axum::body::Body, Future: Send> + Send,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // How a connection ends is its client's affair.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/pods", get(lists::pods))
         .route("/pods/", get(lists::pods))
@@ -52,13 +70,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWri
         .route("/exec/{namespace}/{pod}/{container}", any(remote_command::exec))
         .route("/attach/{namespace}/{pod}/{container}", any(remote_command::attach))
         .route("/portForward/{namespace}/{pod}", any(port_forward::port_forward))
-        .with_state(shared);
-    let service = TowerToHyperService::new(router);
-    // How a connection ends is its client's affair.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades()
-        .await;
+        .with_state(shared)
 }
 
 fn handle(shared: &Shared, namespace: &str, name: &str) -> Result<Handle, Refused> {

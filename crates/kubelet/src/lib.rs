@@ -53,7 +53,8 @@ mod fake_runtime;
 pub use cgroup::remove_all as remove_cgroups;
 pub use clock::Clock;
 pub use config::{
-    ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration, ShutdownSettings,
+    ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration, ServingSettings,
+    ShutdownSettings,
 };
 pub use images::provider::{CredentialProviderError, CredentialProviders};
 pub use static_pods::PodRules;
@@ -94,6 +95,8 @@ pub struct Options {
     pub clock: Clock,
     /// A random number: what is due at once after a start is spread by it.
     pub random: u64,
+    /// Where the node itself answers HTTPS; 0 when it does not.
+    pub port: u16,
     /// Programs that know credentials for images.
     pub credential_providers: Arc<CredentialProviders>,
 }
@@ -191,6 +194,12 @@ impl Kubelet {
             volumes::refresh::run(shared),
             Box::pin(images::collect::run(shared))
         );
+    }
+
+    /// Answers the node's HTTP API (`crate::http`) over HTTPS until told to stop. `tls` asks clients for a certificate, and
+    /// checks those that come; who shows none is told 401.
+    pub async fn serve_https(self, listener: tokio::net::TcpListener, tls: Arc<rustls::ServerConfig>) {
+        http::secure::serve(Arc::clone(&self.shared), listener, tls).await;
     }
 
     /// Answers the node's HTTP API (`crate::http`) on a byte stream, HTTP/1.1.

@@ -82,7 +82,7 @@ impl NodeState {
             "capacity": quantities(&shared.machine.capacity), "allocatable": quantities(&shared.machine.allocatable),
             "conditions": conditions, "images": self.images,
             "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": shared.options.port}},
             "nodeInfo": info(&self.runtime_version, swap),
         }});
         tracing::debug!(not_ready = ?self.why_not_ready(), "node status");

@@ -65,6 +65,7 @@ impl Node {
             clock: self.clock.clone(),
             random: 7,
             credential_providers: Arc::default(),
+            port: 0,
         };
         let stop = CancellationToken::new();
         let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());

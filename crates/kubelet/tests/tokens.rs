@@ -48,6 +48,7 @@ impl Node {
             pod_rules: |_, _| Ok(()),
             random: 7,
             credential_providers: Arc::default(),
+            port: 0,
             clock: self.clock.clone(),
         };
         let stop = CancellationToken::new();

@@ -4,7 +4,7 @@ use crate::{cli::NodeArgs, data_dir::DataDir, kubelet_config};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
-use kubelet::Kubelet;
+use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
@@ -53,6 +53,27 @@ impl NodeDialer for Pipe {
     }
 }
 
+/// Where the node itself answers HTTPS.
+struct NodeEndpoint {
+    listener: TcpListener,
+    port: u16,
+    /// The authorities of those who are answered, in PEM, if they are not the cluster's own.
+    clients: Option<String>,
+}
+
+impl NodeEndpoint {
+    async fn bind(config: &KubeletConfiguration) -> Result<Option<Self>> {
+        let Some(address) = config.endpoint() else { return Ok(None) };
+        let taken = || format!("the node cannot listen on {address}: choose another port in the KubeletConfiguration");
+        let listener = TcpListener::bind(address).await.with_context(taken)?;
+        let read = |file: std::path::PathBuf| {
+            std::fs::read_to_string(&file).with_context(|| format!("clientCAFile {}", file.display()))
+        };
+        let clients = config.client_ca_file().map(read).transpose()?;
+        Ok(Some(Self { listener, port: address.port(), clients }))
+    }
+}
+
 impl Cluster {
     /// Starts everything; the API serves when this returns, and the node is on its way.
     pub(crate) async fn start(dir: &DataDir, bind: SocketAddr, kubeconfig: &Path, args: &NodeArgs) -> Result<Self> {
@@ -62,7 +83,8 @@ impl Cluster {
         let config = kubelet_config::load(args.kubelet_config.as_deref())?;
         let policy = kubelet_config::policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
-        let (endpoint, containerd, cidr) = start_runtime(dir, args).await?;
+        let endpoint = NodeEndpoint::bind(&config).await?;
+        let (runtime, containerd, cidr) = start_runtime(dir, args).await?;
         let address = listener.local_addr()?;
         let node = node_name(args)?;
         let pki = Pki::load_or_create(
@@ -92,12 +114,18 @@ impl Cluster {
             pod_rules: server::prepare_static_pod,
             clock: kubelet::Clock::system(),
             random: rand::random(),
+            port: endpoint.as_ref().map_or(0, |endpoint| endpoint.port),
             credential_providers: Arc::new(providers),
         };
         std::fs::create_dir_all(dir.kubelet())?;
-        let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&endpoint, dir.root())?);
+        let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
         let kubelet = Kubelet::new(options, client(&format!("system:node:{node}")), runtime, stop.clone());
         let _ = pipe.0.set(kubelet.clone());
+        if let Some(endpoint) = endpoint {
+            let tls =
+                pki.node_config(&node, &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)], endpoint.clients.as_deref())?;
+            tasks.spawn(kubelet.clone().serve_https(endpoint.listener, tls));
+        }
         let scheduler = scheduler::Scheduler::new(client("system:kube-scheduler"), scheduler::Options::default());
         tasks.spawn(scheduler.run(stop.clone()));
         let root_ca =

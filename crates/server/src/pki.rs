@@ -44,6 +44,7 @@ pub enum PkiError {
 #[derive(Debug, Clone)]
 pub struct Pki {
     ca: String,
+    ca_key: String,
     serving: (String, String),
     admin: (String, String),
     service_accounts: String,
@@ -63,10 +64,10 @@ impl Pki {
             write_private(&key_path, key.serialize_pem().as_bytes())?;
         }
         let ca = fs::read_to_string(&ca_path).map_err(file(&ca_path))?;
-        let key = KeyPair::from_pem(&fs::read_to_string(&key_path).map_err(file(&key_path))?)?;
-        let issuer = Issuer::from_ca_cert_pem(&ca, key)?;
+        let ca_key = fs::read_to_string(&key_path).map_err(file(&key_path))?;
+        let issuer = Issuer::from_ca_cert_pem(&ca, KeyPair::from_pem(&ca_key)?)?;
         let (serving, admin) = (issue(&serving_params(names, ips)?, &issuer)?, issue(&admin_params(), &issuer)?);
-        Ok(Self { ca, serving, admin, service_accounts: kept_key(&dir.join("sa.key"))? })
+        Ok(Self { ca, ca_key, serving, admin, service_accounts: kept_key(&dir.join("sa.key"))? })
     }
 
     /// The authority's certificate.
@@ -88,28 +89,25 @@ impl Pki {
     /// # Errors
     /// When a certificate cannot be used.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, PkiError> {
-        let failed = |e: &dyn std::fmt::Display| PkiError::Use(e.to_string());
-        let chain = |pem: &str| {
-            CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| failed(&e))
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in chain(&self.ca)? {
-            roots.add(certificate).map_err(|e| failed(&e))?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|e| failed(&e))?;
-        let key = PrivateKeyDer::from_pem_slice(self.serving.1.as_bytes()).map_err(|e| failed(&e))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| failed(&e))?
-            .with_client_cert_verifier(clients)
-            .with_single_cert(chain(&self.serving.0)?, key)
-            .map_err(|e| failed(&e))?;
+        let mut config = tls(&self.serving, &self.ca)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config.into())
+    }
+
+    /// TLS for a node's own API, with a certificate that this authority issues for it now: a client may show a certificate
+    /// of `clients`, in PEM, or else of this authority.
+    ///
+    /// # Errors
+    /// When a certificate cannot be made or used.
+    pub fn node_config(
+        &self,
+        node: &str,
+        ips: &[IpAddr],
+        clients: Option<&str>,
+    ) -> Result<Arc<ServerConfig>, PkiError> {
+        let issuer = Issuer::from_ca_cert_pem(&self.ca, KeyPair::from_pem(&self.ca_key)?)?;
+        let serving = issue(&node_params(node, ips)?, &issuer)?;
+        Ok(tls(&serving, clients.unwrap_or(&self.ca))?.into())
     }
 
     /// Writes the administrator's kubeconfig, whole or not at all, for its owner's eyes only.
@@ -130,6 +128,30 @@ impl Pki {
         write_private(&new, text.as_bytes())?;
         fs::rename(&new, path).map_err(file(path))
     }
+}
+
+/// TLS with a certificate and its key; a client may show a certificate of these authorities.
+fn tls((serving, key): &(String, String), authorities: &str) -> Result<ServerConfig, PkiError> {
+    let failed = |e: &dyn std::fmt::Display| PkiError::Use(e.to_string());
+    let chain = |pem: &str| {
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| failed(&e))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(authorities)? {
+        roots.add(certificate).map_err(|e| failed(&e))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| failed(&e))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| failed(&e))?;
+    ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| failed(&e))?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(chain(serving)?, key)
+        .map_err(|e| failed(&e))
 }
 
 fn file(path: &Path) -> impl FnOnce(io::Error) -> PkiError + use<> {
@@ -173,6 +195,16 @@ fn serving_params(names: &[String], ips: &[IpAddr]) -> Result<CertificateParams,
     let mut params = CertificateParams::new(all)?;
     params.subject_alt_names.extend(ips.iter().map(|ip| SanType::IpAddress(*ip)));
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
+}
+
+/// As kubelets ask for (`kubernetes.io/kubelet-serving`).
+fn node_params(node: &str, ips: &[IpAddr]) -> Result<CertificateParams, PkiError> {
+    let mut params = CertificateParams::new(vec![node.to_owned()])?;
+    params.subject_alt_names.extend(ips.iter().map(|ip| SanType::IpAddress(*ip)));
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     Ok(params)
 }

@@ -5,7 +5,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 const TOP: &[&str] = &[
-    "address",
     "apiVersion",
     "authentication",
     "authorization",
@@ -50,11 +49,9 @@ const TOP: &[&str] = &[
     "oomScoreAdj",
     "podCIDR",
     "podLogsDir",
-    "port",
     "protectKernelDefaults",
     "providerID",
     "qosReserved",
-    "readOnlyPort",
     "reservedMemory",
     "reservedSystemCPUs",
     "rotateCertificates",
@@ -95,6 +92,7 @@ const NESTED: &[(&str, &[&str])] = &[
 
 /// Fields in use that are no pointers upstream: their zero value is the same as none (`SetDefaults_KubeletConfiguration`).
 pub(super) const ZERO_IS_DEFAULT: &[&str] = &[
+    "address",
     "cgroupDriver",
     "cgroupRoot",
     "containerLogMaxSize",

@@ -1,0 +1,79 @@
+//! Where the node itself answers HTTPS, as the KubeletConfiguration has it.
+
+use super::{ConfigError, KubeletConfiguration};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+/// Where the node itself answers HTTPS.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServingSettings {
+    /// On which address; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// On which port; 0 for none (docs/deviations.md).
+    pub port: u16,
+    read_only_port: u16,
+}
+
+impl KubeletConfiguration {
+    /// Where the node itself is to answer HTTPS, if it is.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<SocketAddr> {
+        let address = self.serving.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        (self.serving.port != 0).then(|| SocketAddr::new(address, self.serving.port))
+    }
+
+    /// The authorities of clients that the node answers (`authentication.x509.clientCAFile`); `None` for the cluster's own.
+    #[must_use]
+    pub fn client_ca_file(&self) -> Option<PathBuf> {
+        let file = self.rest.get("authentication")?.pointer("/x509/clientCAFile").and_then(Value::as_str)?;
+        (!file.is_empty()).then(|| file.into())
+    }
+
+    pub(super) fn check_serving(&self) -> Result<(), ConfigError> {
+        if self.serving.read_only_port != 0 {
+            let why = "readOnlyPort is not served: it would answer whoever asks";
+            return Err(ConfigError::Invalid(why.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{parse, refuses};
+
+    #[test]
+    fn a_node_answers_where_it_is_told_to_and_else_nowhere() {
+        for (body, endpoint) in [
+            ("", None),
+            ("port: 0\nreadOnlyPort: 0\naddress: \"\"", None),
+            ("address: 127.0.0.1", None),
+            ("port: 10250", Some("0.0.0.0:10250")),
+            ("port: 1234\naddress: 127.0.0.1", Some("127.0.0.1:1234")),
+            ("port: 1234\naddress: \"::\"", Some("[::]:1234")),
+        ] {
+            let found = parse(body).unwrap().endpoint().map(|endpoint| endpoint.to_string());
+            assert_eq!(found.as_deref(), endpoint, "{body}");
+        }
+        refuses("port: 65536", "cannot be read");
+        refuses("address: everywhere", "cannot be read");
+        refuses("readOnlyPort: 10255", "readOnlyPort is not served");
+    }
+
+    #[test]
+    fn the_authorities_of_clients_may_be_others() {
+        let file = |body: &str| parse(body).unwrap().client_ca_file();
+        assert_eq!(file("authentication: {x509: {clientCAFile: /ca.crt}}").unwrap().to_str(), Some("/ca.crt"));
+        assert_eq!(file("authentication: {x509: {clientCAFile: \"\"}}"), None);
+        let config = parse("authentication: {x509: {clientCAFile: /ca.crt}}").unwrap();
+        assert_eq!(config.unused().count(), 0);
+        let config = parse("authentication: {x509: {clientCAFile: /ca.crt}, anonymous: {enabled: true}}").unwrap();
+        assert_eq!(config.unused().collect::<Vec<_>>(), ["authentication"]);
+    }
+}

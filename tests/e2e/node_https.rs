@@ -1,0 +1,97 @@
+//! The node's own HTTPS port.
+
+use crate::Alone;
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use serde_json::json;
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
+use tests::{Cluster, Kubectl};
+
+pub(crate) const TESTS: &[Alone] =
+    &[("a node answers HTTPS where it is told to, and only whom it knows", a_node_answers_https)];
+
+/// The PEM of an authority that a test makes of its own.
+fn authority() -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "others");
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// A kubeconfig for the node's port whose user has a certificate of this authority, or a token that says nothing.
+fn kubeconfig(dir: &Path, name: &str, port: u16, ca: &str, signer: Option<(&str, &str)>, group: &str) -> PathBuf {
+    let write = |file: &str, text: &str| {
+        let path = dir.join(format!("{name}.{file}"));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let user = signer.map_or(json!({"token": "of-nobody"}), |(certificate, key)| {
+        let issuer = Issuer::from_ca_cert_pem(certificate, KeyPair::from_pem(key).unwrap()).unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let own = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&own, &issuer).unwrap().pem();
+        json!({"client-certificate": write("crt", &certificate), "client-key": write("key", &own.serialize_pem())})
+    });
+    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("https://127.0.0.1:{port}"),
+            "certificate-authority": write("ca", ca)}}],
+        "users": [{"name": "u", "user": user}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    write("kubeconfig", &config.to_string())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn a_node_answers_https() {
+    let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+    let path = dir.path().join("kubelet.yaml");
+    let (others, others_key) = authority();
+    let text = |more: &str| {
+        format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\naddress: 127.0.0.1\nport: {port}\n{more}"
+        )
+    };
+    std::fs::write(&path, text("")).unwrap();
+    let mut cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
+    let kubectl = cluster.kubectl_in("default");
+    let told = kubectl.run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}").ok();
+    assert_eq!(told, port.to_string());
+    kubectl.apply(
+        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "echo said; sleep 100000"]}]}})
+        .to_string(),
+    );
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+
+    let pki = |file: &str| std::fs::read_to_string(cluster.data_dir().join("pki").join(file)).unwrap();
+    let (ca, key) = (pki("ca.crt"), pki("ca.key"));
+    let as_user = |name: &str, signer: Option<(&str, &str)>, group: &str| {
+        Kubectl::new(kubeconfig(dir.path(), name, port, &ca, signer, group), "default")
+    };
+    let admin = as_user("admin", Some((&ca, &key)), "system:masters");
+    assert_eq!(admin.run("get --raw /healthz").ok(), "ok");
+    assert!(admin.run("get --raw /pods").ok().contains("\"name\":\"p\""));
+    assert_eq!(admin.run("get --raw /containerLogs/default/p/c").ok(), "said\n");
+    let node = as_user("somebody", Some((&ca, &key)), "system:nodes").run("get --raw /metrics").failed();
+    assert!(node.contains("Forbidden (user=somebody, verb=get, resource=nodes, subresource=metrics)"), "{node}");
+    let nobody = as_user("nobody", None, "").run("get --raw /healthz").failed();
+    assert!(nobody.contains("You must be logged in"), "{nobody}");
+    as_user("stranger", Some((&others, &others_key)), "system:masters").run("get --raw /healthz").failed();
+
+    // Clients of another authority, if the configuration says so.
+    std::fs::write(dir.path().join("others.crt"), &others).unwrap();
+    let file = dir.path().join("others.crt");
+    std::fs::write(&path, text(&format!("authentication: {{x509: {{clientCAFile: {}}}}}\n", file.display()))).unwrap();
+    cluster.kill(nix::sys::signal::Signal::SIGTERM);
+    cluster.up();
+    let stranger = Kubectl::new(dir.path().join("stranger.kubeconfig"), "default");
+    assert_eq!(stranger.run("get --raw /healthz").ok(), "ok");
+    admin.run("get --raw /healthz").failed();
+}
