@@ -28,6 +28,7 @@ mod node;
 mod node_config;
 mod node_https;
 mod node_shutdown;
+mod owners;
 mod pod_updates;
 mod podium;
 mod preemption;
@@ -85,6 +86,7 @@ fn main() {
         images::TESTS,
         init_containers::TESTS,
         pod_updates::TESTS,
+        owners::TESTS,
         podium::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,

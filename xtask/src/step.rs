@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::{
+    ffi::OsStr,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -20,7 +21,16 @@ pub(crate) fn target_dir() -> PathBuf {
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    // What cargo tells a program that it runs (CARGO_PKG_NAME, ...) is no business of the cargo that this one runs: build
+    // scripts that watch those would run again whenever xtask and a plain cargo take turns.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| told(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn told(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_") || n.starts_with("CARGO_MANIFEST_"))
 }
 
 /// Says what is done, does it, and fails when it fails.

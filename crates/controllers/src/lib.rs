@@ -7,6 +7,7 @@
 //! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
 #![forbid(unsafe_code)]
 
+mod garbage_collector;
 mod namespace;
 mod node_lifecycle;
 mod node_taints;
@@ -44,6 +45,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
         controllers.spawn(root_ca::run(client.clone(), pem, stop.clone()));
     }
     controllers.spawn(namespace::run(client.clone(), stop.clone()));
+    controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));
     while let Some(ended) = controllers.join_next().await {

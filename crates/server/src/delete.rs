@@ -1,5 +1,7 @@
 //! Deletion: at once, after a grace period, or when the last finalizer is gone.
 
+mod propagation;
+
 use crate::{
     decode,
     kinds::{FieldErrors, FieldPath},
@@ -13,6 +15,7 @@ use crate::{
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
+use propagation::Propagation;
 use serde_json::{Value, json};
 use store::{Expect, Key, Object, Write, WriteError};
 
@@ -27,6 +30,7 @@ pub(crate) struct Options {
     uid: Option<String>,
     pub(crate) revision: Option<String>,
     pub(crate) dry_run: bool,
+    propagation: Option<Propagation>,
 }
 
 impl Options {
@@ -39,10 +43,10 @@ impl Options {
     }
 
     fn from_query(call: &Call) -> Result<Self, ApiError> {
-        let propagation = call.query.get("propagationPolicy").map(str::to_owned);
-        let orphan = call.query.get("orphanDependents").is_some();
-        check_propagation(propagation.as_deref(), orphan)?;
+        let orphan = call.query.get("orphanDependents").map(|o| matches!(o, "true" | "1"));
+        let propagation = propagation::parse(call.query.get("propagationPolicy"), orphan)?;
         Ok(Self {
+            propagation,
             grace: call.query.number("gracePeriodSeconds")?,
             uid: None,
             revision: None,
@@ -63,7 +67,7 @@ impl Options {
         // Clients send it as a kind of whatever group they talk to.
         fields.retain(|key, _| key != "kind" && key != "apiVersion");
         let options: DeleteOptions = serde_json::from_value(body).map_err(|e| bad(&e))?;
-        check_propagation(options.propagation_policy.as_deref(), options.orphan_dependents.is_some())?;
+        let propagation = propagation::parse(options.propagation_policy.as_deref(), options.orphan_dependents)?;
         let wanted = options.dry_run.unwrap_or_default();
         if wanted.iter().any(|d| d != "All") {
             let mut errors = FieldErrors::default();
@@ -72,26 +76,13 @@ impl Options {
         }
         let preconditions = options.preconditions.unwrap_or_default();
         Ok(Self {
+            propagation,
             grace: options.grace_period_seconds,
             uid: preconditions.uid,
             revision: preconditions.resource_version,
             dry_run: !wanted.is_empty() || dry_run(&call.query, "DeleteOptions")?,
         })
     }
-}
-
-/// Nothing depends on what Podium serves, so that every policy comes to the same; only its form is checked.
-fn check_propagation(policy: Option<&str>, orphan_dependents: bool) -> Result<(), ApiError> {
-    let (mut errors, path) = (FieldErrors::default(), FieldPath::new("propagationPolicy"));
-    if let Some(policy) = policy {
-        if orphan_dependents {
-            errors.invalid(&path, &json!(policy), "orphanDependents and deletionPropagation cannot be both set");
-        }
-        if !matches!(policy, "Foreground" | "Background" | "Orphan") {
-            errors.not_supported(&path, &json!(policy), &["Foreground", "Background", "Orphan", "nil"]);
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_options("DeleteOptions", &errors)) }
 }
 
 pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -157,6 +148,9 @@ pub(crate) async fn delete(
         let mut value = object::decode(kind, &current);
         check_preconditions(resource, &value, name, options)?;
         let before = value.clone();
+        if kind.info().plural != "events" {
+            propagation::mark(&mut value["metadata"], options.propagation);
+        }
         mark(resource, &mut value, options.grace, now());
         let gone = removable(&value);
         if options.dry_run || (value == before && !gone) {

@@ -229,7 +229,11 @@ impl State {
                 status(200, "")
             }
             "DELETE" => self.delete(&target.key(), &body),
-            "PATCH" => self.change(&target, |object| merge(object, body)),
+            "PATCH" => {
+                let answer = self.change(&target, |object| merge(object, body));
+                self.collect(&target.key());
+                answer
+            }
             "PUT" if target.subresource == "finalize" => {
                 let finalizers = body["spec"]["finalizers"].clone();
                 let answer = self.change(&target, |object| object["spec"]["finalizers"] = finalizers);

@@ -68,8 +68,15 @@ async fn a_deletion_may_name_what_it_means() {
         json!({"message": "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Sideways\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""}),
     )
     .await;
-    let both = json!({"preconditions": {"uid": uid, "resourceVersion": rv}, "propagationPolicy": "Background"});
-    api.check(delete_with(&path, &both), 200, json!({"kind": "Pod"})).await;
+    let first = json!({"preconditions": {"uid": uid, "resourceVersion": rv}, "propagationPolicy": "Foreground"});
+    let waits = json!({"metadata": {"finalizers": ["foregroundDeletion"]}});
+    let waiting = api.check(delete_with(&path, &first), 200, waits.clone()).await.body;
+    assert!(waiting["metadata"]["deletionTimestamp"].is_string());
+    // Without a word it stays as it is; with another it changes.
+    api.check(delete_with(&path, &json!({})), 200, waits).await;
+    let orphan = json!({"metadata": {"finalizers": ["orphan"]}});
+    api.check(delete_with(&path, &json!({"orphanDependents": true})), 200, orphan).await;
+    api.check(delete_with(&path, &json!({"propagationPolicy": "Background"})), 200, json!({"kind": "Pod"})).await;
     api.check(get(&path), 404, json!({})).await;
 }
 

@@ -1,0 +1,258 @@
+//! Objects whose owners are gone go, too, before their owners or after them, or are left to themselves, as the
+//! propagation policy of the deletion says (`pkg/controller/garbagecollector`).
+//!
+//! An owner that no watch has shown is asked for before anything is deleted because of its absence.
+
+mod graph;
+
+use crate::watch::{Change, watch};
+use crate::worker::{self, Controller, is_code};
+use futures::stream::{self, StreamExt};
+use graph::{FOREGROUND, Graph, Node, ORPHAN};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::PartialObjectMeta;
+use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Nothing owns or is owned by these, and there are many of them (upstream's `ignoredResources`).
+const IGNORED: [&str; 1] = ["events"];
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+
+struct GarbageCollector {
+    client: Client,
+    /// By `group/version` and kind, and whether its objects have a namespace.
+    kinds: HashMap<(String, String), (Arc<ApiResource>, bool)>,
+    graph: Graph,
+    /// Kinds that were not listed yet. Until all were, nobody knows of all dependents.
+    unlisted: HashSet<(String, String)>,
+}
+
+/// What an owner is to its dependent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// It is there.
+    Solid,
+    /// It is not.
+    Dangling,
+    /// It is being deleted, and waits for this dependent.
+    Waiting,
+}
+
+impl Controller for GarbageCollector {
+    type Event = (Arc<ApiResource>, Change<Metadata>);
+
+    const NAME: &'static str = "garbage-collector";
+
+    fn observe(&mut self, (resource, change): Self::Event, _: Instant) -> Vec<String> {
+        let concerned = self.note(&resource, change);
+        if self.unlisted.is_empty() { concerned } else { Vec::new() }
+    }
+
+    async fn reconcile(&mut self, uid: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(node) = self.graph.get(uid) else { return Ok(None) };
+        let done = if node.deleting && node.has(ORPHAN) {
+            self.orphan_dependents(uid, node).await
+        } else if node.waits_for_dependents() {
+            self.let_go(uid, node).await
+        } else if node.deleting || node.owners.is_empty() {
+            Ok(())
+        } else {
+            self.attempt_to_delete(uid, node).await
+        };
+        match done {
+            // It is gone, or another by now: the watch tells.
+            Err(e) if is_code(&e, 404) => Ok(None),
+            done => done.map(|()| None),
+        }
+    }
+}
+
+impl GarbageCollector {
+    fn note(&mut self, resource: &Arc<ApiResource>, change: Change<Metadata>) -> Vec<String> {
+        match change {
+            Change::Set(object) => {
+                let Some(uid) = object.metadata.uid.clone() else { return Vec::new() };
+                self.graph.set(uid, Node::new(resource, &object.metadata))
+            }
+            Change::Gone(object) => object.metadata.uid.map(|uid| self.graph.remove(&uid)).unwrap_or_default(),
+            Change::Listed(names) => {
+                let gone = self.graph.missing(resource, &names);
+                let concerned = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();
+                let last = self.unlisted.remove(&of(resource)) && self.unlisted.is_empty();
+                if last { self.graph.all() } else { concerned }
+            }
+        }
+    }
+
+    fn api(&self, node: &Node) -> Api<Metadata> {
+        match &node.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, node.resource.as_ref()),
+            None => Api::all_with(self.client.clone(), node.resource.as_ref()),
+        }
+    }
+
+    /// Upstream's `attemptToDeleteItem`: an object whose last owner is gone goes; references to owners that are gone go
+    /// as long as another is there.
+    async fn attempt_to_delete(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
+        let mut kinds = Vec::with_capacity(node.owners.len());
+        for owner in &node.owners {
+            kinds.push(self.owner(node, owner).await?);
+        }
+        if kinds.contains(&Owner::Solid) {
+            let lost = |o: &OwnerReference| {
+                let at = node.owners.iter().position(|known| known.uid == o.uid);
+                at.and_then(|at| kinds.get(at)).is_some_and(|kind| *kind != Owner::Solid)
+            };
+            if kinds.iter().all(|kind| *kind == Owner::Solid) {
+                return Ok(());
+            }
+            return self.change(uid, node, |meta| meta.retain_owners(|o| !lost(o))).await;
+        }
+        let has_dependents = self.graph.dependents(uid).next().is_some();
+        let policy = if kinds.contains(&Owner::Waiting) && has_dependents || node.has(FOREGROUND) {
+            PropagationPolicy::Foreground
+        } else if node.has(ORPHAN) {
+            PropagationPolicy::Orphan
+        } else {
+            PropagationPolicy::Background
+        };
+        tracing::debug!(kind = node.resource.kind, name = node.name, "goes: its owners are gone");
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
+        let params = DeleteParams {
+            propagation_policy: Some(policy),
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
+        match self.api(node).delete(&node.name, &params).await {
+            // Another object has this name by now.
+            Err(e) if !is_code(&e, 409) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    async fn owner(&self, node: &Node, reference: &OwnerReference) -> Result<Owner, kube::Error> {
+        if let Some(owner) = self.graph.get(&reference.uid) {
+            // An owner in another namespace is none.
+            if owner.namespace.is_some() && owner.namespace != node.namespace {
+                return Ok(Owner::Dangling);
+            }
+            let waits = owner.waits_for_dependents() && reference.block_owner_deletion == Some(true);
+            return Ok(if waits { Owner::Waiting } else { Owner::Solid });
+        }
+        let kind = (reference.api_version.clone(), reference.kind.clone());
+        // Of a kind that is not served nobody can say that it is gone.
+        let Some((resource, namespaced)) = self.kinds.get(&kind) else { return Ok(Owner::Solid) };
+        let api: Api<Metadata> = match (&node.namespace, namespaced) {
+            (Some(namespace), true) => Api::namespaced_with(self.client.clone(), namespace, resource.as_ref()),
+            // What has no namespace cannot be owned by what has one.
+            (None, true) => return Ok(Owner::Solid),
+            (_, false) => Api::all_with(self.client.clone(), resource.as_ref()),
+        };
+        let found = api.get_opt(&reference.name).await?;
+        let same = found.is_some_and(|o| o.metadata.uid.as_deref() == Some(reference.uid.as_str()));
+        Ok(if same { Owner::Solid } else { Owner::Dangling })
+    }
+
+    /// The dependents stay, and no longer name it; then it may go.
+    async fn orphan_dependents(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
+        for (dependent, known) in self.graph.dependents(uid) {
+            match self.change(dependent, known, |meta| meta.retain_owners(|o| o.uid != uid)).await {
+                Err(e) if !is_code(&e, 404) => return Err(e),
+                _ => {}
+            }
+        }
+        self.change(uid, node, |meta| meta.remove_finalizer(ORPHAN)).await
+    }
+
+    /// It may go when no dependent blocks that any more.
+    async fn let_go(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
+        if self.graph.dependents(uid).any(|(_, dependent)| dependent.blocks(uid)) {
+            return Ok(());
+        }
+        self.change(uid, node, |meta| meta.remove_finalizer(FOREGROUND)).await
+    }
+
+    /// Changes an object's metadata as they are now. A change that comes between is a conflict, and it is tried again.
+    async fn change(&self, uid: &str, node: &Node, how: impl FnOnce(&mut Parts)) -> Result<(), kube::Error> {
+        let api = self.api(node);
+        let Some(current) = api.get_opt(&node.name).await? else { return Ok(()) };
+        let meta = current.metadata;
+        if meta.uid.as_deref() != Some(uid) {
+            return Ok(());
+        }
+        let before = Parts {
+            owners: meta.owner_references.unwrap_or_default(),
+            finalizers: meta.finalizers.unwrap_or_default(),
+        };
+        let mut after = before.clone();
+        how(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {
+            "uid": uid, "resourceVersion": meta.resource_version, "ownerReferences": after.owners, "finalizers": after.finalizers,
+        }});
+        api.patch(&node.name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    }
+}
+
+/// By what references to owners name a kind.
+fn of(resource: &ApiResource) -> (String, String) {
+    (resource.api_version.clone(), resource.kind.clone())
+}
+
+/// The metadata that the garbage collector changes.
+#[derive(Debug, Clone, PartialEq)]
+struct Parts {
+    owners: Vec<OwnerReference>,
+    finalizers: Vec<String>,
+}
+
+impl Parts {
+    fn retain_owners(&mut self, keep: impl Fn(&OwnerReference) -> bool) {
+        self.owners.retain(keep);
+    }
+
+    fn remove_finalizer(&mut self, finalizer: &str) {
+        self.finalizers.retain(|f| f != finalizer);
+    }
+}
+
+pub(crate) async fn run(client: Client, stop: CancellationToken) {
+    let mut pause = Duration::from_millis(100);
+    let discovery = loop {
+        match Discovery::new(client.clone()).run().await {
+            Ok(discovery) => break discovery,
+            Err(e) => tracing::warn!("the garbage collector does not know what is served: {e}"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(30)),
+        }
+    };
+    let mut kinds = HashMap::new();
+    for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
+        let can = ["list", "watch", "delete"].iter().all(|verb| capabilities.supports_operation(verb));
+        if can && !IGNORED.contains(&resource.plural.as_str()) {
+            let key = of(&resource);
+            kinds.insert(key, (Arc::new(resource), capabilities.scope == Scope::Namespaced));
+        }
+    }
+    let watches = kinds.values().map(|(resource, _)| {
+        let kind = Arc::clone(resource);
+        let changes = watch::<Metadata>(Api::all_with(client.clone(), resource.as_ref()), Config::default());
+        changes.map(move |change| (Arc::clone(&kind), change)).boxed()
+    });
+    let events = stream::select_all(watches.collect::<Vec<_>>()).boxed();
+    let unlisted = kinds.keys().cloned().collect();
+    worker::run(GarbageCollector { client, kinds, graph: Graph::default(), unlisted }, events, stop).await;
+}

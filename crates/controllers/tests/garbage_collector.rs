@@ -1,0 +1,94 @@
+//! The garbage collector against a small API server, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+use controllers::Options;
+use fake_api::FakeApi;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn start() -> FakeApi {
+    let api = FakeApi::new();
+    tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
+    api
+}
+
+fn path(name: &str) -> String {
+    format!("api/v1/namespaces/x/configmaps/{name}")
+}
+
+/// Makes a ConfigMap with these owners, and finalizers.
+fn make(api: &FakeApi, name: &str, owners: &[Value], finalizers: &[&str]) {
+    let metadata = json!({"name": name, "namespace": "x", "uid": format!("uid-of-{name}"), "ownerReferences": owners, "finalizers": finalizers});
+    api.put(&path(name), json!({"metadata": metadata}));
+}
+
+fn owner(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": format!("uid-of-{name}"), "blockOwnerDeletion": true})
+}
+
+fn owners(api: &FakeApi, name: &str) -> Vec<String> {
+    let object = api.get(&path(name)).expect("it is there");
+    let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    owners.iter().map(|o| o["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_lost_its_last_owner_goes_and_so_do_those_that_it_owns() {
+    let api = start();
+    make(&api, "a", &[], &[]);
+    make(&api, "b", &[owner("a")], &[]);
+    make(&api, "c", &[owner("b")], &[]);
+    make(&api, "d", &[owner("a"), owner("e")], &[]);
+    make(&api, "e", &[], &[]);
+    make(&api, "f", &[], &[]);
+    api.delete(&path("a"));
+    api.until("b and c are gone", |api| api.get(&path("b")).is_none() && api.get(&path("c")).is_none()).await;
+    api.until("d knows its loss", |api| owners(api, "d") == ["e"]).await;
+    assert!(api.get(&path("e")).is_some() && api.get(&path("f")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_never_was_is_asked_for_first() {
+    let api = start();
+    make(&api, "a", &[], &[]);
+    make(&api, "lost", &[owner("nobody")], &[]);
+    // The same name, but another object.
+    let mut other = owner("a");
+    other["uid"] = json!("uid-of-an-earlier-one");
+    make(&api, "mistaken", &[other], &[]);
+    let unknown = json!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"});
+    make(&api, "strange", &[unknown], &[]);
+    api.until("both are gone", |api| api.get(&path("lost")).is_none() && api.get(&path("mistaken")).is_none()).await;
+    assert!(api.get(&path("strange")).is_some(), "nobody can say that its owner is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_foreground_dependents_go_first() {
+    let api = start();
+    make(&api, "a", &[], &["foregroundDeletion"]);
+    make(&api, "b", &[owner("a")], &["example.com/hold"]);
+    let mut free = owner("a");
+    free["blockOwnerDeletion"] = json!(false);
+    make(&api, "c", &[free], &["example.com/hold"]);
+    api.delete(&path("a"));
+    api.until("b is being deleted", |api| {
+        api.get(&path("b")).is_some_and(|b| b["metadata"]["deletionTimestamp"].is_string())
+    })
+    .await;
+    assert!(api.get(&path("a")).is_some(), "b holds it");
+    make(&api, "b", &[], &[]);
+    api.until("a is gone", |api| api.get(&path("a")).is_none()).await;
+    api.until("c follows", |api| api.get(&path("c")).is_some_and(|c| c["metadata"]["deletionTimestamp"].is_string()))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_and_own_themselves() {
+    let api = start();
+    make(&api, "a", &[], &["orphan"]);
+    make(&api, "b", &[owner("a")], &[]);
+    api.refuse("PATCH api/v1/namespaces/x/configmaps/b", 409);
+    api.delete(&path("a"));
+    api.until("a is gone", |api| api.get(&path("a")).is_none()).await;
+    assert_eq!(owners(&api, "b"), [""; 0]);
+}

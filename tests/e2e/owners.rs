@@ -1,0 +1,65 @@
+//! Objects that belong to others go with them, before them, or stay, as `kubectl delete --cascade` says.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("what belongs to a deleted object goes with it", dependents_go),
+    ("kubectl delete --cascade=foreground waits for what belongs to an object", foreground),
+    ("kubectl delete --cascade=orphan leaves what belongs to an object", orphans_stay),
+];
+
+fn config_map(kubectl: &Kubectl, name: &str, owner: Option<&str>, finalizers: &[&str]) {
+    let mut metadata = json!({"name": name, "finalizers": finalizers});
+    if let Some(owner) = owner {
+        metadata["ownerReferences"] = json!([reference(kubectl, owner)]);
+    }
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string());
+}
+
+fn reference(kubectl: &Kubectl, owner: &str) -> Value {
+    let uid = kubectl.value(&format!("configmap/{owner}"), "/metadata/uid");
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": true})
+}
+
+fn dependents_go(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    config_map(&kubectl, "owner", None, &[]);
+    config_map(&kubectl, "other", None, &[]);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "ownerReferences": [reference(&kubectl, "owner")]},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("delete configmap other").ok();
+    kubectl.run("delete configmap owner").ok();
+    eventually("the Pod is gone", || kubectl.get("pod/p").is_none());
+}
+
+fn foreground(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    config_map(&kubectl, "owner", None, &[]);
+    config_map(&kubectl, "dependent", Some("owner"), &["example.com/hold"]);
+    kubectl.run("delete configmap owner --cascade=foreground --wait=false").ok();
+    eventually("the dependent is being deleted", || {
+        kubectl.get("configmap/dependent").is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string())
+    });
+    assert_eq!(kubectl.value("configmap/owner", "/metadata/finalizers"), json!(["foregroundDeletion"]));
+    kubectl
+        .args(&["patch", "configmap", "dependent", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#], "")
+        .ok();
+    eventually("both are gone", || {
+        ["owner", "dependent"].iter().all(|n| kubectl.get(&format!("configmap/{n}")).is_none())
+    });
+}
+
+fn orphans_stay(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    config_map(&kubectl, "owner", None, &[]);
+    config_map(&kubectl, "dependent", Some("owner"), &[]);
+    kubectl.run("delete configmap owner --cascade=orphan").ok();
+    assert!(kubectl.get("configmap/owner").is_none());
+    let left = kubectl.get("configmap/dependent").expect("it stays");
+    assert!(left["metadata"].get("ownerReferences").is_none(), "{left}");
+}
