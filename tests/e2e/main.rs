@@ -47,6 +47,7 @@ mod skew;
 mod static_pods;
 mod stop_signals;
 mod streams;
+mod surprises;
 mod termination;
 mod tokens;
 mod volumes;
@@ -103,6 +104,7 @@ fn main() {
         sidecars::TESTS,
         skew::TESTS,
         streams::TESTS,
+        surprises::TESTS,
         termination::TESTS,
         tokens::TESTS,
         volumes::TESTS,
@@ -128,6 +130,7 @@ fn main() {
         security::ALONE,
         static_pods::TESTS,
         stop_signals::TESTS,
+        surprises::ALONE,
         termination::ALONE,
     ];
     let trials = shared

@@ -2,7 +2,7 @@
 //!
 //! A container that hangs blocks its own Pod and no other.
 
-use crate::{Shared, actions, checkpoint, status};
+use crate::{Shared, actions, checkpoint, reconcile::Reconcile, status, volumes};
 use api::{resources::Amounts, static_pod::is_static};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
@@ -52,6 +52,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
         saved: None,
         shown: None,
         writing: false,
+        reconcile: Reconcile::default(),
         footprint: Amounts::new(),
         missed_list: false,
     };
@@ -74,6 +75,8 @@ struct Actor {
     /// The newest status that was handed to the API.
     shown: Option<PodStatus>,
     writing: bool,
+    /// Whether somebody else changed the status in the API.
+    reconcile: Reconcile,
     /// What it took of the node when others were told last.
     footprint: Amounts,
     /// Whether a list of the runtime came when it could not be used.
@@ -98,6 +101,10 @@ impl Actor {
             while let Ok(mail) = inbox.try_recv() {
                 self.take(mail);
             }
+        }
+        // Also what was made for it and never used: a Pod may go before it has a sandbox.
+        if let Err(error) = volumes::remove_pod_dirs(&self.shared, &self.pod).await {
+            tracing::warn!(%error, pod = self.pod.name(), "directories of a Pod that is gone are left");
         }
         let dir = self.shared.paths.checkpoints();
         if let Err(error) = checkpoint::remove(&dir, self.pod.uid()) {
@@ -179,7 +186,7 @@ impl Actor {
             self.missed_list = false;
             self.shared.pods.want_list();
         }
-        Some(plan.wake)
+        Some([plan.wake, self.reconcile.wake()].into_iter().flatten().min())
     }
 
     /// Whether nothing is in flight that may change what a list of the runtime shows.
@@ -211,12 +218,18 @@ impl Actor {
 
     fn report(&mut self, now: Timestamp) {
         let status = derive_status(&self.pod, &self.shared.options.policy, now);
-        if self.writing || self.shown.as_ref().is_some_and(|shown| same(shown, &status)) {
+        if self.writing {
+            return;
+        }
+        let shown = self.shown.as_ref().is_some_and(|shown| same(shown, &status));
+        // What shows a static Pod is looked after by those that make it.
+        let own = is_static(self.pod.object());
+        if shown && (own || !self.reconcile.is_due(self.pod.object(), &status, now)) {
             return;
         }
         self.writing = true;
         self.shown = Some(status.clone());
-        if is_static(self.pod.object()) {
+        if own {
             // Whether and when there is an API to show it makes no difference to the Pod.
             self.shared.mirrors.show(self.pod.object(), status.clone());
             let _ = self.mail.send(Mail::Written(Box::new(status), true));

@@ -33,6 +33,7 @@ mod oom;
 mod paths;
 mod pods;
 mod probe;
+mod reconcile;
 mod recorder;
 mod relist;
 mod runtime_events;

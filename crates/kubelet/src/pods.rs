@@ -86,10 +86,12 @@ impl Pods {
         self.all().into_iter().filter(|handle| taken(&handle.known.borrow())).collect()
     }
 
-    /// The other Pods of the node that have not ended, with the most that each may take of it.
+    /// The other Pods of the node that have not ended and that the API still has, as upstream counts them, with the most
+    /// that each may take of it.
     fn others(&self, uid: &str, granted: &Granted) -> Vec<Arc<ApiPod>> {
         let pods = self.all().into_iter().map(|h| h.known.borrow().clone());
-        let here = pods.filter(|p| p.uid() != uid && (p.is_admitted() || granted.admitted.contains(p.uid())));
+        let active = pods.filter(|p| p.uid() != uid && !p.is_gone() && !p.has_ended());
+        let here = active.filter(|p| p.is_admitted() || granted.admitted.contains(p.uid()));
         let taking = here.map(|p| p.in_use(granted.resized.contains(p.uid())));
         taking.filter(|object| !api::pod::is_terminal(object)).collect()
     }

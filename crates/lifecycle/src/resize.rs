@@ -167,7 +167,7 @@ impl Pod {
     /// What it takes of its node.
     #[must_use]
     pub fn footprint(&self) -> Amounts {
-        if !self.is_admitted() || self.ended.is_some() {
+        if !self.is_admitted() || self.has_ended() || self.is_gone() {
             return Amounts::new();
         }
         self.in_use(false).spec.as_ref().map(|spec| resources::pod(spec, Side::Requests)).unwrap_or_default()

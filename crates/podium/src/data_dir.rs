@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::{
     fs::{File, OpenOptions},
-    io::{Read, Seek, Write},
+    io::{ErrorKind, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -80,6 +80,37 @@ impl DataDir {
 
     fn lock_file(&self) -> PathBuf {
         self.root.join("podium.lock")
+    }
+
+    /// Whether a Podium ever used it.
+    pub(crate) fn was_used(&self) -> bool {
+        self.lock_file().is_file()
+    }
+
+    /// Removes what Podium made in it, and the directory unless something of somebody else is in it. Gives whether it is
+    /// gone.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(crate) fn remove(&self) -> Result<bool> {
+        let mut own = vec![self.pki(), self.store(), self.kubelet(), self.kubeconfig(), self.runtime_file()];
+        own.extend(["containerd", "network"].map(|name| self.root.join(name)));
+        // The lock comes last: without it the rest would be nobody's.
+        own.push(self.lock_file());
+        for path in own {
+            let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            match removed {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(e).with_context(|| format!("cannot remove {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        match std::fs::remove_dir(&self.root) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(e) => Err(e).with_context(|| format!("cannot remove {}", self.root.display())),
+        }
     }
 
     /// Creates the directory if need be (mode 0700) and takes its lock.

@@ -5,7 +5,7 @@ use crate::{
     cluster::Cluster,
     data_dir::DataDir,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -64,6 +64,9 @@ pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
         println!("Nothing runs in {}", dir.root().display());
         return Ok(());
     }
+    if !dir.was_used() {
+        bail!("{} is no data directory of Podium: nothing was removed", dir.root().display());
+    }
     if let Some(pid) = dir.holder() {
         kill(Pid::from_raw(pid), Signal::SIGTERM).with_context(|| format!("cannot stop Podium, process {pid}"))?;
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -72,14 +75,17 @@ pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
         }
     }
     let lock = dir.lock()?;
-    destroy(&dir).await?;
+    let gone = destroy(&dir).await?;
     drop(lock);
     println!("Removed everything that ran in {}", dir.root().display());
+    if !gone {
+        println!("What else is in that directory was left there");
+    }
     Ok(())
 }
 
-/// Containers, mounts, network and files.
-pub(crate) async fn destroy(dir: &DataDir) -> Result<()> {
+/// Containers, mounts, network and files. Gives whether the directory is gone, too.
+pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
     if let Some(endpoint) = dir.foreign_runtime() {
         let removed = runtime::containerd::remove_pods(&endpoint, dir.root()).await;
         removed.with_context(|| format!("cannot remove the Pods in the container runtime at {endpoint}"))?;
@@ -88,5 +94,5 @@ pub(crate) async fn destroy(dir: &DataDir) -> Result<()> {
     runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;
     kubelet::remove_cgroups(&dir.kubelet()).context("cannot remove the cgroups of its Pods")?;
     network::Network::destroy(dir.root()).await?;
-    std::fs::remove_dir_all(dir.root()).with_context(|| format!("cannot remove {}", dir.root().display()))
+    dir.remove()
 }

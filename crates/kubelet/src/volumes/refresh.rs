@@ -185,19 +185,24 @@ async fn refresh(shared: &Shared, uid: &str) -> Result<(), String> {
     let _turn = handle.volumes.lock().await;
     let pod: Arc<Pod> = handle.known.borrow().clone();
     let mut objects = Objects::new(shared, pod.namespace());
+    let mut failures = Vec::new();
     for volume in spec(&pod).volumes.iter().flatten().filter(|v| is_projected(v)) {
-        let dir = shared.paths.volume(uid, &volume.name);
-        // What is not there yet will be set up with what is newest then; what is gone stays so.
-        if !atomic_writer::is_set_up(&dir) {
-            continue;
-        }
-        let payload = files(shared, &pod, volume, &mut objects).await.map_err(|e| failed(&volume.name, &e))?;
-        let (Some(payload), group) = (payload, fs_group(&pod)) else { continue };
-        let name = volume.name.clone();
-        blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|e| failed(&name, &e.to_string())))
-            .await?;
+        // One that cannot be refreshed holds up no other: a token would expire because of a Secret that is gone.
+        failures.extend(refresh_one(shared, &pod, volume, &mut objects).await.err());
     }
-    Ok(())
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
+async fn refresh_one(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Objects<'_>) -> Result<(), String> {
+    let dir = shared.paths.volume(pod.uid(), &volume.name);
+    // What is not there yet will be set up with what is newest then; what is gone stays so.
+    if !atomic_writer::is_set_up(&dir) {
+        return Ok(());
+    }
+    let payload = files(shared, pod, volume, objects).await.map_err(|e| failed(&volume.name, &e))?;
+    let (Some(payload), group) = (payload, fs_group(pod)) else { return Ok(()) };
+    let name = volume.name.clone();
+    blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|e| failed(&name, &e.to_string()))).await
 }
 
 /// The objects that a Pod's volumes show.
