@@ -128,8 +128,7 @@ fn refused(cluster: &Cluster) {
     kubectl.run("delete pod p --wait").ok();
     kubectl.apply(&pod("id", &json!({"hostUsers": false}), &json!({})).to_string());
     eventually("an event about user namespaces", || {
-        let text =
-            "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces";
+        let text = "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces: the handler \"\" is not known";
         kubectl.events("p").iter().any(|(reason, message)| reason == "FailedCreatePodSandBox" && message == text)
     });
 }

@@ -81,6 +81,8 @@ gates! {
     PodLevelResources: Beta, true;
     /// KEP-4639.
     ImageVolume: Beta, true;
+    /// KEP-127.
+    UserNamespacesSupport: Beta, true;
     /// KEP-2000: graceful shutdown of the node.
     GracefulNodeShutdown: Beta, true;
     /// KEP-2712: its grace by priority.

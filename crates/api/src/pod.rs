@@ -1,7 +1,7 @@
 //! What every component must know about a Pod.
 
 use crate::static_pod::{is_mirror, is_static};
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSource, Pod, PodSpec};
 
 /// Upstream's grace period when a Pod names none, in seconds.
 pub const DEFAULT_GRACE_PERIOD_SECONDS: i64 = 30;
@@ -33,6 +33,17 @@ pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Conta
         .flatten()
         .map(|c| (if is_sidecar(c) { ContainerKind::Sidecar } else { ContainerKind::Init }, c));
     init.chain(spec.containers.iter().map(|c| (ContainerKind::App, c)))
+}
+
+/// The volumes of this container that are images (KEP-4639), by name. One that is the container's own image is left out: it
+/// is there when the container is.
+pub fn image_volumes<'a>(
+    spec: &'a PodSpec,
+    container: &'a Container,
+) -> impl Iterator<Item = (&'a str, &'a ImageVolumeSource)> {
+    let mounted = |name: &str| container.volume_mounts.iter().flatten().any(|mount| mount.name == name);
+    let images = spec.volumes.iter().flatten().filter_map(|v| Some((v.name.as_str(), v.image.as_ref()?)));
+    images.filter(move |(name, image)| mounted(name) && image.reference != container.image)
 }
 
 /// Ephemeral containers, as what all containers have in common. The field `targetContainerName` is theirs alone.
@@ -118,5 +129,25 @@ mod tests {
         };
         let got: Vec<_> = containers(&spec).map(|(k, c)| (k, c.name.as_str())).collect();
         assert_eq!(got, [(ContainerKind::Init, "init"), (ContainerKind::Sidecar, "side"), (ContainerKind::App, "app")]);
+    }
+
+    #[test]
+    fn the_volumes_of_a_container_that_are_images_are_those_it_mounts() {
+        let volume = |name: &str, image: &str| serde_json::json!({"name": name, "image": {"reference": image}});
+        let mount = |name: &str| serde_json::json!({"name": name, "mountPath": format!("/{name}")});
+        let container = serde_json::json!({"name": "c", "image": "own",
+            "volumeMounts": [mount("b"), mount("a"), mount("files"), mount("self"), mount("b")]});
+        let volumes = [
+            volume("a", "one"),
+            volume("b", "two"),
+            volume("other", "three"),
+            volume("self", "own"),
+            serde_json::json!({"name": "files", "emptyDir": {}}),
+        ];
+        let spec = serde_json::json!({"containers": [container], "volumes": volumes});
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        let images = image_volumes(&spec, &spec.containers[0]);
+        let images: Vec<_> = images.map(|(name, image)| (name, image.reference.as_deref().unwrap_or(""))).collect();
+        assert_eq!(images, [("a", "one"), ("b", "two")]);
     }
 }

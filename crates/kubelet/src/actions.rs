@@ -101,8 +101,8 @@ pub(crate) async fn carry_out(
             shared.images.unused.notify_one();
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
-        Action::EnsureImage { container, image, pull } => {
-            let fact = image::ensure(shared, pod, &container, pull, mail).await;
+        Action::EnsureImage { container, pull, .. } => {
+            let (image, fact) = image::ensure(shared, pod, &container, pull, mail).await;
             Ok(vec![Event::Image { container, image, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {

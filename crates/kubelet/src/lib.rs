@@ -41,6 +41,7 @@ mod static_pods;
 mod stats;
 mod status;
 mod turns;
+mod user_namespaces;
 mod volumes;
 
 // The runtime in memory that the tests of the whole kubelet use serves those of its parts, too.
@@ -121,6 +122,7 @@ pub(crate) struct Shared {
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
     pub(crate) sandboxes: turns::Turns,
     pub(crate) images: images::Images,
+    pub(crate) user_namespaces: user_namespaces::UserNamespaces,
     /// When this kubelet was started.
     pub(crate) started: Timestamp,
     pub(crate) stop: CancellationToken,
@@ -175,6 +177,7 @@ impl Kubelet {
             rates: http::Rates::default(),
             tokens: volumes::Tokens::default(),
             images,
+            user_namespaces: user_namespaces::UserNamespaces::default(),
             sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
             stop,
         };

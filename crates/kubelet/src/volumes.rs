@@ -53,6 +53,8 @@ enum Work {
     EmptyDir(empty_dir::EmptyDir),
     HostPath(host_path::HostPath),
     Files(Payload),
+    /// The runtime mounts it.
+    Image,
 }
 
 fn failed(name: &str, error: &str) -> String {
@@ -89,6 +91,7 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), String> {
             match task {
                 Work::EmptyDir(task) => task.set_up(&dir, group),
                 Work::HostPath(task) => task.check(),
+                Work::Image => Ok(()),
                 Work::Files(payload) => atomic_writer::write(&dir, &payload, group).map_err(|e| e.to_string()),
             }
             .map_err(|e| failed(&name, &e))?;
@@ -104,6 +107,9 @@ async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Obje
     }
     if let Some(source) = &volume.host_path {
         return Ok(Work::HostPath(host_path::HostPath::new(source)));
+    }
+    if volume.image.is_some() {
+        return Ok(Work::Image);
     }
     match files(shared, pod, volume, objects).await? {
         Some(payload) => Ok(Work::Files(payload)),

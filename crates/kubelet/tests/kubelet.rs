@@ -7,6 +7,8 @@ mod fake_runtime;
 mod images;
 #[path = "kubelet/static_pods.rs"]
 mod static_pods;
+#[path = "kubelet/user_namespaces.rs"]
+mod user_namespaces;
 
 use fake_api::FakeApi;
 use fake_runtime::{Command, FakeRuntime, IMAGE};

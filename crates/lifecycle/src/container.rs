@@ -104,7 +104,15 @@ pub(crate) enum Image {
     /// There.
     Present { image_ref: String },
     /// Not to be had; looked for again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
-    Failed { reason: String, message: String, at: Timestamp, delay: Duration },
+    Failed {
+        reason: String,
+        message: String,
+        at: Timestamp,
+        delay: Duration,
+        /// Which image it is, if it is not the container's own but that of a volume.
+        #[serde(default)]
+        volume: Option<String>,
+    },
 }
 
 /// Why it could not be created.

@@ -1,7 +1,9 @@
 //! When an image that could not be pulled is asked for again (upstream's `image_manager.go`, `flowcontrol.Backoff`).
 
 use crate::{BackoffPolicy, Pod, container::elapsed};
+use api::pod::image_volumes;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -40,6 +42,12 @@ impl FailedPull {
 }
 
 impl Pod {
+    /// The images that a container cannot start without: its own, and those of its volumes.
+    pub(crate) fn images_of<'a>(&'a self, spec: &'a Container) -> impl Iterator<Item = &'a str> {
+        let volumes = image_volumes(self.spec(), spec).filter_map(|(_, image)| image.reference.as_deref());
+        spec.image.as_deref().into_iter().chain(volumes)
+    }
+
     /// The failed pull that keeps this image from being pulled now.
     pub(crate) fn pull_backoff(&self, image: &str, now: Timestamp) -> Option<&FailedPull> {
         self.pulls.get(image).filter(|pull| pull.retry_at() > now)

@@ -229,12 +229,14 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
         }),
         Image::Failed { at, delay, .. } if *at + *delay > now => {
             // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
-            let turn = pod.pulls.get(image).map(|pull| pull.at + crate::status::ERR_IMAGE_PULL_SHOWN);
+            let pulls = pod.images_of(spec).filter_map(|image| pod.pulls.get(image));
+            let turn = pulls.map(|pull| pull.at + crate::status::ERR_IMAGE_PULL_SHOWN).max();
             plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(*at + *delay));
             return false;
         }
         _ => {
-            let pull = pod.pull_backoff(image, now).is_none();
+            // One that may not be pulled yet holds up the others: without it there is nothing to start.
+            let pull = pod.images_of(spec).all(|image| pod.pull_backoff(image, now).is_none());
             let (container, image) = (spec.name.clone(), image.to_owned());
             plan.actions.push(Action::EnsureImage { container, image, pull });
         }

@@ -254,10 +254,10 @@ fn trouble(pod: &Pod, spec: &Spec, container: &Container, now: Timestamp) -> Opt
     if let Some(failure) = &container.start_failure {
         return Some(waiting(start_failure_reason(failure.stage), Some(failure.message.clone())));
     }
-    let Image::Failed { reason, message, .. } = &container.image else {
+    let Image::Failed { reason, message, volume, .. } = &container.image else {
         return None;
     };
-    let image = spec.image.as_deref().unwrap_or("");
+    let image = volume.as_deref().or(spec.image.as_deref()).unwrap_or("");
     let pull = pod.pulls.get(image).filter(|pull| pull.reason == *reason);
     if pull.is_some_and(|pull| elapsed(pull.at, now) >= ERR_IMAGE_PULL_SHOWN) {
         let text = format!("Back-off pulling image {image:?}: {reason}: {message}");

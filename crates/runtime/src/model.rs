@@ -1,6 +1,6 @@
 //! What is said between the kubelet and a runtime: the CRI's vocabulary, without its wire format.
 
-use crate::StopSignal;
+use crate::{IdMapping, Mount, StopSignal};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
@@ -81,6 +81,17 @@ pub struct RuntimeStatus {
     pub runtime_not_ready: Option<String>,
     /// `None` when the Pod network is ready, else why it is not.
     pub network_not_ready: Option<String>,
+    /// What its handlers can do; a runtime of a CRI before 1.30 names none.
+    pub handlers: Vec<Handler>,
+}
+
+/// One of the ways in which a runtime runs containers, as RuntimeClasses name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handler {
+    /// Empty for the default.
+    pub name: String,
+    /// Whether its containers can have users of their own (KEP-127).
+    pub user_namespaces: bool,
 }
 
 /// Where a namespace of a sandbox or container comes from.
@@ -104,6 +115,8 @@ pub struct Namespaces {
     pub pid: NamespaceMode,
     /// System V IPC: `Pod` or `Node` (`hostIPC`).
     pub ipc: NamespaceMode,
+    /// Users and groups of its own (`hostUsers: false`); `None` for those of the node.
+    pub users: Option<IdMapping>,
 }
 
 /// A sandbox to create.
@@ -233,31 +246,6 @@ pub struct ContainerConfig {
     pub security: SecurityContext,
     /// How it is to be stopped, if not as its image says; runtimes of a CRI before 1.33 take no note of it.
     pub stop_signal: Option<StopSignal>,
-}
-
-/// A mount into a container.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    /// Path on the node.
-    pub host_path: PathBuf,
-    /// Path in the container.
-    pub container_path: String,
-    /// Whether the container may not write.
-    pub readonly: bool,
-    /// How later mounts travel between node and container.
-    pub propagation: Propagation,
-}
-
-/// How mounts travel (`mountPropagation`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Propagation {
-    /// Not at all.
-    #[default]
-    Private,
-    /// From the node into the container.
-    HostToContainer,
-    /// Both ways.
-    Bidirectional,
 }
 
 /// A device node of the host.

@@ -1,6 +1,6 @@
 //! Creating and starting a container.
 
-use super::{mounts, sandbox, security};
+use super::{image, mounts, sandbox, security};
 use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::{feature_gates::Gate, quantity::Amount};
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
@@ -150,6 +150,7 @@ async fn config(
     let pod_spec = pods::spec(pod);
     let spec = super::spec_of(pod, name)?;
     let env = environment(shared, pod, spec, &mut Objects::new(shared, pod.namespace())).await?;
+    let images = image::of_volumes(shared, pod, spec).await?;
     let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
     std::fs::create_dir_all(shared.paths.pod_logs(pod.object()).join(name)).map_err(|e| e.to_string())?;
     Ok(ContainerConfig {
@@ -160,7 +161,7 @@ async fn config(
         command: expand(&spec.command),
         args: expand(&spec.args),
         working_dir: spec.working_dir.clone().unwrap_or_default(),
-        mounts: mounts::of_container(shared, pod, spec, attempt, &env)?,
+        mounts: mounts::of_container(shared, pod, spec, attempt, &env, &images)?,
         log_path: format!("{name}/{attempt}.log").into(),
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),

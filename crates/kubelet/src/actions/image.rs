@@ -4,8 +4,12 @@ use crate::{
     Shared,
     actor::Mail,
     images::{pull_secrets, reference::Reference},
+    pods,
 };
+use k8s_openapi::api::core::v1::{Container, Secret};
 use lifecycle::{Event, ImageFact, Pod};
+use runtime::ImageMount;
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// What is to be done about an image.
@@ -29,18 +33,58 @@ fn verdict(policy: &str, usable: bool) -> Verdict {
     }
 }
 
-/// Sees to it that the image of a container is there; it is not pulled unless `pull` says so.
+/// An image that a container needs.
+struct Wanted<'a> {
+    /// As the spec names it.
+    name: &'a str,
+    /// When it is pulled.
+    policy: &'a str,
+}
+
+/// Sees to it that the images of a container's volumes and its own are there, in this order; none is pulled unless `pull`
+/// says so. Gives what came of the last one that was looked for: the first that is not to be had, or the container's own.
 pub(super) async fn ensure(
     shared: &Shared,
     pod: &Pod,
     container: &str,
     pull: bool,
     mail: &UnboundedSender<Mail>,
+) -> (String, ImageFact) {
+    let spec = pod.spec_of(container).cloned().unwrap_or_default();
+    let tell = |name: &str, fact| {
+        let _ = mail.send(Mail::Fact(Event::Image { container: container.to_owned(), image: name.to_owned(), fact }));
+    };
+    let own = Wanted {
+        name: spec.image.as_deref().unwrap_or(""),
+        policy: spec.image_pull_policy.as_deref().unwrap_or("IfNotPresent"),
+    };
+    let (secrets, missing) = pull_secrets::fetch(shared, pod).await;
+    if !missing.is_empty() {
+        tell(own.name, ImageFact::SecretsMissing { names: missing });
+    }
+    for (_, volume) in api::pod::image_volumes(pods::spec(pod), &spec) {
+        let wanted = Wanted {
+            name: volume.reference.as_deref().unwrap_or(""),
+            policy: volume.pull_policy.as_deref().unwrap_or("IfNotPresent"),
+        };
+        match find_or_pull(shared, &wanted, &secrets, pull, || tell(wanted.name, ImageFact::Pulling)).await {
+            fact @ (ImageFact::Present { .. } | ImageFact::Pulled { .. }) => tell(wanted.name, fact),
+            fact => return (wanted.name.to_owned(), fact),
+        }
+    }
+    let fact = find_or_pull(shared, &own, &secrets, pull, || tell(own.name, ImageFact::Pulling)).await;
+    (own.name.to_owned(), fact)
+}
+
+async fn find_or_pull(
+    shared: &Shared,
+    wanted: &Wanted<'_>,
+    secrets: &[Arc<Secret>],
+    pull: bool,
+    pulling: impl FnOnce(),
 ) -> ImageFact {
     let failed = |reason: &str, message: String| ImageFact::Failed { reason: reason.to_owned(), message };
-    let spec = pod.spec_of(container);
-    let name = spec.and_then(|c| c.image.as_deref()).unwrap_or("");
-    let policy = spec.and_then(|c| c.image_pull_policy.as_deref()).unwrap_or("IfNotPresent");
+    let Wanted { name, policy } = *wanted;
     let reference = match Reference::parse(name) {
         Ok(reference) => reference,
         Err(why) => {
@@ -57,15 +101,8 @@ pub(super) async fn ensure(
         Ok(present) => present,
         Err(error) => return failed("ImageInspectError", format!("Failed to inspect image {name:?}: {error}")),
     };
-    let tell = |fact| {
-        let _ = mail.send(Mail::Fact(Event::Image { container: container.to_owned(), image: name.to_owned(), fact }));
-    };
-    let (secrets, missing) = pull_secrets::fetch(shared, pod).await;
-    if !missing.is_empty() {
-        tell(ImageFact::SecretsMissing { names: missing });
-    }
     let usable = match &present {
-        Some(image) => shared.images.may_use(&reference, &image.id, &secrets).await,
+        Some(image) => shared.images.may_use(&reference, &image.id, secrets).await,
         None => false,
     };
     match (verdict(policy, usable), present) {
@@ -75,8 +112,8 @@ pub(super) async fn ensure(
         }
         _ if !pull => ImageFact::MustPull,
         _ => {
-            tell(ImageFact::Pulling);
-            match shared.images.pull(shared.runtime.as_ref(), name, &reference, &secrets).await {
+            pulling();
+            match shared.images.pull(shared.runtime.as_ref(), name, &reference, secrets).await {
                 Ok(pulled) => {
                     let size = shared.runtime.image(&pulled.image_ref).await.ok().flatten().map_or(0, |i| i.size);
                     let (took, took_with_wait) = (pulled.took, pulled.took_with_wait);
@@ -86,6 +123,25 @@ pub(super) async fn ensure(
             }
         }
     }
+}
+
+/// The images of the container's volumes as the runtime knows them, by volume.
+pub(super) async fn of_volumes(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+) -> Result<BTreeMap<String, ImageMount>, String> {
+    let mut found = BTreeMap::new();
+    for volume in pods::spec(pod).volumes.iter().flatten() {
+        let mounted = container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name);
+        let Some(source) = volume.image.as_ref().filter(|_| mounted) else { continue };
+        let name = source.reference.clone().unwrap_or_default();
+        let reference = Reference::parse(&name)?;
+        let image = shared.runtime.image(&reference.image).await.map_err(|e| e.to_string())?;
+        let image_ref = image.ok_or_else(|| format!("image {name:?} of volume {:?} is gone", volume.name))?.id;
+        found.insert(volume.name.clone(), ImageMount { image_ref, image: name, sub_path: String::new() });
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

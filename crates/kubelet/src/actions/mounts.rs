@@ -3,8 +3,8 @@
 use crate::{Shared, environment::Environment, hosts, pods::spec, volumes};
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use lifecycle::Pod;
-use runtime::{Mount, Propagation};
-use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
+use runtime::{ImageMount, Mount, Propagation};
+use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
 const HOSTS: &str = "/etc/hosts";
 
@@ -15,10 +15,15 @@ pub(super) fn of_container(
     container: &Container,
     attempt: u32,
     env: &Environment,
+    images: &BTreeMap<String, ImageMount>,
 ) -> Result<Vec<Mount>, String> {
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         check_recursive(mount)?;
+        if let Some(image) = images.get(&mount.name) {
+            mounts.push(of_image(image, mount, env)?);
+            continue;
+        }
         let volume = volumes::source(shared, pod, &mount.name)?;
         let host_path = match sub_path(mount, env)? {
             Some(sub) => {
@@ -30,6 +35,7 @@ pub(super) fn of_container(
         };
         mounts.push(Mount {
             host_path,
+            image: None,
             container_path: mount.mount_path.clone(),
             readonly: mount.read_only == Some(true) || volumes::is_readonly(pod, &mount.name),
             propagation: match mount.mount_propagation.as_deref() {
@@ -41,6 +47,7 @@ pub(super) fn of_container(
     }
     let own = |host_path, container_path: &str| Mount {
         host_path,
+        image: None,
         container_path: container_path.to_owned(),
         readonly: false,
         propagation: Propagation::Private,
@@ -51,6 +58,18 @@ pub(super) fn of_container(
         mounts.push(own(hosts_file(shared, pod).map_err(|e| e.to_string())?, HOSTS));
     }
     Ok(mounts)
+}
+
+/// An image is the runtime's to mount, and nobody writes to it (KEP-4639).
+fn of_image(image: &ImageMount, mount: &VolumeMount, env: &Environment) -> Result<Mount, String> {
+    let sub_path = sub_path(mount, env)?.unwrap_or_default();
+    Ok(Mount {
+        host_path: PathBuf::new(),
+        image: Some(ImageMount { sub_path, ..image.clone() }),
+        container_path: mount.mount_path.clone(),
+        readonly: true,
+        propagation: Propagation::Private,
+    })
 }
 
 /// Whether the mount can be had as it is asked for, in upstream's words (`resolveRecursiveReadOnly`).

@@ -1,21 +1,22 @@
 //! The sandbox of a Pod.
 
-use crate::{Shared, deadline::within_deadline, dns, hosts::PodHostname, pods, volumes};
+use crate::{Shared, deadline::within_deadline, dns, hosts::PodHostname, pods, user_namespaces, volumes};
 use api::pod::ContainerKind;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
 use lifecycle::{EventKind, Pod, PodEvent, SandboxFact, sysctls};
 use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
 
-pub(super) fn namespaces(pod: &Pod) -> Namespaces {
+pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, String> {
     let spec = pods::spec(pod);
     let node = |flag: Option<bool>, otherwise| if flag == Some(true) { NamespaceMode::Node } else { otherwise };
     let pid = if spec.share_process_namespace == Some(true) { NamespaceMode::Pod } else { NamespaceMode::Container };
-    Namespaces {
+    Ok(Namespaces {
         network: node(spec.host_network, NamespaceMode::Pod),
         pid: node(spec.host_pid, pid),
         ipc: node(spec.host_ipc, NamespaceMode::Pod),
-    }
+        users: user_namespaces::of(shared, pod)?,
+    })
 }
 
 /// The sandbox of a Pod, and what of its name resolution had to be left out.
@@ -24,9 +25,6 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
     let host_network = spec.host_network == Some(true);
     let hostname = PodHostname::of(spec, pod.name(), pod.namespace(), &options.config);
     let (dns, complaints) = dns::of_pod(spec, pod.namespace(), &options.config)?;
-    if spec.host_users == Some(false) {
-        return Err("can't set `spec.hostUsers: false`, runtime does not support user namespaces".to_owned());
-    }
     let context = spec.security_context.clone().unwrap_or_default();
     let groups = context.fs_group.into_iter().chain(context.supplemental_groups.into_iter().flatten());
     let sysctls = context.sysctls.into_iter().flatten();
@@ -50,7 +48,7 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
         port_mappings: if host_network { Vec::new() } else { ports.collect() },
         labels: pod.object().metadata.labels.clone().unwrap_or_default(),
         cgroup_parent: shared.cgroups.path(pod.object()),
-        namespaces: namespaces(pod),
+        namespaces: namespaces(shared, pod)?,
         sysctls: sysctls.map(|s| (sysctls::normalized(&s.name), s.value)).collect(),
         run_as_user: context.run_as_user,
         // A group needs a user beside it, and the sandbox has no image that names one.
@@ -76,16 +74,20 @@ async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
     }
 }
 
+/// What a sandbox is made with, once it is known what of the runtime runs it.
+async fn prepared(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
+    let runtime_handler = runtime_handler(shared, pod).await?;
+    user_namespaces::prepare(shared, pod, &runtime_handler).await?;
+    let (config, complaints) = config(shared, pod, attempt)?;
+    Ok((SandboxConfig { runtime_handler, ..config }, complaints))
+}
+
 pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxFact {
     let failed = |message: String| SandboxFact::Failed { message };
-    let (mut config, complaints) = match config(shared, pod, attempt) {
+    let (config, complaints) = match prepared(shared, pod, attempt).await {
         Ok(config) => config,
         Err(message) => return failed(message),
     };
-    match runtime_handler(shared, pod).await {
-        Ok(handler) => config.runtime_handler = handler,
-        Err(message) => return failed(message),
-    }
     for message in complaints {
         let (kind, reason) = (EventKind::Warning, "DNSConfigForming".to_owned());
         let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };

@@ -36,7 +36,7 @@ pub(super) async fn of_container(shared: &Shared, pod: &Pod, spec: &Spec) -> Res
     security.run_as_user = user;
     security.run_as_group = group;
     security.username = username;
-    security.namespaces = sandbox::namespaces(pod);
+    security.namespaces = sandbox::namespaces(shared, pod)?;
     let profile = own.seccomp_profile.as_ref().or(all.seccomp_profile.as_ref());
     security.seccomp = seccomp(profile, &shared.paths.seccomp(), shared.options.config.seccomp_default)?;
     security.target_container = target(pod, spec)?.filter(|_| security.namespaces.pid == NamespaceMode::Container);

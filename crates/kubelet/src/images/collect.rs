@@ -173,8 +173,10 @@ fn named_by_pods(shared: &Shared) -> HashSet<String> {
     for handle in shared.pods.all() {
         let pod = handle.known.borrow().clone();
         if !api::pod::is_terminal(pod.object()) {
-            let images = api::pod::containers(pods::spec(&pod)).filter_map(|(_, c)| c.image.as_deref());
-            names.extend(images.filter_map(|image| Reference::parse(image).ok()).map(|r| r.canonical));
+            let spec = pods::spec(&pod);
+            let images = api::pod::containers(spec).filter_map(|(_, c)| c.image.as_deref());
+            let volumes = spec.volumes.iter().flatten().filter_map(|v| v.image.as_ref()?.reference.as_deref());
+            names.extend(images.chain(volumes).filter_map(|image| Reference::parse(image).ok()).map(|r| r.canonical));
         }
     }
     names

@@ -4,9 +4,9 @@ use futures::{FutureExt, StreamExt, future, stream::BoxStream};
 use kubelet::Clock;
 use parking_lot::Mutex;
 use runtime::{
-    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Image,
-    LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig,
-    SandboxId, SandboxStatus, Session, SessionIo, StopSignal, Version,
+    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Handler,
+    Image, LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus,
+    SandboxConfig, SandboxId, SandboxStatus, Session, SessionIo, StopSignal, Version,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,6 +55,7 @@ struct State {
     behaviours: BTreeMap<String, Command>,
     /// The commands that were run, and where.
     commands: Vec<(String, String)>,
+    handlers: Vec<Handler>,
 }
 
 pub(crate) const IMAGE: &str = "busybox:1.28";
@@ -94,6 +95,11 @@ impl FakeRuntime {
     /// From now on this image can be pulled, with this password.
     pub(crate) fn make_private(&self, image: &str, password: &str) {
         self.state.lock().private.insert(image.to_owned(), password.to_owned());
+    }
+
+    /// From now on its default handler is known, and can give containers users of their own or not.
+    pub(crate) fn default_handler(&self, user_namespaces: bool) {
+        self.state.lock().handlers = vec![Handler { name: String::new(), user_namespaces }];
     }
 
     pub(crate) fn pulls(&self) -> Vec<jiff::Timestamp> {
@@ -146,7 +152,9 @@ impl Runtime for FakeRuntime {
     }
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
-        self.ready(|_| Ok(RuntimeStatus { runtime_not_ready: None, network_not_ready: None }))
+        self.ready(|state| {
+            Ok(RuntimeStatus { runtime_not_ready: None, network_not_ready: None, handlers: state.handlers.clone() })
+        })
     }
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {

@@ -121,3 +121,36 @@ async fn no_more_pulls_are_begun_than_the_registry_may_be_asked_for() {
     }
     assert_eq!(node.runtime.pulls().len(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_image_volume_is_pulled_and_mounted_by_the_runtime() {
+    let node = Node::started("");
+    node.runtime.make_private("r.io/data:1", "right");
+    put_secret(&node, "s", &json!({"r.io": "right"}));
+    let volumes = json!([{"name": "v", "image": {"reference": "r.io/data:1", "pullPolicy": "IfNotPresent"}}]);
+    let mounts = json!([{"name": "v", "mountPath": "/v", "subPath": "a/b"}]);
+    let pod = |name: &str, secrets: Value| {
+        let container = json!({"volumeMounts": mounts});
+        node.pod(name, &json!({"volumes": volumes, "imagePullSecrets": secrets, "container": container}));
+    };
+    pod("refused", json!([]));
+    node.until_status("refused", "is refused", |s| waiting(s).0 == "ErrImagePull").await;
+    assert_eq!(waiting(&node.status("refused")).1, "r.io/data:1: nobody is refused");
+    node.until_status("refused", "backs off", |s| waiting(s).0 == "ImagePullBackOff").await;
+    let text = "Back-off pulling image \"r.io/data:1\": ErrImagePull: r.io/data:1: nobody is refused";
+    assert_eq!(waiting(&node.status("refused")).1, text);
+    assert!(node.runtime.made("refused").is_empty());
+    pod("p", json!([{"name": "s"}]));
+    node.until_running("p").await;
+    let made = node.runtime.made("p").remove(0);
+    let mount = made.mounts.iter().find(|m| m.container_path == "/v").expect("a mount");
+    let image = mount.image.as_ref().expect("an image");
+    assert_eq!(
+        (image.image_ref.as_str(), image.image.as_str(), image.sub_path.as_str()),
+        ("r.io/data:1", "r.io/data:1", "a/b")
+    );
+    assert!(mount.readonly && mount.host_path.as_os_str().is_empty());
+    // Who mounts nothing of it does not wait for it.
+    node.pod("other", &json!({"volumes": volumes}));
+    node.until_running("other").await;
+}

@@ -2,25 +2,54 @@
 
 use super::record;
 use crate::{EventKind, ImageFact, NodePolicy, Pod, container::Image, status::human};
-use api::feature_gates::Gate;
+use api::{feature_gates::Gate, pod::image_volumes};
 use jiff::Timestamp;
 use std::time::Duration;
 
+/// An image that a container cannot start without.
+struct Needed {
+    /// As the spec names it.
+    image: String,
+    /// Whether it is that of a volume of the container, and not its own.
+    volume: bool,
+    /// Whom events of the image itself are about; those of a volume are the Pod's.
+    about: Option<String>,
+    container: String,
+}
+
+impl Needed {
+    /// `None` when the spec names another one meanwhile.
+    fn find(pod: &Pod, container: &str, image: &str) -> Option<Self> {
+        let (_, spec) = pod.container_spec(container)?;
+        let own = spec.image.as_deref().unwrap_or("") == image;
+        let volume = || image_volumes(pod.spec(), spec).any(|(_, source)| source.reference.as_deref() == Some(image));
+        (own || volume()).then(|| Self {
+            image: image.to_owned(),
+            volume: !own,
+            about: own.then(|| container.to_owned()),
+            container: container.to_owned(),
+        })
+    }
+
+    fn failed(&self, reason: String, message: String, at: Timestamp, delay: Duration) -> Image {
+        Image::Failed { reason, message, at, delay, volume: self.volume.then(|| self.image.clone()) }
+    }
+}
+
 pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
-    let Some(image) = pod.container_spec(name).map(|(_, c)| c.image.clone().unwrap_or_default()) else {
+    let Some(needed) = Needed::find(pod, name, of) else {
         return;
     };
-    // The spec names another one meanwhile.
-    if image != of {
-        return;
-    }
+    let (image, about) = (&needed.image, needed.about.as_deref());
     let before = pod.container(name).image.clone();
     // Nobody asked since the last failure: this one is old.
     let waits = matches!(&before, Image::Failed { at, delay, .. } if *at + *delay > now);
+    // The container itself has its image when that came; a volume's is one thing less to wait for.
+    let there = |before: Image, image_ref| if needed.volume { before } else { Image::Present { image_ref } };
     let state = match fact {
         ImageFact::SecretsMissing { names } => return secrets_missing(pod, &names),
         ImageFact::Pulling => {
-            record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), Some(name));
+            record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), about);
             // While a failed pull is tried again, its reason stays visible.
             if matches!(before, Image::Failed { .. }) { before } else { Image::Pulling }
         }
@@ -28,30 +57,30 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
             let checked = policy.gates.enabled(Gate::KubeletEnsureSecretPulledImages);
             let and = if checked { " and can be accessed by the pod" } else { "" };
             let text = format!("Container image {image:?} already present on machine{and}");
-            record(pod, EventKind::Normal, "Pulled", text, Some(name));
-            Image::Present { image_ref }
+            record(pod, EventKind::Normal, "Pulled", text, about);
+            there(before, image_ref)
         }
         ImageFact::Pulled { image_ref, took, took_with_wait, size } => {
             let (took, waited) = (human(took), human(took_with_wait));
             let text = format!(
                 "Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes."
             );
-            record(pod, EventKind::Normal, "Pulled", text, Some(name));
-            Image::Present { image_ref }
+            record(pod, EventKind::Normal, "Pulled", text, about);
+            there(before, image_ref)
         }
         _ if waits => return,
-        ImageFact::PullFailed { error } => pull_failed(pod, name, &image, &error, policy, now),
+        ImageFact::PullFailed { error } => pull_failed(pod, &needed, &error, policy, now),
         ImageFact::MustPull => {
             if !matches!(before, Image::Failed { .. }) {
-                backing_off(pod, name, &image);
+                backing_off(pod, &needed);
             }
-            wait_for_pull(pod, &image, policy, now)
+            wait_for_pull(pod, &needed, policy, now)
         }
         ImageFact::Failed { reason, message } => {
             let told = if reason == "ErrImageNeverPull" { reason.as_str() } else { "InspectFailed" };
-            record(pod, EventKind::Warning, told, message.clone(), Some(name));
+            record(pod, EventKind::Warning, told, message.clone(), about);
             record(pod, EventKind::Warning, "Failed", format!("Error: {reason}"), Some(name));
-            Image::Failed { reason, message, at: now, delay: policy.image_backoff.initial }
+            needed.failed(reason, message, now, policy.image_backoff.initial)
         }
     };
     pod.containers.entry(name.to_owned()).or_default().image = state;
@@ -66,25 +95,27 @@ fn secrets_missing(pod: &mut Pod, names: &[String]) {
     record(pod, EventKind::Warning, "FailedToRetrieveImagePullSecret", text, None);
 }
 
-fn pull_failed(pod: &mut Pod, name: &str, image: &str, error: &str, policy: &NodePolicy, now: Timestamp) -> Image {
+fn pull_failed(pod: &mut Pod, needed: &Needed, error: &str, policy: &NodePolicy, now: Timestamp) -> Image {
+    let (image, about) = (&needed.image, needed.about.as_deref());
     let pull = pod.pull_failed(image, error, &policy.image_backoff, now);
-    record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {error}"), Some(name));
-    record(pod, EventKind::Warning, "Failed", format!("Error: {}", pull.reason), Some(name));
-    backing_off(pod, name, image);
-    wait_for_pull(pod, image, policy, now)
+    record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {error}"), about);
+    record(pod, EventKind::Warning, "Failed", format!("Error: {}", pull.reason), Some(&needed.container));
+    backing_off(pod, needed);
+    wait_for_pull(pod, needed, policy, now)
 }
 
-fn backing_off(pod: &mut Pod, name: &str, image: &str) {
-    record(pod, EventKind::Normal, "BackOff", format!("Back-off pulling image {image:?}"), Some(name));
-    record(pod, EventKind::Warning, "Failed", "Error: ImagePullBackOff".to_owned(), Some(name));
+fn backing_off(pod: &mut Pod, needed: &Needed) {
+    let text = format!("Back-off pulling image {:?}", needed.image);
+    record(pod, EventKind::Normal, "BackOff", text, needed.about.as_deref());
+    record(pod, EventKind::Warning, "Failed", "Error: ImagePullBackOff".to_owned(), Some(&needed.container));
 }
 
 /// Until the next pull one looks for the image now and then: somebody may bring it.
-fn wait_for_pull(pod: &Pod, image: &str, policy: &NodePolicy, now: Timestamp) -> Image {
-    let Some(pull) = pod.pull_backoff(image, now) else {
+fn wait_for_pull(pod: &Pod, needed: &Needed, policy: &NodePolicy, now: Timestamp) -> Image {
+    let Some(pull) = pod.pull_backoff(&needed.image, now) else {
         return Image::Unknown;
     };
     let left = Duration::try_from(pull.retry_at().duration_since(now)).unwrap_or_default();
     let delay = left.min(policy.image_backoff.initial);
-    Image::Failed { reason: pull.reason.clone(), message: pull.message.clone(), at: now, delay }
+    needed.failed(pull.reason.clone(), pull.message.clone(), now, delay)
 }

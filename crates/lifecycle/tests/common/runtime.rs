@@ -59,6 +59,8 @@ pub(crate) struct Runtime {
     pub(crate) image_failures: VecDeque<(&'static str, &'static str)>,
     /// The image is only to be had by a pull; else it is there as soon as nothing is left in that list.
     pub(crate) only_by_pull: bool,
+    /// Which image of a volume fails, if it is not the containers' own.
+    pub(crate) failing_volume: Option<String>,
     pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
@@ -124,7 +126,9 @@ impl Runtime {
             }
             Action::EnsureImage { container, image, pull } => {
                 let fact = self.ensure_image(*pull);
-                vec![Event::Image { container: container.clone(), image: image.clone(), fact }]
+                let there = matches!(fact, ImageFact::Present { .. } | ImageFact::Pulled { .. });
+                let image = self.failing_volume.as_ref().filter(|_| !there).unwrap_or(image).clone();
+                vec![Event::Image { container: container.clone(), image, fact }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
                 let facts = self.start(container, *attempt, sandbox, now);

@@ -197,3 +197,45 @@ fn events_tell_where_the_image_came_from() {
         ],
     );
 }
+
+/// A Pod whose container has the image `data` as a volume.
+fn with_image_volume() -> Sim {
+    Sim::new(json!({"restartPolicy": "Always", "volumes": [{"name": "v", "image": {"reference": "data"}}],
+        "containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}))
+}
+
+#[test]
+fn the_image_of_a_volume_is_waited_for_as_the_containers_own() {
+    let mut sim = with_image_volume();
+    fail(&mut sim, 2);
+    sim.runtime.failing_volume = Some("data".to_owned());
+    sim.pass(2);
+    assert_eq!(sim.state("c"), "waiting ImagePullBackOff");
+    assert_eq!(message(&sim, "c"), "Back-off pulling image \"data\": ErrImagePull: not found");
+    sim.pass(100);
+    // The volume's image has a back-off of its own, and nothing is pulled for the container in the meantime.
+    assert_eq!((when(&sim, "image c"), sim.state("c").as_str()), (vec![0, 10, 30], "running"));
+}
+
+#[test]
+fn events_of_a_volumes_image_are_the_pods() {
+    let sim = with_image_volume();
+    let told = |image: &str, fact: ImageFact| {
+        let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
+        let event = Event::Image { container: "c".to_owned(), image: image.to_owned(), fact };
+        lifecycle::observe(&mut pod, event, &sim.policy, sim.now);
+        let plan = lifecycle::plan(&pod, &sim.policy, sim.now);
+        let events = plan.actions.into_iter().filter_map(|action| match action {
+            lifecycle::Action::Record(event) => Some((event.message, event.field_path.is_some())),
+            _ => None,
+        });
+        events.collect::<Vec<_>>()
+    };
+    let said = |text: &str, of_container| (text.to_owned(), of_container);
+    assert_eq!(told("data", ImageFact::Pulling), [said("Pulling image \"data\"", false)]);
+    assert_eq!(told("i", ImageFact::Pulling), [said("Pulling image \"i\"", true)]);
+    assert_eq!(told("old", ImageFact::Pulling), []);
+    let failed = told("data", ImageFact::PullFailed { error: "no".to_owned() });
+    let expected = [("Failed to pull image \"data\": no", false), ("Error: ErrImagePull", true)];
+    assert_eq!(failed[..2], expected.map(|(text, of_container)| said(text, of_container)));
+}

@@ -2,9 +2,9 @@
 
 use super::proto;
 use crate::{
-    ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Image, LinuxResources,
-    NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig, SandboxId, SandboxStatus, SeccompProfile,
-    StopSignal, labels,
+    ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Handler, IdMapping, Image,
+    LinuxResources, Mount, NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig, SandboxId,
+    SandboxStatus, SeccompProfile, StopSignal, labels,
 };
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -52,7 +52,40 @@ fn mode(mode: NamespaceMode) -> i32 {
 
 fn namespaces(n: Namespaces, target: Option<&ContainerId>) -> proto::NamespaceOption {
     let (pid, target_id) = target.map_or((mode(n.pid), String::new()), |t| (3, t.0.clone()));
-    proto::NamespaceOption { network: mode(n.network), pid, ipc: mode(n.ipc), target_id }
+    let userns_options = n.users.map(|users| {
+        let ids = ids(users);
+        proto::UserNamespace { mode: mode(NamespaceMode::Pod), uids: ids.clone(), gids: ids }
+    });
+    proto::NamespaceOption { network: mode(n.network), pid, ipc: mode(n.ipc), target_id, userns_options }
+}
+
+fn ids(users: IdMapping) -> Vec<proto::IdMapping> {
+    vec![proto::IdMapping { host_id: users.host_id, container_id: 0, length: users.length }]
+}
+
+/// What is mounted keeps its owners in the eyes of a container that has users of its own.
+fn mount(m: &Mount, users: Option<IdMapping>) -> proto::Mount {
+    proto::Mount {
+        container_path: m.container_path.clone(),
+        host_path: m.host_path.display().to_string(),
+        readonly: m.readonly,
+        propagation: match m.propagation {
+            Propagation::Private => 0,
+            Propagation::HostToContainer => 1,
+            Propagation::Bidirectional => 2,
+        },
+        uid_mappings: users.map(ids).unwrap_or_default(),
+        gid_mappings: users.map(ids).unwrap_or_default(),
+        image: m.image.as_ref().map(|image| proto::ImageSpec {
+            image: image.image_ref.clone(),
+            user_specified_image: image.image.clone(),
+        }),
+        image_sub_path: m.image.as_ref().map(|image| image.sub_path.clone()).unwrap_or_default(),
+    }
+}
+
+pub(super) fn handler(h: proto::RuntimeHandler) -> Handler {
+    Handler { name: h.name, user_namespaces: h.features.is_some_and(|features| features.user_namespaces) }
 }
 
 pub(super) fn sandbox_config(c: &SandboxConfig, owner: &str) -> proto::PodSandboxConfig {
@@ -164,25 +197,12 @@ pub(super) fn container_config(c: &ContainerConfig, pod: &SandboxConfig) -> prot
     all.insert(labels::CONTAINER_NAME.to_owned(), c.name.clone());
     proto::ContainerConfig {
         metadata: Some(proto::ContainerMetadata { name: c.name.clone(), attempt: c.attempt }),
-        image: Some(proto::ImageSpec { image: c.image_ref.clone() }),
+        image: Some(proto::ImageSpec { image: c.image_ref.clone(), ..proto::ImageSpec::default() }),
         command: c.command.clone(),
         args: c.args.clone(),
         working_dir: c.working_dir.clone(),
         envs: c.env.iter().map(|(key, value)| proto::KeyValue { key: key.clone(), value: value.clone() }).collect(),
-        mounts: c
-            .mounts
-            .iter()
-            .map(|m| proto::Mount {
-                container_path: m.container_path.clone(),
-                host_path: m.host_path.display().to_string(),
-                readonly: m.readonly,
-                propagation: match m.propagation {
-                    Propagation::Private => 0,
-                    Propagation::HostToContainer => 1,
-                    Propagation::Bidirectional => 2,
-                },
-            })
-            .collect(),
+        mounts: c.mounts.iter().map(|m| mount(m, c.security.namespaces.users)).collect(),
         devices: c
             .devices
             .iter()

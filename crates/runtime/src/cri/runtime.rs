@@ -14,7 +14,10 @@ fn missing(what: &str) -> RuntimeError {
 }
 
 fn image_request(image: &str) -> proto::ImageRequest {
-    proto::ImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }), verbose: false }
+    proto::ImageRequest {
+        image: Some(proto::ImageSpec { image: image.to_owned(), ..proto::ImageSpec::default() }),
+        verbose: false,
+    }
 }
 
 /// What is gone need not be removed.
@@ -47,6 +50,7 @@ impl Runtime for CriRuntime {
             Ok(RuntimeStatus {
                 runtime_not_ready: not_ready("RuntimeReady"),
                 network_not_ready: not_ready("NetworkReady"),
+                handlers: answer.runtime_handlers.into_iter().map(convert::handler).collect(),
             })
         }
         .boxed()
@@ -248,7 +252,8 @@ impl Runtime for CriRuntime {
             identity_token: a.identity_token.clone(),
             registry_token: a.registry_token.clone(),
         });
-        let request = proto::PullImageRequest { image: Some(proto::ImageSpec { image: image.to_owned() }), auth };
+        let image = proto::ImageSpec { image: image.to_owned(), ..proto::ImageSpec::default() };
+        let request = proto::PullImageRequest { image: Some(image), auth };
         // A large image over a slow line takes its time; what hangs for an hour hangs.
         async { Ok(call(Duration::from_secs(3600), self.images().pull_image(request)).await?.image_ref) }.boxed()
     }

@@ -12,6 +12,10 @@ pub(super) fn drop_fields(object: &mut Value, old: Option<&Value>, gates: &Featu
     if !gates.enabled(Gate::ContainerStopSignals) && !old.is_some_and(uses_stop_signals) {
         each_container(object, drop_stop_signal);
     }
+    let chose_users = old.is_some_and(|old| !old["spec"]["hostUsers"].is_null());
+    if !gates.enabled(Gate::UserNamespacesSupport) && !chose_users {
+        object["spec"].as_object_mut().into_iter().for_each(|spec| drop(spec.remove("hostUsers")));
+    }
     if !gates.enabled(Gate::ContainerRestartRules) && !old.is_some_and(uses_rules) {
         each_container(object, |container| drop(container.remove("restartPolicyRules")));
         let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);

@@ -1,0 +1,72 @@
+//! `hostUsers: false`, with runtimes that can and that cannot.
+
+use super::{Node, path};
+use serde_json::json;
+
+/// Each Pod of these names has users of its own, and its containers have the same.
+async fn check(node: &Node, names: &[&str], expected: &[u32]) {
+    for name in names {
+        node.until_running(name).await;
+    }
+    let mut sandboxes = node.runtime.sandbox_configs();
+    sandboxes.sort_by_key(|config| config.name.clone());
+    let first = |namespaces: runtime::Namespaces| namespaces.users.map(|users| (users.host_id, users.length));
+    let expected: Vec<_> = expected.iter().map(|id| Some((*id, 65_536))).collect();
+    let given: Vec<_> = sandboxes.iter().map(|config| first(config.namespaces)).collect();
+    assert_eq!(given, expected);
+    let made = names.iter().flat_map(|name| node.runtime.made(name)).map(|c| first(c.security.namespaces));
+    assert_eq!(made.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_pod_has_users_of_its_own_and_keeps_them() {
+    let mut node = Node::started("");
+    node.runtime.default_handler(true);
+    for name in ["a", "b"] {
+        node.pod(name, &json!({"hostUsers": false}));
+        node.until_running(name).await;
+    }
+    check(&node, &["a", "b"], &[65_536, 131_072]).await;
+    // The next kubelet gives nobody what somebody has, and a container that is made again belongs to its Pod.
+    node.stop().await;
+    node.start();
+    node.pod("c", &json!({"hostUsers": false}));
+    check(&node, &["a", "b", "c"], &[65_536, 131_072, 196_608]).await;
+    node.runtime.exit("a", 1, true);
+    node.api.until("it is started again", |_| node.runtime.made("a").len() == 2).await;
+    let users = node.runtime.made("a").remove(1).security.namespaces.users;
+    assert_eq!(users.map(|users| users.host_id), Some(65_536));
+    node.api.delete(&path("a"));
+    node.api.until("it is gone", |api| api.get(&path("a")).is_none()).await;
+    let directories = || std::fs::read_dir(node.dir.path().join("pods")).expect("a directory").count();
+    node.api.until("nothing of it is left", |_| directories() == 2).await;
+    node.pod("d", &json!({"hostUsers": false}));
+    check(&node, &["b", "c", "d"], &[131_072, 196_608, 65_536]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_cannot_gets_no_sandbox_to_make() {
+    let refused = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
+    for (handler, why) in [(None, ": the handler \"\" is not known"), (Some(false), "")] {
+        let node = Node::started("");
+        if let Some(can) = handler {
+            node.runtime.default_handler(can);
+        }
+        node.pod("p", &json!({"hostUsers": false}));
+        node.pod("q", &json!({"hostUsers": true}));
+        node.until_running("q").await;
+        let words = format!("Failed to create pod sandbox: {refused}{why}");
+        node.api
+            .until("it is told", |api| {
+                let events = api.list("api/v1/namespaces/x/events");
+                events.iter().any(|e| e["reason"] == "FailedCreatePodSandBox" && e["message"] == words)
+            })
+            .await;
+        assert_eq!(node.status("p")["phase"], "Pending");
+        assert_eq!(node.runtime.sandbox_configs().len(), 1);
+        assert!(node.runtime.sandbox_configs()[0].namespaces.users.is_none());
+        // A runtime that can do it one day is asked again.
+        node.runtime.default_handler(true);
+        node.until_running("p").await;
+    }
+}
