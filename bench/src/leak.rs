@@ -145,7 +145,10 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let lines = |words: &str| count(mounts.lines().filter(|l| l.contains(words)));
     Ok(vec![
-        ("podium: tasks", tasks(api).await?),
+        ("podium: tasks", metric(api, "podium_tasks").await?),
+        ("podium: what the kubelet remembers of Pods, in entries", metric(api, "podium_remembered").await?),
+        ("podium: Pods in the API", objects(api, "pods").await?),
+        ("podium: Events in the API, which are kept for an hour", objects(api, "events").await?),
         ("podium: threads", own.status("Threads")),
         ("podium: open files", count(listed(&format!("/proc/{}/fd", podium.id())))),
         ("podium: resident, kB", own.status("VmRSS")),
@@ -160,14 +163,24 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
     ])
 }
 
-/// Tasks of the process, as its metrics tell.
-async fn tasks(api: &Api) -> Result<u64> {
+/// The sum of a metric of the kubelet.
+async fn metric(api: &Api, name: &str) -> Result<u64> {
     let nodes: Value = serde_json::from_slice(&api.call(Method::GET, "/api/v1/nodes", None).await?)?;
     let node = nodes["items"][0]["metadata"]["name"].as_str().context("no node")?;
     let text = api.call(Method::GET, &format!("/api/v1/nodes/{node}/proxy/metrics"), None).await?;
     let text = String::from_utf8_lossy(&text);
-    let value = text.lines().find_map(|line| line.strip_prefix("podium_tasks ")).context("no podium_tasks")?;
-    Ok(value.split('.').next().unwrap_or_default().parse()?)
+    let lines = text.lines().filter_map(|line| line.strip_prefix(name)).filter(|rest| rest.starts_with([' ', '{']));
+    let values: Vec<&str> = lines.filter_map(|rest| rest.rsplit(' ').next()?.split('.').next()).collect();
+    if values.is_empty() {
+        bail!("there is no {name}");
+    }
+    values.into_iter().map(|value| Ok(value.parse::<u64>()?)).sum()
+}
+
+/// How many objects of a kind there are, in all namespaces.
+async fn objects(api: &Api, resource: &str) -> Result<u64> {
+    let list: Value = serde_json::from_slice(&api.call(Method::GET, &format!("/api/v1/{resource}"), None).await?)?;
+    Ok(count(list["items"].as_array().into_iter().flatten()))
 }
 
 fn count(things: impl IntoIterator) -> u64 {

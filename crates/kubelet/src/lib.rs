@@ -36,6 +36,7 @@ mod probe;
 mod reconcile;
 mod recorder;
 mod relist;
+mod remembered;
 mod runtime_events;
 mod static_pods;
 mod stats;

@@ -98,6 +98,11 @@ impl Mirrors {
         });
     }
 
+    /// How many there are, of both.
+    pub(crate) fn count(&self) -> usize {
+        self.desk.lock().len()
+    }
+
     /// A static Pod is gone; what it was last is still shown.
     pub(crate) fn remove(&self, pod: &ApiPod) {
         self.change(name_of(pod), |mirror| {

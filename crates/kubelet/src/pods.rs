@@ -12,7 +12,7 @@ use kube::{Api, runtime::watcher};
 use lifecycle::{Admission, Event, Pod, ResizeVerdict, Verdict};
 use parking_lot::Mutex;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 use tokio::sync::Notify;
@@ -135,6 +135,17 @@ impl Pods {
             }
             self.bell.notified().await;
         }
+    }
+
+    /// How many entries there are, by what they are.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let granted = self.granted.lock();
+        BTreeMap::from([
+            ("pods", self.tasks.lock().len()),
+            ("admitted pods", granted.admitted.len()),
+            ("resized pods", granted.resized.len()),
+            ("changed pods", self.touched.lock().len()),
+        ])
     }
 
     pub(crate) fn by_uid(&self, uid: &str) -> Option<Handle> {

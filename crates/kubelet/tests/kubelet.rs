@@ -1,10 +1,14 @@
 //! The kubelet between an API server and a container runtime that are both in memory, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
+#[path = "kubelet/bad_days.rs"]
+mod bad_days;
 #[allow(dead_code, reason = "the unit tests use the rest of it")]
 mod fake_runtime;
 #[path = "kubelet/images.rs"]
 mod images;
+#[path = "kubelet/leaks.rs"]
+mod leaks;
 #[path = "kubelet/static_pods.rs"]
 mod static_pods;
 #[path = "kubelet/user_namespaces.rs"]
@@ -32,6 +36,8 @@ struct Node {
     dir: tempfile::TempDir,
     config: KubeletConfiguration,
     running: Option<(CancellationToken, JoinHandle<()>)>,
+    /// The newest one.
+    kubelet: Option<Kubelet>,
 }
 
 impl Node {
@@ -45,7 +51,7 @@ impl Node {
         let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
         let dir = tempfile::tempdir().expect("a directory");
         let runtime = FakeRuntime::new(clock.clone());
-        Self { api: FakeApi::new(), runtime, clock, dir, config, running: None }
+        Self { api: FakeApi::new(), runtime, clock, dir, config, running: None, kubelet: None }
     }
 
     fn started(config: &str) -> Self {
@@ -71,6 +77,7 @@ impl Node {
         };
         let stop = CancellationToken::new();
         let kubelet = Kubelet::new(options, self.api.client(), Arc::new(self.runtime.clone()), stop.clone());
+        self.kubelet = Some(kubelet.clone());
         self.running = Some((stop, tokio::spawn(async move { kubelet.run().await })));
     }
 

@@ -285,6 +285,9 @@ pub enum StartStage {
     Start,
 }
 
+/// How containerd's words begin when a start failed at its last step, the one that lets the process go.
+const START_OF_ITS_PROCESS: &str = "failed to start containerd task";
+
 /// How a container ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerExit {
@@ -301,6 +304,14 @@ pub struct ContainerExit {
 }
 
 impl ContainerExit {
+    /// Whether it ended before its process was let go. With a kubelet's death its requests end too, and runtimes give up a
+    /// start that nobody waits for: then it depends on how far they were. What may have run is not begun anew behind
+    /// everybody's back: that is up to its restart policy.
+    #[must_use]
+    pub fn never_ran(&self) -> bool {
+        self.started_at.is_none() && !self.message.starts_with(START_OF_ITS_PROCESS)
+    }
+
     /// Whether the runtime made it and could not start it: it counts as one that ran, with code 128 (LIFECYCLE.md 3.12).
     pub(crate) fn failed_to_start(&self) -> bool {
         self.started_at.is_none() && self.reason == "StartError"

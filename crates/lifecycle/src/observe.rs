@@ -57,7 +57,10 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::ResourcesFailed { message } => resize::failed(pod, message, policy, now),
         Event::Failed { key, .. } => failed(pod, &key),
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
-        Event::KubeletStarted { at, random } => pod.kubelet = Some((at, random)),
+        Event::KubeletStarted { at, random } => {
+            pod.kubelet = Some((at, random));
+            pod.unlisted = pod.is_admitted();
+        }
     }
     restart_all::advance(pod);
     settle_phase(pod, now);

@@ -195,6 +195,7 @@ fn replace(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: T
 
 fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
+        _ if pod.unlisted => {}
         // Nothing is made anew before it is known how the old containers ended: there may be nothing left to run.
         _ if pod.any_alive() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
@@ -204,6 +205,9 @@ fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
 
 /// Plans what brings this container to life; gives whether the next one has to wait for it.
 fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) -> bool {
+    if pod.unlisted {
+        return true;
+    }
     let container = pod.container(&spec.name);
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.

@@ -33,6 +33,10 @@ pub struct Pod {
     pub(crate) ended: Option<Ended>,
     /// Rebuilt from the API alone: nothing is done before the runtime has told what it has.
     pub(crate) unseen: bool,
+    /// Another kubelet made what there is of it, and the runtime has not told yet what that is: nothing is made before. The
+    /// answer to the last that was asked for may have been lost.
+    #[serde(default)]
+    pub(crate) unlisted: bool,
     /// When its object left the API.
     pub(crate) gone_at: Option<Timestamp>,
     /// The API server took our last delete; finalizers may still hold the object.
@@ -163,6 +167,7 @@ impl Pod {
             finished_at: None,
             ended: None,
             unseen: false,
+            unlisted: false,
             gone_at: None,
             delete_sent: false,
             volumes: Volumes::Absent,

@@ -179,6 +179,10 @@ pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, leaving: bool) -> Opt
     Some(resumed.map_or(due, |(started, random)| due.max(resumption(started, random, pod, spec, kind, &settings))))
 }
 
+/// How long after its time is up a command is gone for certain: the runtime began it later than the kubelet asked for it,
+/// and takes a moment to end it.
+const COMMAND_ENDS: Duration = Duration::from_secs(1);
+
 /// When a kubelet that was just started may carry out a probe of a container that ran before: not before one that its
 /// predecessor began has had its time, and at a random moment of the first period, so that not all begin at once
 /// (LIFECYCLE.md 3.10).
@@ -194,7 +198,9 @@ fn resumption(
     let mut hasher = DefaultHasher::new();
     (random, pod.uid(), &spec.name, kind).hash(&mut hasher);
     let part = u32::try_from(hasher.finish() % u64::from(PARTS)).unwrap_or(0);
-    started + (settings.period * part / PARTS).max(settings.timeout)
+    let runs_a_command = probe(spec, kind).is_some_and(|probe| probe.exec.is_some());
+    let over = settings.timeout + if runs_a_command { COMMAND_ENDS } else { Duration::ZERO };
+    started + (settings.period * part / PARTS).max(over)
 }
 
 /// Asks for the probes that are due, and wakes for those that will be.

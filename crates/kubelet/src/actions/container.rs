@@ -28,11 +28,15 @@ pub(super) async fn start(
         Err(message) => return failed(StartStage::Config, message),
     };
     let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
-    let mut adopted = false;
+    let (mut adopted, mut begun) = (false, false);
     let created = match create().await {
         Err(RuntimeError::AlreadyExists(message)) => match earlier(shared, pod, name, attempt).await {
-            Ok(Earlier::Startable(id)) => {
+            Ok(Earlier::Made(id)) => {
                 adopted = true;
+                Ok(id)
+            }
+            Ok(Earlier::Begun(id)) => {
+                begun = true;
                 Ok(id)
             }
             Ok(Earlier::Removed) => create().await,
@@ -49,27 +53,41 @@ pub(super) async fn start(
     let stop_signal = stop_signal(shared, &config, made.as_ref()).await.map(|signal| signal.to_string());
     let image_id = made.map(|c| c.image_ref).unwrap_or_default();
     let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image_id, stop_signal }];
-    match shared.runtime.start_container(&id).await {
-        Ok(()) => {
-            let status = shared.runtime.container(&id).await.ok();
-            let at = status.as_ref().and_then(|s| s.started_at).unwrap_or_else(|| shared.now());
-            facts.push(ContainerFact::Started { id: id.0.clone(), at });
-            // One that ended at once may have ended before anybody listened.
-            if let Some(status) = status.filter(|s| s.state == ContainerState::Exited) {
-                facts.push(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
-            }
-        }
-        Err(error) => match shared.runtime.container(&id).await {
-            // The runtime keeps it as one that ended with 128, StartError.
-            Ok(status) if status.state == ContainerState::Exited => {
-                facts.push(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
-            }
-            // The runtime has not noticed yet that nobody waits for the start that an earlier kubelet asked for.
-            Ok(status) if adopted && status.state == ContainerState::Created => return Err(error.to_string()),
-            _ => facts.push(ContainerFact::StartFailed { stage: StartStage::Start, message: error.to_string() }),
-        },
-    }
+    let asked = match begun {
+        true => Err(RuntimeError::AlreadyExists(format!("{name} was started before"))),
+        false => shared.runtime.start_container(&id).await,
+    };
+    facts.extend(started(shared, pod, id, asked, adopted).await?);
     Ok(facts)
+}
+
+/// What came of a start. Whatever was answered: what the runtime shows is what counts.
+async fn started(
+    shared: &Shared,
+    pod: &Pod,
+    id: ContainerId,
+    asked: Result<(), RuntimeError>,
+    adopted: bool,
+) -> Result<Vec<ContainerFact>, String> {
+    let status = shared.runtime.container(&id).await.ok();
+    let state = status.as_ref().map(|status| status.state);
+    let at = status.as_ref().and_then(|status| status.started_at).unwrap_or_else(|| shared.now());
+    let started = ContainerFact::Started { id: id.0.clone(), at };
+    let ended = status.filter(|status| status.state == ContainerState::Exited);
+    let ended = ended.map(|status| ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
+    match (asked, ended) {
+        // One that ended at once may have ended before anybody listened.
+        (Ok(()), ended) => Ok([started].into_iter().chain(ended).collect()),
+        // The runtime keeps one that it could not start as one that ended with 128, StartError.
+        (Err(_), Some(ended)) => Ok(vec![ended]),
+        // It was the answer that was lost.
+        (Err(_), None) if state == Some(ContainerState::Running) => Ok(vec![started]),
+        // The runtime has not noticed yet that nobody waits for the start that an earlier kubelet asked for.
+        (Err(error), None) if adopted && state == Some(ContainerState::Created) => Err(error.to_string()),
+        (Err(error), None) => {
+            Ok(vec![ContainerFact::StartFailed { stage: StartStage::Start, message: error.to_string() }])
+        }
+    }
 }
 
 /// What stops this container (KEP-4960): the runtime says so if it knows, else it is the Pod's signal, the image's, or the
@@ -88,7 +106,9 @@ async fn stop_signal(shared: &Shared, config: &ContainerConfig, made: Option<&Co
 /// What became of the container that an earlier try made and could not tell of.
 enum Earlier {
     /// It can be started.
-    Startable(ContainerId),
+    Made(ContainerId),
+    /// It runs, or has run.
+    Begun(ContainerId),
     /// Its start was given up, for nobody waited for it any more; it is gone.
     Removed,
     None,
@@ -100,11 +120,14 @@ async fn earlier(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Result
         return Ok(Earlier::None);
     };
     let status = shared.runtime.container(&found.id).await?;
-    if status.state == ContainerState::Exited && status.started_at.is_none() {
+    if status.state == ContainerState::Exited && logs::exit(shared, pod, &status).never_ran() {
         shared.runtime.remove_container(&found.id).await?;
         return Ok(Earlier::Removed);
     }
-    Ok(Earlier::Startable(found.id))
+    Ok(match status.state {
+        ContainerState::Running | ContainerState::Exited => Earlier::Begun(found.id),
+        ContainerState::Created | ContainerState::Unknown => Earlier::Made(found.id),
+    })
 }
 
 /// How a container that was stopped ended.

@@ -5,7 +5,7 @@ use api::pod::ContainerKind;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
 use lifecycle::{EventKind, Pod, PodEvent, SandboxFact, sysctls};
-use runtime::{NamespaceMode, Namespaces, PortMapping, SandboxConfig};
+use runtime::{NamespaceMode, Namespaces, PortMapping, RuntimeError, SandboxConfig};
 
 pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, String> {
     let spec = pods::spec(pod);
@@ -106,7 +106,13 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
     super::weigh_burstable(shared, None);
     let id = match shared.sandboxes.take(shared.runtime.run_sandbox(&config)).await {
         Ok(id) => id,
-        Err(error) => return failed(error.to_string()),
+        Err(error) => {
+            // One that was made, and of which nobody heard, is found in a list.
+            if matches!(error, RuntimeError::AlreadyExists(_)) {
+                shared.pods.want_list();
+            }
+            return failed(error.to_string());
+        }
     };
     if config.namespaces.network == NamespaceMode::Node {
         return SandboxFact::Ready { id: id.0, attempt, ips: vec![shared.options.node_ip] };

@@ -215,6 +215,9 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     );
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     page.gauge("podium_tasks", "Number of tasks of the whole process", [(none(), float(tasks as u64))]);
+    let remembered =
+        crate::remembered::counts(&shared).into_iter().map(|(what, n)| (one("what", what), float(n as u64)));
+    page.gauge("podium_remembered", "What the kubelet remembers of Pods, in entries", remembered);
     page.gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", [(none(), float(sandboxes))]);
     page.gauge(
         "kubelet_running_containers",

@@ -35,6 +35,11 @@ impl Rates {
         u64::try_from(used.checked_div(u128::from(elapsed))?).ok()
     }
 
+    /// Of how many cgroups something is known.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Forgets what is not there any more.
     fn keep(&self, there: impl Fn(&str) -> bool) {
         self.0.lock().retain(|of, _| there(of));

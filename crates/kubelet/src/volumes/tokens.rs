@@ -59,6 +59,11 @@ impl Tokens {
         self.0.lock().get(uid)?.iter().map(|t| t.refresh_at).min()
     }
 
+    /// How many Pods have some.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     pub(super) fn forget(&self, uid: &str) {
         self.0.lock().remove(uid);
     }

@@ -38,6 +38,14 @@ pub(crate) enum Command {
     Fails(String),
 }
 
+/// A call that is carried out, and whose answer never comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lost {
+    Sandbox,
+    Create,
+    Start,
+}
+
 #[derive(Default)]
 struct State {
     made: u32,
@@ -56,6 +64,12 @@ struct State {
     /// The commands that were run, and where.
     commands: Vec<(String, String)>,
     handlers: Vec<Handler>,
+    /// Calls whose next answer is lost though they are carried out.
+    lost: BTreeSet<Lost>,
+    /// The names of containers that were started, in order.
+    started: Vec<String>,
+    /// When commands were begun.
+    begun: Vec<jiff::Timestamp>,
 }
 
 pub(crate) const IMAGE: &str = "busybox:1.28";
@@ -100,6 +114,37 @@ impl FakeRuntime {
     /// From now on its default handler is known, and can give containers users of their own or not.
     pub(crate) fn default_handler(&self, user_namespaces: bool) {
         self.state.lock().handlers = vec![Handler { name: String::new(), user_namespaces }];
+    }
+
+    /// The next such call is carried out, but nobody hears of it.
+    pub(crate) fn lose(&self, answer: Lost) {
+        self.state.lock().lost.insert(answer);
+    }
+
+    /// Whether that has happened.
+    pub(crate) fn has_lost(&self, answer: Lost) -> bool {
+        !self.state.lock().lost.contains(&answer)
+    }
+
+    /// The names of containers that were started, in order.
+    pub(crate) fn starts(&self) -> Vec<String> {
+        self.state.lock().started.clone()
+    }
+
+    /// When commands were begun.
+    pub(crate) fn begun(&self) -> Vec<jiff::Timestamp> {
+        self.state.lock().begun.clone()
+    }
+
+    /// What comes of a call, unless its answer is to be lost.
+    fn unless_lost<T: Send + 'static>(
+        &self,
+        answer: Lost,
+        work: impl FnOnce(&mut State) -> Result<T, RuntimeError>,
+    ) -> Call<'static, T> {
+        let mut state = self.state.lock();
+        let result = work(&mut state);
+        if state.lost.remove(&answer) { future::pending().boxed() } else { future::ready(result).boxed() }
     }
 
     pub(crate) fn pulls(&self) -> Vec<jiff::Timestamp> {
@@ -159,7 +204,11 @@ impl Runtime for FakeRuntime {
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {
         let created_at = self.clock.now();
-        self.ready(|state| {
+        self.unless_lost(Lost::Sandbox, |state| {
+            let same = |s: &SandboxStatus| s.uid == config.uid && s.attempt == config.attempt;
+            if state.sandboxes.values().any(|(s, _)| same(s)) {
+                return Err(RuntimeError::AlreadyExists(config.name.clone()));
+            }
             state.made += 1;
             let id = SandboxId(format!("sandbox-{}", state.made));
             let status = SandboxStatus {
@@ -212,7 +261,7 @@ impl Runtime for FakeRuntime {
             return future::pending().boxed();
         }
         let created_at = self.clock.now();
-        self.ready(|state| {
+        self.unless_lost(Lost::Create, |state| {
             let same = |c: &ContainerStatus| {
                 c.uid == sandbox_config.uid && c.name == config.name && c.attempt == config.attempt
             };
@@ -242,8 +291,12 @@ impl Runtime for FakeRuntime {
 
     fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
         let now = self.clock.now();
-        self.ready(|state| {
+        self.unless_lost(Lost::Start, |state| {
             let (status, _) = state.containers.get_mut(&id.0).ok_or_else(|| not_found(&id.0))?;
+            if status.state != ContainerState::Created {
+                return Err(RuntimeError::Failed(format!("container is in {:?} state", status.state)));
+            }
+            state.started.push(status.name.clone());
             (status.state, status.started_at) = (ContainerState::Running, Some(now));
             Ok(())
         })
@@ -302,6 +355,7 @@ impl Runtime for FakeRuntime {
         let behaviour = {
             let mut state = self.state.lock();
             state.commands.push((id.0.clone(), words.clone()));
+            state.begun.push(self.clock.now());
             state.behaviours.get(&words).cloned()
         };
         let ended = |code, output: String| Ok(ExecOutput { code, stdout: output.into_bytes(), stderr: Vec::new() });

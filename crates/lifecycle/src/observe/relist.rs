@@ -9,7 +9,7 @@ use crate::{
 use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
-    pod.unseen = false;
+    (pod.unseen, pod.unlisted) = (false, false);
     let starting: Vec<(String, u32)> =
         pod.containers.iter().filter(|(_, c)| c.starting).map(|(n, c)| (n.clone(), c.next_attempt())).collect();
     // A list counts only when nothing is in flight.
@@ -38,10 +38,10 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
     }
 }
 
-/// Whether a start failed, of one that a kubelet began and told nothing more of: with the kubelet's death its request
-/// ended too, and runtimes give up a start that nobody waits for. It is tried again; what cannot start fails again.
+/// Whether a start failed, of one that a kubelet began and told nothing more of. It is tried again; what cannot start fails
+/// again.
 fn cut_off(state: &ContainerViewState) -> bool {
-    matches!(state, ContainerViewState::Exited(exit) if exit.started_at.is_none())
+    matches!(state, ContainerViewState::Exited(exit) if exit.never_ran())
 }
 
 fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {

@@ -1,8 +1,8 @@
 //! The kubelet goes away and comes back: nothing is forgotten, nothing is counted twice, nothing that runs is disturbed.
 
-use crate::common::{Run, Sim};
+use crate::common::{Run, Sim, start};
 use lifecycle::{Action, ContainerExit, ContainerViewState, Event, StartStage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn away(sim: &mut Sim, checkpoint: bool, seconds: u64) {
     if checkpoint { sim.restart(seconds) } else { sim.restart_without_checkpoint(seconds) }
@@ -114,31 +114,95 @@ fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
     }
 }
 
+/// A kubelet that dies while it starts a container, and what the runtime has of it then: nothing, or one in this state.
+/// The next one finds out.
+fn cut_off(policy: &str, state: Option<ContainerViewState>) -> Sim {
+    let mut sim = Sim::of(policy, &["c"]);
+    loop {
+        let action = sim.next_action().unwrap();
+        sim.begin(&action);
+        if matches!(action, Action::StartContainer { .. }) {
+            break;
+        }
+        sim.finish(&action);
+    }
+    if let Some(state) = state {
+        let sandbox = sim.runtime.sandboxes[0].id.clone();
+        let made = sim.runtime.create("c", 0, &sandbox);
+        sim.runtime.containers[made].state = state;
+    }
+    sim.restart(5);
+    sim.pass(1);
+    sim
+}
+
+/// What a runtime keeps of a start that nobody waited for any more.
+fn given_up(message: &str) -> ContainerViewState {
+    ContainerViewState::Exited(ContainerExit {
+        code: 128,
+        reason: "StartError".to_owned(),
+        message: message.to_owned(),
+        started_at: None,
+        finished_at: start(),
+    })
+}
+
+#[test]
+fn nothing_is_made_before_the_runtime_has_told_what_there_is() {
+    let makes = |action: &Action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. });
+    for made_before in [0, 1] {
+        let mut sim = Sim::of("Always", &["c"]);
+        let mut made = 0;
+        while let Some(action) = sim.next_action() {
+            sim.begin(&action);
+            if makes(&action) && made == made_before {
+                break;
+            }
+            made += usize::from(makes(&action));
+            sim.finish(&action);
+        }
+        sim.reborn(false);
+        while let Some(action) = sim.next_action() {
+            assert!(!makes(&action), "{action:?}");
+            sim.begin(&action);
+            sim.finish(&action);
+        }
+        sim.relist();
+        sim.pass(1);
+        assert_eq!(sim.state("c"), "running");
+    }
+}
+
+#[test]
+fn what_was_made_or_started_for_a_kubelet_that_died_is_found_and_not_made_again() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        for state in
+            [None, Some(ContainerViewState::Created), Some(ContainerViewState::Running { started_at: start() })]
+        {
+            let sim = cut_off(policy, state.clone());
+            assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy} {state:?}");
+            assert_eq!(sim.runtime.containers.len(), 1, "{policy} {state:?}");
+        }
+    }
+}
+
 #[test]
 fn a_start_that_was_cut_off_is_no_run_whatever_the_policy() {
     for policy in ["Always", "Never"] {
-        let mut sim = Sim::of(policy, &["c"]);
-        loop {
-            let action = sim.next_action().unwrap();
-            sim.begin(&action);
-            if matches!(action, Action::StartContainer { .. }) {
-                break;
-            }
-            sim.finish(&action);
-        }
-        // The kubelet died while it was started, so the runtime gave up.
-        let sandbox = sim.runtime.sandboxes[0].id.clone();
-        let made = sim.runtime.create("c", 0, &sandbox);
-        sim.runtime.containers[made].state = ContainerViewState::Exited(ContainerExit {
-            code: 128,
-            reason: "StartError".to_owned(),
-            message: "context canceled".to_owned(),
-            started_at: None,
-            finished_at: sim.now,
-        });
-        sim.restart(5);
-        sim.pass(1);
+        let sim = cut_off(policy, Some(given_up("failed to create containerd task: context canceled")));
         assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy}");
+    }
+}
+
+#[test]
+fn one_that_may_have_run_before_its_start_was_cut_off_runs_again_only_as_its_policy_says() {
+    let state = given_up("failed to start containerd task \"c\": context canceled");
+    let sim = cut_off("Never", Some(state.clone()));
+    assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated StartError 128"));
+    for policy in ["OnFailure", "Always"] {
+        let mut sim = cut_off(policy, Some(state.clone()));
+        sim.pass(20);
+        assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1), "{policy}");
     }
 }
 
@@ -210,8 +274,9 @@ fn one_that_was_made_anew_unseen_takes_the_place_of_one_that_is_gone() {
 }
 
 /// When the probe of a container that ran before is carried out next, in milliseconds after the start of the kubelet.
-fn resumed(random: u64, period: i32, timeout: i32) -> i64 {
-    let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": period, "timeoutSeconds": timeout});
+fn resumed(random: u64, handler: &Value, period: i32, timeout: i32) -> i64 {
+    let mut probe = handler.clone();
+    (probe["periodSeconds"], probe["timeoutSeconds"]) = (json!(period), json!(timeout));
     let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "livenessProbe": probe}]}));
     sim.pass(100);
     sim.random = random;
@@ -222,17 +287,23 @@ fn resumed(random: u64, period: i32, timeout: i32) -> i64 {
 
 #[test]
 fn probes_go_on_at_a_random_moment_of_the_first_period_and_never_twice_at_a_time() {
-    let first: Vec<i64> = (0..50).map(|random| resumed(random, 10, 1)).collect();
+    let tcp = json!({"tcpSocket": {"port": 80}});
+    let first: Vec<i64> = (0..50).map(|random| resumed(random, &tcp, 10, 1)).collect();
     assert!(first.iter().all(|ms| (1_000..10_000).contains(ms)), "{first:?}");
     assert!(first.iter().any(|ms| *ms < 4_000) && first.iter().any(|ms| *ms > 7_000), "{first:?}");
     assert_eq!(
         first,
-        (0..50).map(|random| resumed(random, 10, 1)).collect::<Vec<_>>(),
+        (0..50).map(|random| resumed(random, &tcp, 10, 1)).collect::<Vec<_>>(),
         "the same number, the same time"
     );
     // One that was begun before may still run, for as long as it may take.
-    assert!((0..50).all(|random| resumed(random, 1, 1) == 1_000));
-    assert!((0..50).all(|random| resumed(random, 2, 5) == 5_000));
+    let exec = json!({"exec": {"command": ["true"]}});
+    for (period, timeout) in [(1, 1), (2, 2), (2, 5)] {
+        let over = i64::from(timeout) * 1000;
+        assert!((0..50).all(|random| resumed(random, &tcp, period, timeout) == over));
+        // A command is not gone at the very moment when its time is up.
+        assert!((0..50).all(|random| resumed(random, &exec, period, timeout) == over + 1000));
+    }
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! A kubelet that dies at the worst moment, and the next one.
+
+use super::{Node, path};
+use crate::fake_runtime::{Command, Lost};
+use serde_json::json;
+use std::time::Duration;
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_for_a_kubelet_that_died_is_found_and_not_done_again() {
+    for lost in [Lost::Sandbox, Lost::Create, Lost::Start] {
+        for policy in ["Always", "Never"] {
+            let mut node = Node::started("");
+            node.runtime.lose(lost);
+            node.pod("p", &json!({"restartPolicy": policy}));
+            node.api.until("it is done", |_| node.runtime.has_lost(lost)).await;
+            node.stop().await;
+            node.start();
+            node.until_running("p").await;
+            let seen =
+                (node.runtime.sandbox_configs().len(), node.runtime.made("p").len(), node.runtime.starts().len());
+            assert_eq!(seen, (1, 1, 1), "{lost:?} {policy}");
+            assert_eq!(node.status("p")["containerStatuses"][0]["restartCount"], 0, "{lost:?} {policy}");
+            // A list that comes later tells nothing new.
+            tokio::time::sleep(Duration::from_secs(200)).await;
+            assert_eq!((node.runtime.made("p").len(), node.runtime.starts().len()), (1, 1), "{lost:?} {policy}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_ran_and_ended_while_its_kubelet_died_is_not_started_again() {
+    let mut node = Node::started("");
+    node.runtime.lose(Lost::Start);
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.api.until("it is started", |_| node.runtime.has_lost(Lost::Start)).await;
+    node.stop().await;
+    node.runtime.exit("p", 7, false);
+    node.start();
+    node.until_status("p", "has failed", |s| s["phase"] == "Failed").await;
+    assert_eq!(node.status("p")["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
+    assert_eq!((node.runtime.made("p").len(), node.runtime.starts().len()), (1, 1));
+    node.api.delete(&path("p"));
+    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_command_of_a_probe_is_begun_before_that_of_an_earlier_kubelet_is_over() {
+    for (period, timeout) in [(1, 1), (3, 3), (10, 9), (2, 5)] {
+        let mut node = Node::started("");
+        node.runtime.command("ready?", Command::Hangs);
+        let probe = json!({"exec": {"command": ["ready?"]}, "periodSeconds": period, "timeoutSeconds": timeout});
+        node.pod("p", &json!({"container": {"readinessProbe": probe}}));
+        node.until_running("p").await;
+        for restarts in 1..5 {
+            let so_far = node.runtime.begun().len();
+            node.api.until("the next one begins", |_| node.runtime.begun().len() > so_far).await;
+            node.stop().await;
+            // It comes back at once, or while the command might still run.
+            tokio::time::sleep(Duration::from_millis(300 * (restarts - 1))).await;
+            node.start();
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let begun = node.runtime.begun();
+        let pauses = begun.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_millis());
+        // What is left of an earlier kubelet may end a moment after its time.
+        let (shortest, over) = (pauses.min().expect("commands"), timeout * 1000);
+        assert!(shortest >= over, "{period} {timeout}: {begun:?}");
+    }
+}
