@@ -47,7 +47,7 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
         assert!(0 < left && left < all, "{of}: what Pods go for is not for them: {status}");
     }
     assert_eq!(amount("capacity", "memory") - amount("allocatable", "memory"), 100 << 20);
-    assert_eq!(amount("capacity", "pods"), 110);
+    assert_eq!(amount("capacity", "pods"), 230);
     let info = &status["nodeInfo"];
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     assert_eq!(info["bootID"], boot.trim());
@@ -105,7 +105,7 @@ fn a_node_answers(cluster: &Cluster) {
         let ours = ours.unwrap_or_else(|| panic!("{list}: {all}"));
         assert_eq!((&ours["metadata"]["name"], &ours["spec"]["containers"][0]["name"]), (&json!("p"), &json!("c")));
     }
-    assert_eq!(json("configz")["kubeletconfig"]["maxPods"], 110);
+    assert_eq!(json("configz")["kubeletconfig"]["maxPods"], 230);
     assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");
     let value = |page: &str, metric: &str| {
         let text = raw(page);

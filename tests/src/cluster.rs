@@ -13,9 +13,8 @@ use std::{
 /// How long a cluster may take to come up on a machine that compiles beside it.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A configuration that removes no images.
-const KEEP_IMAGES: &str =
-    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\n";
+/// A configuration that removes no images, and has room for the Pods of all tests.
+const KEEP_IMAGES: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\nmaxPods: 230\n";
 
 /// A running `podium up`.
 #[derive(Debug)]

@@ -195,7 +195,7 @@ fn describe_tells_of_other_kinds(cluster: &Cluster) {
                  Conditions: Type Status LastHeartbeatTime LastTransitionTime Reason Message ... \
                  MemoryPressure False ... KubeletHasSufficientMemory kubelet has sufficient memory available \
                  DiskPressure False ... PIDPressure False ... Ready True ... KubeletReady kubelet is posting ready status \
-                 Addresses: InternalIP: ... Hostname: {node} Capacity: cpu: ... memory: ...Ki pods: 110 Allocatable: ... \
+                 Addresses: InternalIP: ... Hostname: {node} Capacity: cpu: ... memory: ...Ki pods: 230 Allocatable: ... \
                  System Info: Machine ID: ... Kernel Version: ... Container Runtime Version: containerd://... Kubelet Version: v1.35... \
                  PodCIDR: ... Non-terminated Pods: (... in total) ... {namespace} p 0 (0%) 0 (0%) 0 (0%) 0 (0%) ... Allocated resources: ..."
             ),
