@@ -14,15 +14,16 @@ fn wait_waits(cluster: &Cluster) {
     shell.check(&[
         ("kubectl wait --for=condition=Ready pod --all", 0, "pod/p condition met"),
         ("kubectl wait --for=condition=Ready=True pod -l app=web", 0, "pod/p condition met"),
+        // kubectl may say before that its watch was a short one.
         (
             "kubectl wait --for=condition=Ready=False pod/p --timeout=1s",
             1,
-            "error: timed out waiting for the condition on pods/p",
+            "...error: timed out waiting for the condition on pods/p",
         ),
         (
             "kubectl wait --for=condition=Nothing pod/p --timeout=1s",
             1,
-            "error: timed out waiting for the condition on pods/p",
+            "...error: timed out waiting for the condition on pods/p",
         ),
         ("kubectl wait --for=condition=Ready pod/p --timeout=0", 0, "pod/p condition met"),
         ("kubectl wait --for=jsonpath='{.status.phase}'=Running pod/p", 0, "pod/p condition met"),
@@ -30,9 +31,9 @@ fn wait_waits(cluster: &Cluster) {
         (
             "kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/p --timeout=1s",
             1,
-            "error: timed out waiting for the condition on pods/p",
+            "...error: timed out waiting for the condition on pods/p",
         ),
-        ("kubectl wait --for=delete pod/p --timeout=1s", 1, "error: timed out waiting for the condition on pods/p"),
+        ("kubectl wait --for=delete pod/p --timeout=1s", 1, "...error: timed out waiting for the condition on pods/p"),
         ("kubectl wait --for=condition=Ready pod/nobody", 1, "Error from server (NotFound): pods \"nobody\" not found"),
         ("kubectl wait --for=condition=Ready pod -l app=nobody", 1, "error: no matching resources found"),
         ("kubectl wait --for=something pod/p", 1, "error: unrecognized condition: \"something\""),
