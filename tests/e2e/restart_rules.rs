@@ -250,13 +250,8 @@ fn a_short_back_off() {
 /// That of the node wins over those of the gate and of upstream, and is the first one too when it is shorter.
 fn a_longest_back_off() {
     for (gates, restarts, seconds) in [("", 2, 3), ("ReduceDefaultCrashLoopBackOffDecay=true", 4, 3)] {
-        let dir = tempfile::tempdir().unwrap();
-        let config = dir.path().join("kubelet.yaml");
-        let text = format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncrashLoopBackOff: {{maxContainerRestartPeriod: {seconds}s}}\n"
-        );
-        std::fs::write(&config, text).unwrap();
-        let cluster = Cluster::start(&["--kubelet-config", config.to_str().unwrap(), "--feature-gates", gates]);
+        let config = format!("crashLoopBackOff: {{maxContainerRestartPeriod: {seconds}s}}\n");
+        let cluster = Cluster::configured(&config, &["--feature-gates", gates]);
         let kubectl = cluster.kubectl_in("default");
         kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
         let expected = format!("back-off {seconds}s restarting failed container=c");

@@ -13,7 +13,8 @@ use std::{
 /// How long a cluster may take to come up on a machine that compiles beside it.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A configuration that removes no images, and has room for the Pods of all tests.
+/// A configuration that removes no images, and has room for the Pods of all tests: on a full disk the images that a test
+/// will use are not to go before it does.
 const KEEP_IMAGES: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\nmaxPods: 230\n";
 
 /// A running `podium up`.
@@ -74,13 +75,27 @@ impl Cluster {
         cluster
     }
 
+    /// Boots a cluster with a busybox image whose kubelet is configured so, in YAML, beyond what tests need.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn configured(kubelet: &str, args: &[&str]) -> Self {
+        let cluster = Self::boot_configured(kubelet, args, &[]);
+        cluster.import_busybox();
+        cluster
+    }
+
     fn boot_first(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::boot_configured("", args, env)
+    }
+
+    fn boot_configured(kubelet: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
         let mut args: Vec<String> = args.iter().map(|s| (*s).to_owned()).collect();
         if !args.iter().any(|arg| arg == "--kubelet-config") {
-            // On a full disk the images that a test will use are not to go before it does.
             let path = dir.path().join("kubelet.yaml");
-            std::fs::write(&path, KEEP_IMAGES).expect("a file");
+            std::fs::write(&path, format!("{KEEP_IMAGES}{kubelet}")).expect("a file");
             args.extend(["--kubelet-config".to_owned(), path.display().to_string()]);
         }
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
