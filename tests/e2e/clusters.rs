@@ -13,7 +13,7 @@ use std::{
     process::{Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, podium_binary};
+use tests::{Cluster, Kubectl, Process, Setup, podium_binary};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("clusters run side by side and do not meet", clusters_run_side_by_side),
@@ -58,10 +58,8 @@ fn clusters_run_side_by_side() {
 /// What a cluster with this data directory has on the machine.
 fn traces(data_dir: &Path) -> BTreeSet<String> {
     let marker = data_dir.display().to_string();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|p| {
-        let cmdline = std::fs::read_to_string(p.path().join("cmdline")).ok()?.replace('\0', " ");
-        (cmdline.contains(&marker) && !cmdline.contains("kubectl")).then(|| format!("process {cmdline}"))
-    });
+    let commands = Process::all().map(Process::command);
+    let processes = commands.filter(|c| c.contains(&marker) && !c.contains("kubectl")).map(|c| format!("process {c}"));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounts = mounts.lines().filter(|l| l.contains(&marker)).map(|l| format!("mount {l}"));
     let files = data_dir.exists().then(|| format!("directory {marker}"));
@@ -80,8 +78,8 @@ fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
         .next()
         .expect("a bridge has an address of the Pods' network");
     let ports = std::fs::read_dir(bridge.join("brif")).unwrap().map(|e| links.join(e.unwrap().file_name()));
-    let namespace = |process: &Path| std::fs::metadata(process.join("ns/net")).ok().map(|m| m.ino());
-    let theirs: BTreeSet<u64> = children(data_dir).iter().filter_map(|p| namespace(p)).collect();
+    let namespace = |process: Process| std::fs::metadata(process.dir().join("ns/net")).ok().map(|m| m.ino());
+    let theirs: BTreeSet<u64> = children(data_dir).filter_map(namespace).collect();
     let named = std::fs::read_dir("/run/netns").unwrap().map(|e| e.unwrap().path());
     let named: Vec<PathBuf> = named.filter(|p| std::fs::metadata(p).is_ok_and(|m| theirs.contains(&m.ino()))).collect();
     assert!(!named.is_empty(), "containers live in namespaces that have names");
@@ -89,17 +87,10 @@ fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
 }
 
 /// The processes that a cluster's shims started.
-fn children(data_dir: &Path) -> Vec<PathBuf> {
+fn children(data_dir: &Path) -> impl Iterator<Item = Process> {
     let marker = data_dir.display().to_string();
-    let all: Vec<PathBuf> = std::fs::read_dir("/proc").unwrap().flatten().map(|e| e.path()).collect();
-    let read = |p: &Path, file: &str| std::fs::read_to_string(p.join(file)).unwrap_or_default();
-    let shims: BTreeSet<String> = all
-        .iter()
-        .filter(|p| read(p, "comm").starts_with("containerd-shim") && read(p, "cmdline").contains(&marker))
-        .map(|p| p.file_name().unwrap().to_string_lossy().into_owned())
-        .collect();
-    let parent = |p: &Path| read(p, "stat").rsplit(") ").next().and_then(|s| s.split(' ').nth(1).map(str::to_owned));
-    all.into_iter().filter(|p| parent(p).is_some_and(|ppid| shims.contains(&ppid))).collect()
+    let shim = move |p: &Process| p.name().starts_with("containerd-shim") && p.command().contains(&marker);
+    Process::all().filter(move |p| p.parent().as_ref().is_some_and(&shim))
 }
 
 fn down_leaves_nothing() {
@@ -199,7 +190,7 @@ fn a_foreign_runtime_is_used() {
     let endpoint = format!("unix://{socket}");
     owner.kill(Signal::SIGKILL);
     {
-        let guest = Cluster::start_without_images(&["--runtime-endpoint", &endpoint]);
+        let guest = Setup::default().without_images().args(&["--runtime-endpoint", &endpoint]).start();
         let kubectl = guest.kubectl_in("default");
         assert_ne!(run_ready(&kubectl, "ours"), address);
         assert_eq!(kubectl.run("exec ours -- echo hello").ok(), "hello\n");

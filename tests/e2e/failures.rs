@@ -4,11 +4,10 @@ use crate::{Alone, Shared};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
-    unistd::Pid,
 };
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a container without memory is killed and says so", out_of_memory),
@@ -96,18 +95,6 @@ fn a_missing_secret(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-/// The processes in cgroups of these Pods, with their names.
-pub(crate) fn processes_of(uids: &[String]) -> Vec<(Pid, String)> {
-    let read = |pid: i32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let all = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    let theirs = pids.filter(|pid| {
-        let cgroup = read(*pid, "cgroup");
-        uids.iter().any(|uid| cgroup.contains(uid.as_str()))
-    });
-    theirs.map(|pid| (Pid::from_raw(pid), read(pid, "comm").trim().to_owned())).collect()
-}
-
 pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
     kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
 }
@@ -120,7 +107,7 @@ fn a_sandbox_dies(cluster: &Cluster) {
     ready(&kubectl, "never");
     let before = container(&kubectl, "always");
     for name in ["always", "never"] {
-        let pause = processes_of(&[uid(&kubectl, name)]).into_iter().find(|(_, comm)| comm == "pause");
+        let pause = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "pause");
         kill(pause.expect("a sandbox has a process").0, Signal::SIGKILL).unwrap();
     }
     kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
@@ -197,15 +184,11 @@ fn take_away(cluster: &mut Cluster, uids: &[String]) {
     cluster.kill(Signal::SIGKILL);
     kill(containerd, Signal::SIGKILL).unwrap();
     wait_for("every process to go", Duration::from_secs(30), || {
-        let shims = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
-        let shims = shims.filter(|pid: &i32| {
-            let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            cmdline.contains("containerd") && cmdline.contains(&marker)
-        });
-        let all: Vec<Pid> =
-            processes_of(uids).into_iter().map(|(pid, _)| pid).chain(shims.map(Pid::from_raw)).collect();
-        for pid in &all {
-            let _ = kill(*pid, Signal::SIGKILL);
+        let shim = |command: &str| command.contains("containerd") && command.contains(&marker);
+        let shims = Process::all().filter(|process| shim(&process.command()));
+        let all: Vec<Process> = uids.iter().flat_map(|uid| Process::of_pod(uid)).chain(shims).collect();
+        for process in &all {
+            let _ = kill(process.0, Signal::SIGKILL);
         }
         if all.is_empty() { Ok(()) } else { Err(format!("{all:?}")) }
     });

@@ -4,23 +4,14 @@ use crate::{
     Alone,
     images::{pod, ready, saying},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, Setup, wait_for};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("images that nobody uses for too long are removed", old_images_go),
     ("images that nobody uses are removed when the disk is too full", a_full_disk_is_freed),
 ];
-
-/// A cluster with this KubeletConfiguration; the directory keeps the file.
-fn cluster(body: &str) -> (Cluster, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("kubelet.yaml");
-    let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}");
-    std::fs::write(&path, text).unwrap();
-    (Cluster::start_without_images(&["--kubelet-config", &path.display().to_string()]), dir)
-}
 
 fn import(cluster: &Cluster, name: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -52,7 +43,8 @@ fn run(kubectl: &Kubectl, name: &str) {
 }
 
 fn old_images_go() {
-    let (cluster, _dir) = cluster("imageMinimumGCAge: 10s\nimageMaximumGCAge: 12s\n");
+    let kubelet = json!({"imageMinimumGCAge": "10s", "imageMaximumGCAge": "12s"});
+    let cluster = Setup::default().without_images().kubelet(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["used", "brief", "idle"] {
         import(&cluster, name);
@@ -77,8 +69,8 @@ fn told(kubectl: &Kubectl, reason: &str) -> Vec<String> {
 
 fn a_full_disk_is_freed() {
     // Each disk is fuller than this, and cannot become as empty.
-    let (cluster, _dir) =
-        cluster("imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: 1s\n");
+    let kubelet = json!({"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"});
+    let cluster = Setup::default().without_images().kubelet(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["used", "brief"] {
         import(&cluster, name);

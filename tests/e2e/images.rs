@@ -4,7 +4,7 @@ use crate::{Alone, Shared};
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, Kubectl, PASSWORD, Registry, USER};
+use tests::{Cluster, Kubectl, PASSWORD, Registry, Setup, USER};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("images are pulled with the secrets of their Pod, one after another", secrets_are_tried_in_turn),
@@ -211,17 +211,12 @@ fn secrets_protect_images(cluster: &Cluster) {
 }
 
 fn verification_can_be_switched_off() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("kubelet.yaml");
-    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimagePullCredentialsVerificationPolicy: NeverVerify\n";
-    std::fs::write(&config, text).unwrap();
     let registry = Registry::start();
     let image = push(&registry, "private", "1", "hello");
-    for (flags, and) in [
-        (["--kubelet-config", config.to_str().unwrap()], " and can be accessed by the pod"),
-        (["--feature-gates", "KubeletEnsureSecretPulledImages=false"], ""),
-    ] {
-        let cluster = Cluster::start_without_images(&flags);
+    let never = Setup::default().kubelet(json!({"imagePullCredentialsVerificationPolicy": "NeverVerify"}));
+    let off = Setup::default().args(&["--feature-gates", "KubeletEnsureSecretPulledImages=false"]);
+    for (setup, and) in [(never, " and can be accessed by the pod"), (off, "")] {
+        let cluster = setup.without_images().start();
         let kubectl = cluster.kubectl_in("default");
         secret(&kubectl, "s", registry.host(), PASSWORD);
         kubectl.apply(&pod("first", &image, "", &["s"]));
@@ -255,7 +250,7 @@ fn a_program_knows_credentials() {
     let config = dir.path().join("config.json");
     let [config, bin_dir] = [config.to_str().unwrap(), dir.path().to_str().unwrap()];
     let flags = ["--image-credential-provider-config", config, "--image-credential-provider-bin-dir", bin_dir];
-    let cluster = Cluster::start_without_images(&flags);
+    let cluster = Setup::default().without_images().args(&flags).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["a", "b"] {
         kubectl.apply(&pod(name, &push(&registry, &format!("private/{name}"), "1", "hello"), "", &[]));

@@ -1,16 +1,13 @@
 //! Init containers, and what happens to all of them when the sandbox dies.
 
-use crate::{
-    Shared,
-    failures::{processes_of, uid},
-};
+use crate::{Shared, failures::uid};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, time::Duration};
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("init containers run in turn, are tried again, and hold the app back", they_run_in_turn),
@@ -91,9 +88,8 @@ fn they_fail(cluster: &Cluster) {
 
 /// The Pod's processes: the one that holds its namespaces, and others.
 fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
-    let (pause, others): (Vec<_>, Vec<_>) =
-        processes_of(&[uid(kubectl, "p")]).into_iter().partition(|(_, name)| name == "pause");
-    (pause[0].0, others.into_iter().map(|(pid, _)| pid).collect())
+    let (pause, others): (Vec<_>, Vec<_>) = Process::of_pod(&uid(kubectl, "p")).partition(|p| p.name() == "pause");
+    (pause[0].0, others.into_iter().map(|process| process.0).collect())
 }
 
 fn a_sandbox_dies(cluster: &Cluster) {

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, Setup, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
 
 pub(crate) const TESTS: &[Alone] = &[
@@ -166,7 +166,8 @@ fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
 fn pods_end_where_they_would_have() {
     let (mut random, dir) = (seeded(), tempfile::tempdir().unwrap());
     // A start that a kill cut off may count as a failure: on a slow machine many do, and each takes a longer back-off.
-    let mut cluster = Cluster::configured("crashLoopBackOff: {maxContainerRestartPeriod: 2s}\n", &[]);
+    let mut cluster =
+        Setup::default().kubelet(json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "2s"}})).start();
     let kubectl = cluster.kubectl_in("default");
     let serve = "trap 'exit 0' TERM; sleep 100000 & wait";
     let pods = [

@@ -3,7 +3,7 @@
 use crate::Shared;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a running Pod shows its node, addresses, conditions and container", a_running_pod_shows_everything),
@@ -230,7 +230,7 @@ fn a_forced_deletion_leaves_nothing(cluster: &Cluster) {
             Ok(())
         }
     });
-    assert!(!processes().contains("forced-deletion-marker"));
+    assert!(!Process::all().any(|process| process.command().contains("forced-deletion-marker")));
 }
 
 /// Whether a directory of the kubelet or a mount still bears the Pod's UID.
@@ -248,14 +248,6 @@ fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
         }
     }
     mounts.contains(uid)
-}
-
-fn processes() -> String {
-    let mut all = String::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        all += &std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default().replace('\0', " ");
-    }
-    all
 }
 
 fn a_shorter_grace_takes_effect(cluster: &Cluster) {

@@ -3,7 +3,7 @@
 use crate::Alone;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Kubectl, Setup, wait_for};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("Pods of a node that is gone fail, and go", pods_of_a_lost_node),
@@ -25,7 +25,7 @@ fn condition(pod: &Value, name: &str) -> Value {
 }
 
 fn pods_of_a_lost_node() {
-    let cluster = Cluster::start_without_images(&[]);
+    let cluster = Setup::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     apply(&kubectl, "lost", &["example.com/look"]);
     kubectl.run("delete node lost").ok();
@@ -45,7 +45,7 @@ fn pods_of_a_lost_node() {
 }
 
 fn pods_out_of_service() {
-    let cluster = Cluster::start_without_images(&[]);
+    let cluster = Setup::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["out", "silent"] {
         apply(&kubectl, name, &[]);

@@ -3,7 +3,7 @@
 use crate::{Alone, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, Setup, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a node tells what it has, what it is and that it lives", a_node_tells_of_itself),
@@ -154,8 +154,11 @@ fn a_node_answers(cluster: &Cluster) {
 
 #[track_caller]
 fn evicted(kubectl: &Kubectl, name: &str) -> String {
-    kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Failed"));
-    let status = kubectl.value(&format!("pod/{name}"), "/status");
+    // What Pods have written is counted once a minute where that takes long.
+    let status = wait_for(&format!("{name} to be evicted"), Duration::from_secs(120), || {
+        let status = kubectl.value(&format!("pod/{name}"), "/status");
+        if status["phase"] == "Failed" { Ok(status) } else { Err(status.to_string()) }
+    });
     assert_eq!(status["reason"], "Evicted", "{status}");
     let message = status["message"].as_str().unwrap().to_owned();
     wait_for("the event that tells of it", Duration::from_secs(20), || {
@@ -180,16 +183,9 @@ fn over_their_limits(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/modest", "/status/phase"), "Running");
 }
 
-fn config(body: &str) -> String {
-    format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}\n")
-}
-
 fn without_memory() {
     // A machine on which nothing runs at all would have more.
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("kubelet.yaml");
-    std::fs::write(&path, config("evictionHard: {memory.available: 99.9%}")).unwrap();
-    let cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
+    let cluster = Setup::default().kubelet(json!({"evictionHard": {"memory.available": "99.9%"}})).start();
     let kubectl = cluster.kubectl_in("default");
     let name = node(&kubectl);
     wait_for("the node to lack memory", Duration::from_secs(30), || {
@@ -225,9 +221,7 @@ fn without_memory() {
 
 fn without_room() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("kubelet.yaml");
-    std::fs::write(&path, config("evictionHard: {}")).unwrap();
-    let mut cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
+    let mut cluster = Setup::default().kubelet(json!({"evictionHard": {}})).start();
     let kubectl = cluster.kubectl_in("default");
     let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
@@ -248,8 +242,8 @@ fn without_room() {
     assert!(images(&cluster).contains("example.com/idle"), "{}", images(&cluster));
     cluster.kill(nix::sys::signal::Signal::SIGKILL);
     // No disk is ever that empty.
-    let soft = "imageMinimumGCAge: 1ms\nevictionHard: {}\nevictionSoft: {nodefs.available: 99.9%}\nevictionSoftGracePeriod: {nodefs.available: 2s}\nevictionMaxPodGracePeriod: 5";
-    std::fs::write(&path, config(soft)).unwrap();
+    cluster.configure(json!({"imageMinimumGCAge": "1ms", "evictionHard": {}, "evictionMaxPodGracePeriod": 5,
+        "evictionSoft": {"nodefs.available": "99.9%"}, "evictionSoftGracePeriod": {"nodefs.available": "2s"}}));
     cluster.up();
     let message = evicted(&kubectl, "before");
     assert!(message.starts_with("The node was low on resource: ephemeral-storage. Threshold quantity: "), "{message}");

@@ -3,7 +3,7 @@
 use crate::Alone;
 use serde_json::json;
 use std::path::Path;
-use tests::{Cluster, eventually, pod_cgroup};
+use tests::{Setup, eventually, pod_cgroup};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("logs are rotated and kubectl logs follows over the rotation", logs_are_rotated),
@@ -11,26 +11,14 @@ pub(crate) const TESTS: &[Alone] = &[
     ("a KubeletConfiguration with an unknown field is refused by name", an_unknown_field_is_refused),
 ];
 
-/// A cluster with this KubeletConfiguration; the directory keeps the file.
-fn cluster(body: &str) -> (Cluster, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("kubelet.yaml");
-    std::fs::write(&path, config(body)).unwrap();
-    (Cluster::start(&["--kubelet-config", &path.display().to_string()]), dir)
-}
-
-fn config(body: &str) -> String {
-    format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}")
-}
-
 fn files_of(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
 fn logs_are_rotated() {
-    let (cluster, _dir) =
-        cluster("containerLogMaxSize: 5Ki\ncontainerLogMaxFiles: 3\ncontainerLogMonitorInterval: 3s\n");
+    let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
+    let cluster = Setup::default().kubelet(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     // 400 lines of about 100 bytes for 12 s and more: several rotations.
     let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
@@ -52,7 +40,7 @@ fn logs_are_rotated() {
 }
 
 fn pods_have_cgroups() {
-    let (cluster, _dir) = cluster("podPidsLimit: 100\n");
+    let cluster = Setup::default().kubelet(json!({"podPidsLimit": 100})).start();
     let kubectl = cluster.kubectl_in("default");
     let amounts = json!({"cpu": "100m", "memory": "32Mi"});
     for (name, resources) in [
@@ -83,7 +71,8 @@ fn pods_have_cgroups() {
 fn an_unknown_field_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.yaml");
-    std::fs::write(&path, config("maxPod: 1\n")).unwrap();
+    std::fs::write(&path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\n")
+        .unwrap();
     let mut command = std::process::Command::new(tests::podium_binary());
     command.args(["up", "--bind", "127.0.0.1:0", "--kubelet-config"]).arg(&path);
     let output = command.arg("--data-dir").arg(dir.path().join("data")).output().unwrap();

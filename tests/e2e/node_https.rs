@@ -7,7 +7,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
 };
-use tests::{Cluster, Kubectl};
+use tests::{Kubectl, Setup};
 
 pub(crate) const TESTS: &[Alone] =
     &[("a node answers HTTPS where it is told to, and only whom it knows", a_node_answers_https)];
@@ -51,15 +51,8 @@ fn free_port() -> u16 {
 
 fn a_node_answers_https() {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
-    let path = dir.path().join("kubelet.yaml");
     let (others, others_key) = authority();
-    let text = |more: &str| {
-        format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\naddress: 127.0.0.1\nport: {port}\n{more}"
-        )
-    };
-    std::fs::write(&path, text("")).unwrap();
-    let mut cluster = Cluster::start(&["--kubelet-config", &path.display().to_string()]);
+    let mut cluster = Setup::default().kubelet(json!({"address": "127.0.0.1", "port": port})).start();
     let kubectl = cluster.kubectl_in("default");
     let told = kubectl.run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}").ok();
     assert_eq!(told, port.to_string());
@@ -88,7 +81,8 @@ fn a_node_answers_https() {
     // Clients of another authority, if the configuration says so.
     std::fs::write(dir.path().join("others.crt"), &others).unwrap();
     let file = dir.path().join("others.crt");
-    std::fs::write(&path, text(&format!("authentication: {{x509: {{clientCAFile: {}}}}}\n", file.display()))).unwrap();
+    let authentication = json!({"x509": {"clientCAFile": file}});
+    cluster.configure(json!({"address": "127.0.0.1", "port": port, "authentication": authentication}));
     cluster.kill(nix::sys::signal::Signal::SIGTERM);
     cluster.up();
     let stranger = Kubectl::new(dir.path().join("stranger.kubeconfig"), "default");

@@ -5,7 +5,7 @@ use fake_logind::Logind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, eventually, wait_for};
+use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
 use tokio::runtime::Runtime;
 
 pub(crate) const TESTS: &[Alone] = &[
@@ -15,17 +15,12 @@ pub(crate) const TESTS: &[Alone] = &[
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
-fn config(dir: &Path) -> String {
-    let manifests = dir.join("manifests");
-    std::fs::create_dir(&manifests).unwrap();
-    let path = dir.join("kubelet.yaml");
-    let text = format!(
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\nshutdownGracePeriod: 30s\n\
-         shutdownGracePeriodCriticalPods: 10s\nstaticPodPath: {}\nfileCheckFrequency: 1h\n",
-        manifests.display()
-    );
-    std::fs::write(&path, text).unwrap();
-    path.display().to_string()
+/// A node with manifests in this directory, and logind at this address.
+fn node(manifests: &Path, logind: &str) -> Cluster {
+    let kubelet = json!({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s",
+        "staticPodPath": manifests, "fileCheckFrequency": "1h"});
+    let setup = Setup::default().kubelet(kubelet).args(&["--node-name", "node-1"]);
+    setup.env("DBUS_SYSTEM_BUS_ADDRESS", logind).start()
 }
 
 /// Takes its leave for a second.
@@ -70,10 +65,9 @@ fn pods_end_first() {
     let runtime = Runtime::new().unwrap();
     let logind = runtime.block_on(Logind::start(Duration::from_secs(60)));
     let dir = tempfile::tempdir().unwrap();
-    let args = ["--node-name", "node-1", "--kubelet-config", &config(dir.path())];
-    let mut cluster = Cluster::start_with_env(&args, &[("DBUS_SYSTEM_BUS_ADDRESS", logind.address())]);
+    let mut cluster = node(dir.path(), logind.address());
     let kubectl = cluster.kubectl_in("default");
-    std::fs::write(dir.path().join("manifests/fixed.json"), pod("fixed", &json!({})).to_string()).unwrap();
+    std::fs::write(dir.path().join("fixed.json"), pod("fixed", &json!({})).to_string()).unwrap();
     kubectl.apply(&pod("ordinary", &json!({})).to_string());
     kubectl.apply(&pod("critical", &json!({"priorityClassName": "system-node-critical"})).to_string());
     for name in ["pod/ordinary", "pod/critical", "pod/fixed-node-1"] {
@@ -114,8 +108,7 @@ fn pods_end_first() {
 fn no_logind() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = format!("unix:path={}", dir.path().join("none").display());
-    let args = ["--kubelet-config", &config(dir.path())];
-    let cluster = Cluster::start_with_env(&args, &[("DBUS_SYSTEM_BUS_ADDRESS", &nowhere)]);
+    let cluster = node(dir.path(), &nowhere);
     wait_for("a word about it", Duration::from_secs(30), || {
         let log = cluster.log();
         if log.contains("Pods will not end before the machine does") { Ok(()) } else { Err(log) }

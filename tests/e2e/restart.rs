@@ -1,12 +1,9 @@
 //! Podium comes and goes; containers stay.
 
-use crate::{
-    Alone,
-    failures::{processes_of, uid},
-};
+use crate::{Alone, failures::uid};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
+use tests::{Cluster, Kubectl, Process};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("containers outlive Podium and are taken over", containers_outlive_podium),
@@ -53,10 +50,10 @@ fn an_exit_while_podium_is_down() {
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-    let uid = [uid(&kubectl, "p")];
+    let uid = uid(&kubectl, "p");
     cluster.kill(Signal::SIGKILL);
     // The container ends while nobody looks: only the sandbox's process is left in the Pod's cgroups.
-    tests::eventually("the container to end", || processes_of(&uid).iter().all(|(_, name)| name == "pause"));
+    tests::eventually("the container to end", || Process::of_pod(&uid).all(|process| process.name() == "pause"));
     cluster.up();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     let container = kubectl.value("pod/p", "/status/containerStatuses/0");

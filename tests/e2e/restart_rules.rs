@@ -4,7 +4,7 @@ use crate::{Alone, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, eventually, wait_for};
+use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("rules of containers restart them under a policy that never does", rules_restart_containers),
@@ -250,8 +250,8 @@ fn a_short_back_off() {
 /// That of the node wins over those of the gate and of upstream, and is the first one too when it is shorter.
 fn a_longest_back_off() {
     for (gates, restarts, seconds) in [("", 2, 3), ("ReduceDefaultCrashLoopBackOffDecay=true", 4, 3)] {
-        let config = format!("crashLoopBackOff: {{maxContainerRestartPeriod: {seconds}s}}\n");
-        let cluster = Cluster::configured(&config, &["--feature-gates", gates]);
+        let longest = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": format!("{seconds}s")}});
+        let cluster = Setup::default().kubelet(longest).args(&["--feature-gates", gates]).start();
         let kubectl = cluster.kubectl_in("default");
         kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
         let expected = format!("back-off {seconds}s restarting failed container=c");

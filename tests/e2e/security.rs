@@ -2,7 +2,7 @@
 
 use crate::{Alone, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
+use tests::{Cluster, Kubectl, Setup, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a process has the user, groups and rights of its security context", identity),
@@ -134,11 +134,8 @@ fn refused(cluster: &Cluster) {
 }
 
 fn configured() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("kubelet.yaml");
-    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nseccompDefault: true\nallowedUnsafeSysctls: [\"net.core.*\"]\n";
-    std::fs::write(&config, text).unwrap();
-    let cluster = Cluster::start(&["--kubelet-config", &config.display().to_string()]);
+    let kubelet = json!({"seccompDefault": true, "allowedUnsafeSysctls": ["net.core.*"]});
+    let cluster = Setup::default().kubelet(kubelet).start();
     let kubectl = cluster.kubectl();
     let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
     let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";

@@ -4,7 +4,7 @@ use crate::Alone;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tests::{Cluster, Kubectl, eventually};
+use tests::{Cluster, Kubectl, Setup, eventually};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("a manifest in the directory runs, changes and ends with its file", a_manifest_is_a_pod),
@@ -23,22 +23,16 @@ struct Node {
 impl Node {
     fn new(manifests: &[(&str, Value)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("manifests")).unwrap();
-        let path = dir.path().join("kubelet.yaml");
-        let config = format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\nfileCheckFrequency: 1h\n",
-            dir.path().join("manifests").display()
-        );
-        std::fs::write(&path, config).unwrap();
         for (name, manifest) in manifests {
-            std::fs::write(dir.path().join("manifests").join(name), manifest.to_string()).unwrap();
+            std::fs::write(dir.path().join(name), manifest.to_string()).unwrap();
         }
-        let cluster = Cluster::start(&["--node-name", "node-1", "--kubelet-config", &path.display().to_string()]);
+        let kubelet = json!({"staticPodPath": dir.path(), "fileCheckFrequency": "1h"});
+        let cluster = Setup::default().kubelet(kubelet).args(&["--node-name", "node-1"]).start();
         Self { cluster, dir }
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.dir.path().join("manifests").join(name)
+        self.dir.path().join(name)
     }
 
     fn write(&self, name: &str, manifest: &Value) {

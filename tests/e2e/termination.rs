@@ -4,7 +4,7 @@ use crate::{Alone, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, eventually, wait_for};
+use tests::{Cluster, Kubectl, Process, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a Pod that ends is shown as Terminating with its grace period", a_pod_is_terminating),
@@ -35,8 +35,7 @@ fn start(kubectl: &Kubectl, pod: &Value) {
 }
 
 fn processes(marker: &str) -> usize {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries.filter(|e| std::fs::read_to_string(e.path().join("cmdline")).is_ok_and(|c| c.contains(marker))).count()
+    Process::all().filter(|process| process.command().contains(marker)).count()
 }
 
 fn a_pod_is_terminating(cluster: &Cluster) {

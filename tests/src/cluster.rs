@@ -1,7 +1,8 @@
 //! A Podium of a test's own: its data directory, its port, its containers; all gone when the test ends.
 
-use crate::{Kubectl, wait_for};
+use crate::{Kubectl, Process, Setup, setup, wait_for};
 use nix::{sys::signal::Signal, unistd::Pid};
+use serde_json::Value;
 use std::{
     fs::File,
     path::{Path, PathBuf},
@@ -13,16 +14,11 @@ use std::{
 /// How long a cluster may take to come up on a machine that compiles beside it.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A configuration that removes no images, and has room for the Pods of all tests: on a full disk the images that a test
-/// will use are not to go before it does.
-const KEEP_IMAGES: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nimageGCHighThresholdPercent: 100\nmaxPods: 230\n";
-
 /// A running `podium up`.
 #[derive(Debug)]
 pub struct Cluster {
     child: Option<Child>,
-    args: Vec<String>,
-    env: Vec<(String, String)>,
+    setup: Setup,
     dir: tempfile::TempDir,
     namespaces: AtomicU32,
 }
@@ -50,58 +46,23 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start(args: &[&str]) -> Self {
-        let cluster = Self::start_without_images(args);
-        cluster.import_busybox();
-        cluster
+        Setup::default().args(args).start()
     }
 
-    /// Boots a cluster and waits until its node is Ready.
-    ///
-    /// # Panics
-    /// When it does not come up.
-    #[must_use]
-    pub fn start_without_images(args: &[&str]) -> Self {
-        Self::boot_first(args, &[])
-    }
-
-    /// Boots a cluster with a busybox image and these variables in Podium's environment.
-    ///
-    /// # Panics
-    /// When it does not come up.
-    #[must_use]
-    pub fn start_with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
-        let cluster = Self::boot_first(args, env);
-        cluster.import_busybox();
-        cluster
-    }
-
-    /// Boots a cluster with a busybox image whose kubelet is configured so, in YAML, beyond what tests need.
-    ///
-    /// # Panics
-    /// When it does not come up.
-    #[must_use]
-    pub fn configured(kubelet: &str, args: &[&str]) -> Self {
-        let cluster = Self::boot_configured(kubelet, args, &[]);
-        cluster.import_busybox();
-        cluster
-    }
-
-    fn boot_first(args: &[&str], env: &[(&str, &str)]) -> Self {
-        Self::boot_configured("", args, env)
-    }
-
-    fn boot_configured(kubelet: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn boot_first(setup: Setup) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
-        let mut args: Vec<String> = args.iter().map(|s| (*s).to_owned()).collect();
-        if !args.iter().any(|arg| arg == "--kubelet-config") {
-            let path = dir.path().join("kubelet.yaml");
-            std::fs::write(&path, format!("{KEEP_IMAGES}{kubelet}")).expect("a file");
-            args.extend(["--kubelet-config".to_owned(), path.display().to_string()]);
-        }
-        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let mut cluster = Self { child: None, args, env, dir, namespaces: AtomicU32::new(0) };
+        let images = setup.images;
+        let mut cluster = Self { child: None, setup, dir, namespaces: AtomicU32::new(0) };
         cluster.up();
+        if images {
+            cluster.import_busybox();
+        }
         cluster
+    }
+
+    /// Gives the kubelet a configuration with these fields when Podium comes up the next time.
+    pub fn configure(&mut self, kubelet: Value) {
+        self.setup.kubelet = setup::configuration(kubelet);
     }
 
     /// The data directory.
@@ -146,8 +107,11 @@ impl Cluster {
         let seen = self.log().len();
         let log = File::options().create(true).append(true).open(self.log_file()).expect("a log file");
         let mut command = Command::new(podium_binary());
-        command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir()).args(&self.args);
-        command.envs(self.env.iter().cloned());
+        // JSON is YAML.
+        let kubelet = self.dir.path().join("kubelet.yaml");
+        std::fs::write(&kubelet, self.setup.kubelet.to_string()).expect("a file");
+        command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir());
+        command.arg("--kubelet-config").arg(kubelet).args(&self.setup.args).envs(self.setup.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
         wait_for(&format!("Podium to say {until:?}"), BOOT_LIMIT, || {
@@ -223,11 +187,8 @@ impl Cluster {
     #[must_use]
     pub fn find_containerd(&self) -> Option<Pid> {
         let marker = self.data_dir().display().to_string();
-        let processes = std::fs::read_dir("/proc").ok()?.flatten();
-        processes.filter_map(|p| p.file_name().to_str()?.parse().ok()).map(Pid::from_raw).find(|pid| {
-            let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            read("comm").trim() == "containerd" && read("cmdline").contains(&marker)
-        })
+        let own = |process: &Process| process.name() == "containerd" && process.command().contains(&marker);
+        Process::all().find(own).map(|process| process.0)
     }
 
     /// The process of the cluster's own containerd.

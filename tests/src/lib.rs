@@ -5,13 +5,17 @@
 mod cgroup;
 mod cluster;
 mod kubectl;
+mod processes;
 mod registry;
+mod setup;
 mod shell;
 mod wait;
 
 pub use cgroup::pod_cgroup;
 pub use cluster::{Cluster, podium_binary};
 pub use kubectl::{Kubectl, Outcome};
+pub use processes::Process;
 pub use registry::{PASSWORD, Registry, USER};
+pub use setup::Setup;
 pub use shell::{Line, Shell};
 pub use wait::{eventually, wait_for};

@@ -157,13 +157,15 @@ async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
     }
     let mut pods = candidates(shared);
     pods.retain(|pod| has_limits(pods::spec(pod)));
-    let mut gone = Vec::new();
+    let (mut gone, mut counted) = (Vec::new(), true);
     for stats in stats::of_pods(shared, pods, true).await {
+        counted &= stats.is_counted();
         if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
             gone.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
-    *rest_until.lock() = Some(Instant::now() + (began.elapsed() * SHARE).min(LONGEST_REST));
+    // The runtime counts what is new to it after a while: that is not to wait for a whole rest.
+    *rest_until.lock() = counted.then(|| Instant::now() + (began.elapsed() * SHARE).min(LONGEST_REST));
     gone
 }
 

@@ -13,11 +13,8 @@ use lifecycle::{
     Pod,
     eviction::{ContainerFigures, DiskUsage, PodFigures},
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::PathBuf,
-    sync::Arc,
-};
+use runtime::ContainerId;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// What a container uses.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +64,11 @@ impl PodStats {
         }
     }
 
+    /// Whether all that its containers have written is counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.containers.iter().all(|c| c.rootfs.is_some() && c.logs.is_some())
+    }
+
     /// What the Pod takes of the node's disk.
     pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|c| [c.rootfs, c.logs]).flatten();
@@ -82,24 +84,20 @@ impl PodStats {
 
 /// What these Pods use; `disks` asks for what they take of the disk, too, which has to be counted file by file.
 pub(crate) async fn of_pods(shared: &Shared, pods: Vec<Arc<Pod>>, disks: bool) -> Vec<PodStats> {
-    let layers = if disks && !pods.is_empty() { layers(shared).await } else { HashMap::new() };
     let mut all = Vec::new();
     for pod in pods {
-        all.push(of_pod(shared, &pod, disks, &layers).await);
+        all.push(of_pod(shared, &pod, disks).await);
     }
     all
 }
 
-/// What containers have written to their root file systems, as far as the runtime tells.
-async fn layers(shared: &Shared) -> HashMap<String, DiskUsage> {
-    match shared.runtime.container_disks().await {
-        Ok(all) => all
-            .into_iter()
-            .map(|d| (d.id.0, DiskUsage { bytes: figures::number(d.bytes), inodes: figures::number(d.inodes) }))
-            .collect(),
+/// What a container has written to its root file system, as far as the runtime tells.
+async fn rootfs(shared: &Shared, id: &str) -> Option<DiskUsage> {
+    match shared.runtime.container_disk(&ContainerId(id.to_owned())).await {
+        Ok(disk) => disk.map(|d| DiskUsage { bytes: figures::number(d.bytes), inodes: figures::number(d.inodes) }),
         Err(error) => {
-            tracing::debug!(%error, "the runtime does not tell what containers have written");
-            HashMap::new()
+            tracing::debug!(%error, id, "the runtime does not tell what a container has written");
+            None
         }
     }
 }
@@ -110,7 +108,7 @@ pub(crate) fn active(shared: &Shared) -> Vec<Arc<Pod>> {
     all.filter(|pod| pod.is_admitted() && !api::pod::is_terminal(pod.object())).collect()
 }
 
-async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool, layers: &HashMap<String, DiskUsage>) -> PodStats {
+async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
     let cgroup = shared.cgroups.path(pod.object());
     let mut stats = PodStats {
         pod: Arc::clone(pod.object()),
@@ -130,7 +128,7 @@ async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool, layers: &HashMap<S
         stats.links = process.map(|pid| figures::links(&PathBuf::from(format!("/proc/{pid}/net")))).unwrap_or_default();
     }
     for container in &mut stats.containers {
-        container.rootfs = layers.get(&container.id).copied();
+        container.rootfs = rootfs(shared, &container.id).await;
     }
     let logs: Vec<PathBuf> = stats.containers.iter().map(|c| log_dir(shared, pod, &c.name)).collect();
     let volumes: Vec<(String, PathBuf)> = crate::pods::spec(pod)

@@ -75,8 +75,11 @@ pub trait Runtime: Send + Sync + 'static {
     fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus>;
     /// All containers of Podium's Pods; `exit` is only filled by [`Runtime::container`].
     fn containers(&self) -> Call<'_, Vec<ContainerStatus>>;
-    /// What containers have written to their root file systems, as far as the runtime has counted it.
-    fn container_disks(&self) -> Call<'_, Vec<ContainerDisk>>;
+    /// What a container has written to its root file system; nothing while the runtime has not counted it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotFound`] when it is gone.
+    fn container_disk<'a>(&'a self, id: &'a ContainerId) -> Call<'a, Option<ContainerDisk>>;
     /// Asks the runtime to reopen a container's log file after it was rotated away.
     fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
     /// Sets new resource limits on a running container.

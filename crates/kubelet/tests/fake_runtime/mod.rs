@@ -420,8 +420,8 @@ impl Runtime for FakeRuntime {
         })
     }
 
-    fn container_disks(&self) -> Call<'_, Vec<ContainerDisk>> {
-        async { Ok(Vec::new()) }.boxed()
+    fn container_disk<'a>(&'a self, _id: &'a ContainerId) -> Call<'a, Option<ContainerDisk>> {
+        async { Ok(None) }.boxed()
     }
 
     fn image_fs(&self) -> Call<'_, Option<std::path::PathBuf>> {

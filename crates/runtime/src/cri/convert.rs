@@ -295,8 +295,7 @@ pub(super) fn container_status(c: proto::ContainerStatus) -> ContainerStatus {
 pub(super) fn container_disk(stats: proto::ContainerStats) -> Option<ContainerDisk> {
     let layer = stats.writable_layer?;
     let number = |n: Option<proto::UInt64Value>| n.map_or(0, |n| n.value);
-    let id = ContainerId(stats.attributes?.id);
-    Some(ContainerDisk { id, bytes: number(layer.used_bytes), inodes: number(layer.inodes_used) })
+    Some(ContainerDisk { bytes: number(layer.used_bytes), inodes: number(layer.inodes_used) })
 }
 
 pub(super) fn image(i: proto::Image) -> Image {

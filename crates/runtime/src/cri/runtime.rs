@@ -152,10 +152,12 @@ impl Runtime for CriRuntime {
         .boxed()
     }
 
-    fn container_disks(&self) -> Call<'_, Vec<ContainerDisk>> {
+    // One by one: containerd 1.6 gives no list at all when one of its containers ends meanwhile.
+    fn container_disk<'a>(&'a self, id: &'a ContainerId) -> Call<'a, Option<ContainerDisk>> {
+        let request = proto::ContainerId { container_id: id.0.clone() };
         async {
-            let stats = call(REQUEST_TIMEOUT, self.runtime().list_container_stats(proto::Empty {})).await?.stats;
-            Ok(stats.into_iter().filter_map(convert::container_disk).collect())
+            let stats = call(REQUEST_TIMEOUT, self.runtime().container_stats(request)).await?.stats;
+            Ok(stats.and_then(convert::container_disk))
         }
         .boxed()
     }
