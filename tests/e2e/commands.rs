@@ -1,5 +1,6 @@
 //! kubectl as a user types it: what each command prints, and the code that it ends with.
 
+mod applying;
 mod changing;
 mod deleting;
 mod logs;
@@ -11,7 +12,7 @@ use crate::Shared;
 use tests::{Cluster, Shell};
 
 pub(crate) const TESTS: &[&[Shared]] =
-    &[changing::TESTS, deleting::TESTS, logs::TESTS, looking::TESTS, refusals::TESTS, waiting::TESTS];
+    &[applying::TESTS, changing::TESTS, deleting::TESTS, logs::TESTS, looking::TESTS, refusals::TESTS, waiting::TESTS];
 
 /// A shell in a namespace of its own, with the manifest of a Pod `p` that runs until it is told to end.
 fn shell(cluster: &Cluster) -> Shell {

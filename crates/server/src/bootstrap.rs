@@ -2,7 +2,7 @@
 
 use crate::{ApiServer, UserInfo};
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderValue, Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
@@ -29,6 +29,7 @@ impl ApiServer {
         let mut request = Request::new(Full::<Bytes>::from(object.to_string()));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = http::Uri::from_static(path);
+        request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
         let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
         // A conflict says that it is there.
         if !response.status().is_success() && response.status() != 409 {

@@ -3,6 +3,7 @@
 use crate::{
     automount, decode,
     kinds::{self, FieldErrors, WriteContext, WriteTarget},
+    managed::{self, Asked},
     metadata, object, pods,
     reply::Reply,
     request::Resource,
@@ -12,6 +13,7 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, now, show, show_value, with_warnings},
 };
+use apply::Managers;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use store::{Expect, Key, Object, Write, WriteError};
@@ -21,11 +23,28 @@ const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How often another name is generated when one is taken, as upstream does.
 const NAMES: usize = 8;
 
+/// An object that is not there yet.
+pub(crate) struct New {
+    /// In the form of its kind, without defaults.
+    pub(crate) value: Value,
+    pub(crate) warnings: Vec<String>,
+    /// Who owns what; where that is not said, the one who creates it owns everything.
+    pub(crate) managers: Option<Managers>,
+}
+
 pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = resource.kind;
+    let info = resource.kind.info();
+    managed::require(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept)?;
-    let (mut value, mut warnings) = strict::check(kind.info(), &decode::parse(call, kind.info())?, validation)?;
+    let (value, warnings) = strict::check(info, &decode::parse(call, info)?, validation)?;
+    write(server, resource, call, New { value, warnings, managers: None }, dry).await
+}
+
+/// Makes an object of a request that may be one for something else.
+pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, new: New, dry: bool) -> Reply {
+    let kind = resource.kind;
+    let New { mut value, mut warnings, managers } = new;
     let namespace = namespace_of(server, resource, &value)?;
     if kind.info().namespaced {
         value["metadata"]["namespace"] = json!(namespace);
@@ -37,7 +56,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         if generated {
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
-        let mut value = prepare(server, resource, value)?;
+        let mut value = prepare(server, resource, call, value, managers.as_ref())?;
         let turn = services::turn(server, resource).await;
         if turn.is_some() {
             services::allocate(server, resource, &mut value)?;
@@ -66,9 +85,16 @@ async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) 
 }
 
 /// The object as it is stored, or what is wrong with it.
-fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<Value, ApiError> {
+fn prepare(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    mut value: Value,
+    managers: Option<&Managers>,
+) -> Result<Value, ApiError> {
     let kind = resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
+    let asked = Asked::of(&value, &value);
     let metadata = &mut value["metadata"];
     metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
     metadata["creationTimestamp"] = json!(ctx.now);
@@ -80,6 +106,10 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     }
     metadata::drop_duplicate_owners(metadata);
     kind.default(&mut value);
+    // What admission and the server set has no owner.
+    let new = || managed::Write::new(resource, call, ctx.now).update(None, &value, asked);
+    let managers = managers.cloned().unwrap_or_else(new);
+    kind.complete(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
         "Pod" => admit_pod(server, &resource.namespace, &mut value),
@@ -87,6 +117,7 @@ fn prepare(server: &ApiServer, resource: &Resource, mut value: Value) -> Result<
     });
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
     kind.prepare_create(&mut value, &ctx);
+    managed::note(&mut value, &managers);
     let mut errors = FieldErrors::default();
     metadata::validate(kind, &value, &mut errors);
     kind.validate_create(&value, &ctx, &mut errors);

@@ -81,6 +81,16 @@ fn yaml(text: &str) -> Result<Parsed, String> {
     }
 }
 
+/// YAML, of which JSON is a part.
+pub(crate) fn yaml_or_json(body: &[u8]) -> Result<Parsed, String> {
+    if body.trim_ascii_start().first() == Some(&b'{')
+        && let Ok(parsed) = json(body)
+    {
+        return Ok(parsed);
+    }
+    yaml(std::str::from_utf8(body).map_err(|e| e.to_string())?)
+}
+
 /// As upstream's `summarizeData`: what JSON could be as it is, anything else in hexadecimal.
 fn summary(data: &[u8]) -> String {
     const MAX: usize = 30;

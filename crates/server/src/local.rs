@@ -3,7 +3,7 @@
 use crate::{ApiServer, Body, BoxError, UserInfo};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use std::{
     convert::Infallible,
     task::{Context, Poll},
@@ -14,13 +14,16 @@ use std::{
 pub struct Local {
     server: ApiServer,
     user: UserInfo,
+    /// How the component names itself where it does not do so: what it writes is its own.
+    agent: HeaderValue,
 }
 
 impl ApiServer {
     /// A service for a component of this process.
     #[must_use]
     pub fn local(&self, user: UserInfo) -> Local {
-        Local { server: self.clone(), user }
+        let agent = HeaderValue::from_str(agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
+        Local { server: self.clone(), user, agent }
     }
 }
 
@@ -37,8 +40,18 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let this = self.clone();
+        request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| this.agent.clone());
         async move { Ok(this.server.handle(Some(this.user), request).await) }.boxed()
+    }
+}
+
+/// The name of upstream's program that has this user.
+fn agent(user: &str) -> &str {
+    match user.strip_prefix("system:") {
+        Some(node) if node.starts_with("node:") => "kubelet",
+        Some(component) => component,
+        None => user,
     }
 }

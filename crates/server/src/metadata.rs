@@ -107,7 +107,6 @@ pub(crate) fn keep(new: &mut Value, old: &Value) {
     if let Some(seconds) = old.get("deletionGracePeriodSeconds") {
         new.entry("deletionGracePeriodSeconds").or_insert_with(|| seconds.clone());
     }
-    new.remove("managedFields");
     new.remove("selfLink");
 }
 

@@ -155,3 +155,9 @@ fn index() -> Value {
         DOCUMENTS.iter().map(|d| (d.path.clone(), json!({"serverRelativeURL": d.url()}))).collect();
     json!({"paths": paths})
 }
+
+/// What is published of all kinds, for tests of what must agree with it.
+#[cfg(test)]
+pub(crate) fn schemas_of_all_kinds() -> Map<String, Value> {
+    schemas::of(&crate::kinds::ALL)
+}

@@ -1,7 +1,7 @@
 //! What a request is about: its path and query, taken apart.
 
 use crate::{
-    kinds::{ALL, Kind},
+    kinds::{ALL, Kind, WriteTarget},
     status::ApiError,
 };
 use percent_encoding::percent_decode_str;
@@ -17,6 +17,19 @@ pub(crate) struct Resource {
     pub(crate) subresource: Option<String>,
     /// What follows a `proxy` subresource.
     pub(crate) rest: String,
+}
+
+impl Resource {
+    /// Which part of the object a request for this may change.
+    pub(crate) fn target(&self) -> WriteTarget {
+        match self.subresource.as_deref() {
+            None => WriteTarget::Main,
+            Some("status") => WriteTarget::Status,
+            Some("ephemeralcontainers") => WriteTarget::Sub("ephemeralcontainers"),
+            Some("resize") => WriteTarget::Sub("resize"),
+            Some(_) => WriteTarget::Sub("finalize"),
+        }
+    }
 }
 
 /// Query parameters.
@@ -35,6 +48,11 @@ impl Query {
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str).filter(|v| !v.is_empty())
+    }
+
+    /// Whether it is there at all.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
     }
 
     /// A flag: absent, `false` and `0` are false, and everything else is true (`Convert_Slice_string_To_bool`).

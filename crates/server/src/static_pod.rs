@@ -17,6 +17,7 @@ pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<()
     let kind: &dyn Kind = kinds::POD;
     let account = ["serviceAccountName", "serviceAccount"].map(|field| object["spec"].get(field).cloned());
     kind.default(object);
+    kind.complete(object);
     if account.iter().all(Option::is_none)
         && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
     {

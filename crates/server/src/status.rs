@@ -115,6 +115,13 @@ impl ApiError {
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
+    /// Fields of an apply that others own.
+    pub(crate) fn apply_conflict(conflicts: &apply::Conflicts) -> Self {
+        let cause = |c: &apply::Conflict| json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", c.manager), "field": c.path.to_string()});
+        let causes: Vec<Value> = conflicts.0.iter().map(cause).collect();
+        Self { details: Some(json!({"causes": causes})), ..Self::new(409, "Conflict", conflicts.to_string()) }
+    }
+
     /// A conflict on a subresource, which upstream names as `pods/binding`.
     pub(crate) fn conflict_on(resource: &str, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");

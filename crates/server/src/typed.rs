@@ -9,7 +9,7 @@ use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
 use serde_json::{Map, Value};
 
 /// Messages that name their version and kind although they stand in another.
-const WITH_TYPE: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
+pub(crate) const WITH_TYPE: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
 
 /// The object as its kind has it, and `unknown field "path"` for each field that it has not. A kind without facts is
 /// taken as it is.

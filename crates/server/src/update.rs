@@ -2,54 +2,87 @@
 
 use crate::{
     decode,
-    kinds::{FieldErrors, WriteContext, WriteTarget},
+    kinds::{FieldErrors, WriteContext},
+    managed::{self, Asked},
     metadata, object, patch as patches,
     reply::Reply,
     request::Resource,
+    server_side_apply,
     service::{ApiServer, Call},
     services,
     status::ApiError,
     strict::{self, Validation},
     write::{dry_run, now, removable, show, show_value, with_warnings},
 };
+use apply::Managers;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use store::{Expect, Write, WriteError};
 
 /// How often a write without a precondition is tried again when another came first.
-const TRIES: usize = 20;
+pub(crate) const TRIES: usize = 20;
+
+/// What a request makes of an object.
+pub(crate) struct Made {
+    /// In the form of its kind, without defaults.
+    pub(crate) object: Value,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) ownership: Ownership,
+}
+
+/// Who owns what once it is written.
+pub(crate) enum Ownership {
+    /// Whoever writes owns what changes.
+    Update(Asked),
+    /// That is known.
+    Settled(Managers),
+}
 
 pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    managed::require(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
-    let (value, warnings) = strict::check(kind.info(), &decode::parse(call, kind.info())?, validation)?;
+    let parsed = decode::parse(call, kind.info())?;
+    let (value, warnings) = strict::check(kind.info(), &parsed, validation)?;
     if value["metadata"]["name"].as_str().unwrap_or("").is_empty() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )));
     }
-    change(server, resource, call, dry, |_| Ok((value.clone(), warnings.clone()))).await
+    let make = |_: &Value| {
+        let ownership = Ownership::Update(Asked::of(&parsed.value, &value));
+        Ok(Made { object: value.clone(), warnings: warnings.clone(), ownership })
+    };
+    change(server, resource, call, dry, make).await
 }
 
 pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
+    if call.content_type == patches::APPLY {
+        return Box::pin(server_side_apply::apply(server, resource, call)).await;
+    }
+    patches::check_type(&call.content_type)?;
+    managed::require(call, "PatchOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     // Of a strategic merge upstream shows the patch, and of the others what they made.
     let strategic = call.content_type == "application/strategic-merge-patch+json";
     let shown = std::str::from_utf8(&call.body).ok().filter(|_| strategic);
     change(server, resource, call, dry, |old| {
         let patched = patches::apply(&call.content_type, old, &call.body)?;
-        strict::check_patched(kind.info(), &patched, shown, validation)
+        let (object, warnings) = strict::check_patched(kind.info(), &patched, shown, validation)?;
+        let ownership = Ownership::Update(Asked::of(&patched.value, &object));
+        Ok(Made { object, warnings, ownership })
     })
     .await
 }
 
-async fn change(
+/// Writes what `make` makes of the object that is there.
+pub(crate) async fn change(
     server: &ApiServer,
     resource: &Resource,
     call: &Call,
     dry: bool,
-    make: impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError>,
+    make: impl Fn(&Value) -> Result<Made, ApiError>,
 ) -> Reply {
     let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
     object::view(&call.accept)?;
@@ -57,14 +90,15 @@ async fn change(
     for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let old = object::decode(kind, &current);
-        let (mut new, mut warnings) = make(&old)?;
+        let Made { object: mut new, mut warnings, ownership } = make(&old)?;
         check_identity(resource, &new, &old)?;
-        prepare(server, resource, &mut new, &old)?;
+        prepare(server, resource, call, &mut new, &old, ownership)?;
         let turn = services::turn(server, resource).await;
         if turn.is_some() {
             services::allocate(server, resource, &mut new)?;
         }
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
+        managed::keep_times(&mut new, &old);
         let gone = removable(&new);
         if new == old && !gone {
             return Ok(with_warnings(show(kind, 200, &current, call)?, &warnings));
@@ -129,20 +163,26 @@ fn check_identity(resource: &Resource, new: &Value, old: &Value) -> Result<(), A
     Err(ApiError::modified(info, name))
 }
 
-fn prepare(server: &ApiServer, resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+fn prepare(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    new: &mut Value,
+    old: &Value,
+    ownership: Ownership,
+) -> Result<(), ApiError> {
     let kind = resource.kind;
-    let target = match resource.subresource.as_deref() {
-        None => WriteTarget::Main,
-        Some("status") => WriteTarget::Status,
-        Some("ephemeralcontainers") => WriteTarget::Sub("ephemeralcontainers"),
-        Some("resize") => WriteTarget::Sub("resize"),
-        Some(_) => WriteTarget::Sub("finalize"),
-    };
-    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target };
+    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
     metadata::keep(new, old);
     metadata::drop_duplicate_owners(&mut new["metadata"]);
     kind.default(new);
+    let managers = match ownership {
+        Ownership::Settled(managers) => managers,
+        Ownership::Update(asked) => managed::Write::new(resource, call, ctx.now).update(Some(old), new, asked),
+    };
+    kind.complete(new);
     kind.prepare_update(new, old, &ctx);
+    managed::note(new, &managers);
     // What neither has stays absent.
     for field in ["spec", "status"] {
         if new[field].is_null() {

@@ -150,6 +150,9 @@ pub trait Kind: Send + Sync {
     /// Fills in defaults, on every write, exactly as upstream's `SetDefaults_*` do.
     fn default(&self, _object: &mut Value) {}
 
+    /// Fills in what upstream's admission adds on every write to what clients left out: nobody owns it.
+    fn complete(&self, _object: &mut Value) {}
+
     /// Upstream's built-in admission of a new object: may change it, or forbid it with a reason (403).
     ///
     /// # Errors
@@ -168,6 +171,12 @@ pub trait Kind: Send + Sync {
 
     /// Before an update: takes from `old` what this request may not change (status on the main resource, spec on status).
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _ctx: &WriteContext) {}
+
+    /// Which fields a request that changes this part of an object can own: those that [`Kind::prepare_update`] does not
+    /// take back (upstream's `GetResetFields`).
+    fn owned(&self, target: WriteTarget) -> apply::Filter {
+        crate::managed::owned(self.info(), target)
+    }
 
     /// Upstream's validation of a new object, beside the generic checks of `metadata`.
     fn validate_create(&self, _object: &Value, _ctx: &WriteContext, _errors: &mut FieldErrors) {}

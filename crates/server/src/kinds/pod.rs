@@ -10,6 +10,7 @@ mod warnings;
 pub(super) use validate::{overhead, tolerations};
 
 use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
+use apply::Filter;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -82,6 +83,10 @@ impl Kind for Pod {
         defaults::pod(object);
     }
 
+    fn complete(&self, object: &mut Value) {
+        defaults::complete(object);
+    }
+
     fn admit(&self, object: &mut Value) -> Result<(), String> {
         defaults::admit(object)
     }
@@ -145,6 +150,22 @@ impl Kind for Pod {
                     }
                 }
             }
+        }
+    }
+
+    fn owned(&self, target: WriteTarget) -> Filter {
+        match target {
+            WriteTarget::Main => Filter::without(&[&["status"]]),
+            WriteTarget::Status => {
+                Filter::without(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
+            }
+            WriteTarget::Sub("ephemeralcontainers") => Filter::only(&[&["spec", "ephemeralContainers"]]),
+            WriteTarget::Sub(_) => Filter::only(&[
+                &["spec", "containers", "*", "resources"],
+                &["spec", "containers", "*", "resizePolicy"],
+                &["spec", "initContainers", "*", "resources"],
+                &["spec", "initContainers", "*", "resizePolicy"],
+            ]),
         }
     }
 

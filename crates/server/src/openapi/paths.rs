@@ -23,14 +23,20 @@ const WRITE: [Parameter; 3] = [
     ("fieldManager", "string", "Who makes the change."),
     ("fieldValidation", "string", "What to do about unknown fields: Ignore, Warn or Strict."),
 ];
+const PATCH_WRITE: [Parameter; 4] =
+    [WRITE[0], WRITE[1], WRITE[2], ("force", "boolean", "Apply over conflicts: the fields become this manager's.")];
 const DELETE: [Parameter; 3] = [
     ("dryRun", "string", "All: do everything but store."),
     ("gracePeriodSeconds", "integer", "How long the object may take to end."),
     ("propagationPolicy", "string", "Orphan, Background or Foreground."),
 ];
 /// What a PATCH may hold.
-const PATCHES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
 
 /// `api/v1`, `apis/policy/v1`.
 pub(super) fn root(group: &str, version: &str) -> String {
@@ -104,7 +110,7 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
         json!({
             "get": at("read", &[], None, &object, id.clone()),
             "put": at("replace", &WRITE, Some((&["*/*"], object.clone())), &object, id.clone()),
-            "patch": at("patch", &WRITE, Some((&PATCHES, reference(PATCH))), &object, id),
+            "patch": at("patch", &PATCH_WRITE, Some((&PATCHES, reference(PATCH))), &object, id),
         })
     };
     let id = format!("{scope}{}", info.kind);
@@ -166,7 +172,11 @@ fn subresources(info: &KindInfo, base: &str, scope: &str) -> Vec<(String, Value)
                 _ => Some((&["*/*"], schema.clone())),
             };
             let id = format!("{scope}{}{}", info.kind, capitalized(sub.name));
-            let parameters: &[Parameter] = if method == "get" { &[] } else { &WRITE };
+            let parameters: &[Parameter] = match method {
+                "get" => &[],
+                "patch" => &PATCH_WRITE,
+                _ => &WRITE,
+            };
             let about = (sub.group, sub.version, sub.kind);
             value[method] = Operation { info, action, parameters, body, answer: schema.clone(), about, id }.value();
         }

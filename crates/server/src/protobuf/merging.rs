@@ -49,16 +49,26 @@ fn collect(message: &'static Facts, into: &mut Vec<Field>) {
     }
 }
 
-/// Reads `~map:name&merge:name`.
+/// How apply takes a field: `atomic`, `set` or `map`, with the keys of a `map`.
+pub(crate) fn apply(field: &'static Fact) -> Option<(&'static str, Vec<&'static str>)> {
+    words(parts(field).0.trim_start_matches('~'))
+}
+
+/// The two parts of `~map:name&merge:name`.
+fn parts(field: &'static Fact) -> (&'static str, &'static str) {
+    field.merging.split_once('&').unwrap_or((field.merging, ""))
+}
+
+/// A word, and those that it is followed by.
+fn words(text: &'static str) -> Option<(&'static str, Vec<&'static str>)> {
+    let mut words = text.split(':');
+    words.next().filter(|w| !w.is_empty()).map(|first| (first, words.collect::<Vec<_>>()))
+}
+
 fn read(field: &'static Fact) -> Field {
-    let (apply, patch) = field.merging.split_once('&').unwrap_or((field.merging, ""));
-    let words = |text: &'static str| {
-        let mut words = text.split(':');
-        words.next().filter(|w| !w.is_empty()).map(|first| (first, words.collect::<Vec<_>>()))
-    };
     Field {
         name: field.name,
-        apply: words(apply.trim_start_matches('~')),
-        patch: words(patch).map(|(strategy, keys)| (strategy, keys.first().copied())),
+        apply: apply(field),
+        patch: words(parts(field).1).map(|(strategy, keys)| (strategy, keys.first().copied())),
     }
 }

@@ -76,6 +76,29 @@ pub(crate) fn merge(path: impl Into<String>, body: &Value) -> Ask {
     patch("merge-patch", path, body)
 }
 
+/// An apply by this manager; the path may have a query of its own.
+pub(crate) fn apply(path: impl Into<String>, manager: &str, config: &Value) -> Ask {
+    let path = path.into();
+    let and = if path.contains('?') { '&' } else { '?' };
+    ask("PATCH", format!("{path}{and}fieldManager={manager}"), config)
+        .header("content-type", "application/apply-patch+yaml")
+}
+
+/// The managers of an object, each as `name Operation` with the subresource behind it.
+pub(crate) fn managers(object: &Value) -> Vec<String> {
+    let entry = |e: &Value| {
+        let text = |field: &str| e[field].as_str().unwrap_or("").to_owned();
+        format!("{} {} {}", text("manager"), text("operation"), text("subresource")).trim_end().to_owned()
+    };
+    object["metadata"]["managedFields"].as_array().into_iter().flatten().map(entry).collect()
+}
+
+/// What a manager owns.
+pub(crate) fn fields_of(object: &Value, manager: &str) -> Value {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.filter(|e| e["manager"] == manager).map(|e| e["fieldsV1"].clone()).next_back().unwrap_or_default()
+}
+
 pub(crate) fn table(path: impl Into<String>) -> Ask {
     get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 }

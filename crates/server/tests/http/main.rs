@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
+mod applies;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod conflicts;
@@ -19,6 +21,8 @@ mod features;
 mod full;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod managed_fields;
 #[cfg(test)]
 mod mirrors;
 #[cfg(test)]

@@ -109,7 +109,7 @@ async fn patches_that_make_no_sense_are_refused() {
         ("strategic-merge-patch", json!({"data": {"$patch": "odd"}}), 400, "BadRequest", None),
         ("strategic-merge-patch", json!({"$patch": "delete"}), 400, "BadRequest", None),
         ("json", json!({}), 415, "UnsupportedMediaType", None),
-        ("apply-patch+yaml", json!({}), 415, "UnsupportedMediaType", None),
+        ("apply-patch+cbor", json!({}), 415, "UnsupportedMediaType", None),
     ] {
         let mut expected = json!({"reason": reason, "code": code});
         if let Some(message) = message {

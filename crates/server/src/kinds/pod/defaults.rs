@@ -22,8 +22,6 @@ const TEXT: [&str; 8] = [
 const SWITCHES: [&str; 3] = ["hostNetwork", "hostPID", "hostIPC"];
 
 pub(super) fn pod(object: &mut Value) {
-    // What shows a static Pod has the account of that: none.
-    let mirror = super::mirror::is_one(object);
     if object["spec"].is_null() {
         object["spec"] = json!({});
     }
@@ -33,7 +31,6 @@ pub(super) fn pod(object: &mut Value) {
     });
     // The older name of the field counts when the newer is not set; both show the same.
     let account = ["serviceAccountName", "serviceAccount"].iter().find_map(|f| spec.get(*f).cloned());
-    let account = account.or_else(|| (!mirror).then(|| json!("default")));
     let values = [
         ("restartPolicy", json!("Always")),
         ("terminationGracePeriodSeconds", json!(30)),
@@ -46,7 +43,6 @@ pub(super) fn pod(object: &mut Value) {
     for field in ["serviceAccountName", "serviceAccount"] {
         account.iter().for_each(|account| drop(spec.insert(field.to_owned(), account.clone())));
     }
-    tolerations(spec);
     let host_network = spec.get("hostNetwork") == Some(&json!(true));
     for list in ["initContainers", "containers"] {
         each(spec, list, |c| container(c, host_network));
@@ -55,6 +51,19 @@ pub(super) fn pod(object: &mut Value) {
     each(spec, "ephemeralContainers", |c| container(c, false));
     each(spec, "volumes", volume);
     pod_requests(spec);
+}
+
+/// Upstream's `ServiceAccount` and `DefaultTolerationSeconds` admission.
+pub(super) fn complete(object: &mut Value) {
+    // What shows a static Pod has the account of that: none.
+    let mirror = super::mirror::is_one(object);
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if !mirror && !spec.contains_key("serviceAccountName") {
+        for field in ["serviceAccountName", "serviceAccount"] {
+            spec.insert(field.to_owned(), json!("default"));
+        }
+    }
+    tolerations(spec);
 }
 
 /// Upstream's `Priority` admission.

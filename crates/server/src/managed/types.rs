@@ -1,0 +1,264 @@
+//! The types of kinds, as server-side apply takes them: facts of [`table`](crate::protobuf::table).
+
+use crate::{
+    kinds::ALL,
+    protobuf::{
+        merging,
+        table::{Field as Fact, Kind, Message, Shape, TABLE},
+    },
+    typed::WITH_TYPE,
+};
+use apply::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
+use serde_json::{Value, json};
+use std::{collections::HashMap, sync::LazyLock};
+
+/// Keys of list items that have a default of their own (`+default` in upstream's types); every other key that Go
+/// always writes has the zero of its type.
+const DEFAULTS: [(&str, &str, &str); 2] =
+    [("core/v1.ContainerPort", "protocol", "TCP"), ("core/v1.ServicePort", "protocol", "TCP")];
+
+/// The type of a kind that is served.
+pub(crate) fn of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
+    let root = TYPES.roots.iter().find(|r| r.kind == kind && r.api_version == api_version)?;
+    Some(TypeRef { schema: &TYPES.schema, id: root.id })
+}
+
+static TYPES: LazyLock<Types> = LazyLock::new(Types::default);
+
+struct Types {
+    schema: Schema,
+    roots: Vec<Root>,
+}
+
+struct Root {
+    api_version: String,
+    kind: &'static str,
+    id: TypeId,
+}
+
+impl Default for Types {
+    fn default() -> Self {
+        let mut builder = Builder { schema: Schema::default(), messages: HashMap::new() };
+        let mut roots = Vec::new();
+        for info in ALL.iter().map(|k| k.info()) {
+            let api_version = info.api_version();
+            if let Some(message) = TABLE.kind(&api_version, info.kind) {
+                let fields = builder.with_type(message);
+                let id = builder.schema.add(Type::Map(Map { fields, element: None, atomic: message.atomic }));
+                roots.push(Root { api_version, kind: info.kind, id });
+            }
+        }
+        let Builder { mut schema, .. } = builder;
+        schema.shrink();
+        Self { schema, roots }
+    }
+}
+
+struct Builder {
+    schema: Schema,
+    /// Messages that are there already, by name.
+    messages: HashMap<&'static str, TypeId>,
+}
+
+impl Builder {
+    /// The fields of a kind: its message knows nothing of `apiVersion` and `kind`.
+    fn with_type(&mut self, message: &'static Message) -> Vec<Field> {
+        let text = self.scalar(Scalar::String);
+        let named = |name: &str| Field { name: name.into(), of: text, default: None, implied: None };
+        let mut fields = self.fields(message);
+        fields.extend(["apiVersion", "kind"].map(named));
+        fields
+    }
+
+    fn message(&mut self, message: &'static Message) -> TypeId {
+        if let Some(id) = self.messages.get(message.name.as_str()) {
+            return *id;
+        }
+        // Messages can hold themselves.
+        let id = self.schema.declare();
+        self.messages.insert(&message.name, id);
+        let nested = WITH_TYPE.contains(&message.name.as_str());
+        let fields = if nested { self.with_type(message) } else { self.fields(message) };
+        self.schema.define(id, Type::Map(Map { fields, element: None, atomic: message.atomic }));
+        id
+    }
+
+    fn fields(&mut self, message: &'static Message) -> Vec<Field> {
+        let mut fields = Vec::with_capacity(message.fields.len());
+        for fact in &message.fields {
+            match (fact.shape, fact.kind) {
+                (Shape::Inline, Kind::Message(place)) => fields.extend(self.fields(&TABLE.messages[place])),
+                _ => {
+                    let of = self.field(fact);
+                    let (default, implied) = (default(message, fact), implied(fact));
+                    fields.push(Field { name: fact.name.into(), of, default, implied });
+                }
+            }
+        }
+        fields
+    }
+
+    fn field(&mut self, fact: &'static Fact) -> TypeId {
+        let apply = merging::apply(fact);
+        let atomic = matches!(apply, Some(("atomic", _)));
+        let element = match fact.kind {
+            Kind::String | Kind::Bytes | Kind::Time | Kind::MicroTime => self.scalar(Scalar::String),
+            Kind::Bool => self.scalar(Scalar::Boolean),
+            Kind::Int32 | Kind::Int64 => self.scalar(Scalar::Numeric),
+            Kind::Quantity | Kind::IntOrString => self.scalar(Scalar::Any),
+            Kind::Raw | Kind::Json => Schema::UNTYPED,
+            Kind::Strings => {
+                let element = self.scalar(Scalar::String);
+                self.schema.add(Type::List(List { element, list_type: ListType::Atomic }))
+            }
+            Kind::Message(place) => self.message(&TABLE.messages[place]),
+        };
+        match (fact.shape, fact.kind) {
+            (Shape::List, _) => {
+                let list_type = match apply {
+                    Some(("set", _)) => ListType::Set,
+                    Some(("map", keys)) => ListType::Map(keys.into_iter().map(Into::into).collect()),
+                    _ => ListType::Atomic,
+                };
+                self.schema.add(Type::List(List { element, list_type }))
+            }
+            (Shape::Map, _) => self.schema.add(Type::Map(Map { fields: Vec::new(), element: Some(element), atomic })),
+            // A field can be taken as a whole where its type is not.
+            (_, Kind::Message(place)) if atomic => {
+                let fields = self.fields(&TABLE.messages[place]);
+                self.schema.add(Type::Map(Map { fields, element: None, atomic }))
+            }
+            _ => element,
+        }
+    }
+
+    fn scalar(&mut self, scalar: Scalar) -> TypeId {
+        let name = match scalar {
+            Scalar::String => "string",
+            Scalar::Boolean => "bool",
+            Scalar::Numeric => "number",
+            Scalar::Any => "any",
+        };
+        *self.messages.entry(name).or_insert_with(|| self.schema.add(Type::Scalar(scalar)))
+    }
+}
+
+/// What an absent key of a list's item stands for.
+fn default(message: &Message, fact: &Fact) -> Option<Value> {
+    let own = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == fact.name);
+    own.map(|(_, _, value)| json!(value)).or_else(|| zero(fact))
+}
+
+/// What Go's form of an object holds even when nobody said so.
+fn implied(fact: &Fact) -> Option<Value> {
+    match (fact.shape, fact.kind) {
+        (Shape::Plain, Kind::Message(_)) => Some(json!({})),
+        (Shape::List | Shape::Map, _) if fact.always => Some(Value::Null),
+        _ => zero(fact),
+    }
+}
+
+/// The zero of a plain value that Go always writes.
+fn zero(fact: &Fact) -> Option<Value> {
+    match (fact.shape, fact.kind) {
+        (Shape::Plain, Kind::String) if fact.always => Some(json!("")),
+        (Shape::Plain, Kind::Int32 | Kind::Int64) if fact.always => Some(json!(0)),
+        (Shape::Plain, Kind::Bool) if fact.always => Some(json!(false)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi::schemas_of_all_kinds;
+    use std::collections::BTreeSet;
+
+    /// Compares a type with what the server publishes of it.
+    struct Walk {
+        published: serde_json::Map<String, Value>,
+        seen: BTreeSet<String>,
+        wrong: Vec<String>,
+    }
+
+    impl Walk {
+        fn message(&mut self, name: &str, of: TypeRef<'_>) {
+            let Some(published) = self.published.get(name).filter(|s| s["properties"].is_object()).cloned() else {
+                return;
+            };
+            if !self.seen.insert(name.to_owned()) {
+                return;
+            }
+            let Type::Map(map) = of.schema.get(of.id) else {
+                return self.wrong.push(format!("{name} is no map"));
+            };
+            self.check(name, (map.atomic, published["x-kubernetes-map-type"] == "atomic"));
+            let properties = published["properties"].as_object().unwrap();
+            for (field, property) in properties {
+                match map.field(field) {
+                    Some(own) => self.field(&format!("{name}.{field}"), property, TypeRef { id: own.of, ..of }),
+                    None => self.wrong.push(format!("{name}.{field} has no type")),
+                }
+            }
+            let more = map.fields.iter().filter(|f| !properties.contains_key(f.name.as_ref()));
+            self.wrong.extend(more.map(|f| format!("{name}.{} is not published", f.name)));
+        }
+
+        fn field(&mut self, name: &str, property: &Value, of: TypeRef<'_>) {
+            let reference = |p: &Value| {
+                let target = p["$ref"].as_str().or(p["allOf"][0]["$ref"].as_str())?;
+                target.rsplit('/').next().map(str::to_owned)
+            };
+            match of.schema.get(of.id) {
+                Type::List(list) => {
+                    let keys: Vec<Value> = match &list.list_type {
+                        ListType::Map(keys) => keys.iter().map(|k| json!(k)).collect(),
+                        ListType::Atomic | ListType::Set => Vec::new(),
+                    };
+                    let how = match &list.list_type {
+                        ListType::Map(_) => "map",
+                        ListType::Atomic => "atomic",
+                        ListType::Set => "set",
+                    };
+                    let told = property["x-kubernetes-list-type"].as_str().unwrap_or("atomic");
+                    self.check(name, (how, told));
+                    let told = property["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+                    self.check(name, (keys, told));
+                    if let Some(target) = reference(&property["items"]) {
+                        self.message(&target, TypeRef { id: list.element, ..of });
+                    }
+                }
+                Type::Map(map) => {
+                    let target = reference(property);
+                    let whole = target.as_ref().and_then(|t| self.published.get(t));
+                    let told = [Some(property), whole].into_iter().flatten();
+                    let told = told.map(|p| &p["x-kubernetes-map-type"]).any(|told| told == "atomic");
+                    self.check(name, (map.atomic, told));
+                    if let Some(target) = target {
+                        self.message(&target, of);
+                    }
+                }
+                Type::Scalar(_) | Type::Untyped { .. } => {}
+            }
+        }
+
+        fn check<T: PartialEq + std::fmt::Debug>(&mut self, name: &str, (own, told): (T, T)) {
+            if own != told {
+                self.wrong.push(format!("{name} is {own:?}, published as {told:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn types_are_what_is_published_of_them() {
+        let mut walk = Walk { published: schemas_of_all_kinds(), seen: BTreeSet::new(), wrong: Vec::new() };
+        for info in ALL.iter().map(|k| k.info()) {
+            let gvk = json!([{"group": info.group, "kind": info.kind, "version": info.version}]);
+            let found = walk.published.iter().find(|(_, s)| s["x-kubernetes-group-version-kind"] == gvk);
+            let name = found.map(|(name, _)| name.clone()).unwrap();
+            walk.message(&name, of(&info.api_version(), info.kind).unwrap());
+        }
+        assert!(walk.seen.len() > 150, "{}", walk.seen.len());
+        assert_eq!(walk.wrong, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,92 @@
+//! Server-side apply: the configuration is merged into what is there, or becomes a new object.
+
+use crate::{
+    create::{self, New},
+    decode::{self, Parsed},
+    managed::{self, Write},
+    object,
+    reply::Reply,
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+    strict::{self, Validation},
+    update::{self, Made, TRIES},
+    write::{dry_run, now},
+};
+use serde_json::Value;
+
+pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    managed::require(call, "PatchOptions", true)?;
+    let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
+    object::view(&call.accept)?;
+    let (config, warnings) = read(call, validation)?;
+    let force = call.query.flag("force");
+    let key = object::key(kind, &resource.namespace, name);
+    let not_found = || ApiError::not_found(kind.info(), name);
+    for _ in 0..TRIES {
+        let answer = if server.store.get(&key).is_some() {
+            let make = |old: &Value| {
+                let write = Write::new(resource, call, now());
+                let (merged, managers) = write.apply(Some(old), &config, force)?;
+                let object = typed(resource, merged)?;
+                Ok(Made { object, warnings: warnings.clone(), ownership: update::Ownership::Settled(managers) })
+            };
+            update::change(server, resource, call, dry, make).await
+        } else if resource.subresource.is_some() {
+            return Err(not_found());
+        } else {
+            let (merged, managers) = Write::new(resource, call, now()).apply(None, &config, force)?;
+            let value = typed(resource, merged)?;
+            check_new(resource, &value)?;
+            let new = New { value, warnings: warnings.clone(), managers: Some(managers) };
+            create::write(server, resource, call, new, dry).await
+        };
+        match answer {
+            // It came, or went, meanwhile.
+            Err(error) if error == not_found() || error.reason == "AlreadyExists" => {}
+            answer => return answer,
+        }
+    }
+    Err(ApiError::modified(kind.info(), name))
+}
+
+/// The configuration, YAML or JSON; and warnings for what stands twice in it.
+fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
+    let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
+    let Parsed { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
+    if !(value.is_object() || value.is_null()) {
+        return Err(bad("decoding", "a configuration must be an object"));
+    }
+    match validation {
+        Validation::Strict if !duplicates.is_empty() => Err(bad("strict decoding", &duplicates.join(", "))),
+        Validation::Warn => Ok((value, duplicates)),
+        _ => Ok((value, Vec::new())),
+    }
+}
+
+/// What was merged, in the form of its kind; fields that the kind has not were refused already.
+fn typed(resource: &Resource, value: Value) -> Result<Value, ApiError> {
+    let parsed = Parsed { value, duplicates: Vec::new() };
+    strict::check_patched(resource.kind.info(), &parsed, None, Validation::Ignore).map(|(object, _)| object)
+}
+
+/// What an object must say that is not there yet.
+fn check_new(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");
+    if !text("uid").is_empty() {
+        let uid = text("uid");
+        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(ApiError::conflict(info, name, &why));
+    }
+    match text("name") {
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        given if given != name => Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,250 @@
+//! Server-side apply: what is made of a configuration, and what is said of one that cannot be applied.
+
+use crate::common::{Api, Ask, CONFIG_MAPS, PODS, apply, fields_of, get, managers, merge, pod, put, version};
+use serde_json::{Value, json};
+
+fn config(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+#[tokio::test]
+async fn an_apply_creates_then_changes_and_says_which() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c");
+    let created = api.check(apply(&path, "a", &config("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await.body;
+    assert_eq!(managers(&created), ["a Apply"]);
+    assert_eq!(fields_of(&created, "a"), json!({"f:data": {"f:k": {}, "f:l": {}}}));
+    let expected = json!({"data": {"k": "x", "l": null}});
+    let changed = api.check(apply(&path, "a", &config("c", json!({"k": "x"}))), 200, expected).await.body;
+    assert_ne!(version(&created), version(&changed));
+    let again = api.check(apply(&path, "a", &config("c", json!({"k": "x"}))), 200, json!({})).await.body;
+    assert_eq!(again, changed, "an apply of the same is no change");
+    let expected = json!({"data": {"k": "x", "m": "y"}});
+    let other = api.check(apply(&path, "b", &config("c", json!({"m": "y"}))), 200, expected).await.body;
+    assert_eq!(managers(&other), ["a Apply", "b Apply"]);
+    let gone = api.check(apply(&path, "a", &config("c", json!({}))), 200, json!({"data": {"k": null, "m": "y"}})).await;
+    // A map with nothing in it is owned itself.
+    assert_eq!(fields_of(&gone.body, "a"), json!({"f:data": {}}));
+}
+
+#[tokio::test]
+async fn a_dry_run_stores_nothing() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c?dryRun=All");
+    api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({"data": {"k": "v"}})).await;
+    api.check(get(format!("{CONFIG_MAPS}/c")), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn conflicts_are_told_in_upstreams_words_and_taken_by_force() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c");
+    api.check(apply(&path, "a", &config("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await;
+    let one = apply(&path, "b", &config("c", json!({"k": "x"})));
+    let expected = json!({
+        "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409,
+        "message": "Apply failed with 1 conflict: conflict with \"a\": .data.k",
+        "details": {"name": null, "causes": [
+            {"reason": "FieldManagerConflict", "message": "conflict with \"a\"", "field": ".data.k"},
+        ]},
+    });
+    api.check(one, 409, expected).await;
+    let patch = merge(format!("{path}?fieldManager=u"), &json!({"data": {"l": "z"}}));
+    api.check(patch, 200, json!({})).await;
+    let two = config("c", json!({"k": "x", "l": "y"}));
+    let message =
+        "Apply failed with 2 conflicts: conflicts with \"a\":\n- .data.k\nconflicts with \"u\" using v1:\n- .data.l";
+    api.check(apply(&path, "b", &two), 409, json!({"message": message})).await;
+    let forced = api.check(apply(format!("{path}?force=true"), "b", &two), 200, json!({"data": {"k": "x", "l": "y"}}));
+    assert_eq!(managers(&forced.await.body), ["b Apply"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_applied_is_refused_in_upstreams_words() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c");
+    let good = || config("c", json!({"k": "v"}));
+    let with = |field: &str, value: Value| {
+        let mut object = good();
+        object["metadata"][field] = value;
+        object
+    };
+    let required =
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+    api.check(apply(&path, "", &good()), 422, json!({"reason": "Invalid", "message": required})).await;
+    let mut long = "m".repeat(129);
+    let too_long = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes";
+    api.check(apply(&path, &long, &good()), 422, json!({"message": too_long})).await;
+    long.pop();
+    api.check(apply(format!("{path}?dryRun=All"), &long, &good()), 201, json!({})).await;
+    let unprintable = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\u{7}\": invalid character U+0007 (at position 1)";
+    api.check(apply(&path, "a%07", &good()), 422, json!({"message": unprintable})).await;
+    let forced = "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
+    api.check(merge(format!("{path}?force=true"), &json!({})), 422, json!({"message": forced})).await;
+    let mut secret = good();
+    secret["kind"] = json!("Secret");
+    for (object, code, message) in [
+        (secret, 400, "invalid object type: /v1, Kind=Secret"),
+        (json!({}), 400, "invalid object type: /, Kind="),
+        (json!(null), 400, "invalid object type: /, Kind="),
+        (json!([]), 400, "error decoding YAML: a configuration must be an object"),
+        (with("managedFields", json!([{"manager": "m"}])), 400, "metadata.managedFields must be nil"),
+        (with("name", json!("d")), 400, "the name of the object (d) does not match the name on the URL (c)"),
+        (
+            with("name", json!(null)),
+            400,
+            "the name of the object (c based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            with("namespace", json!("other")),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            with("uid", json!("u")),
+            409,
+            "Operation cannot be fulfilled on configmaps \"c\": uid mismatch: the provided object specified uid u, and no existing object was found",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "dat": {}}),
+            400,
+            "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .dat: field not declared in schema",
+        ),
+        (
+            config("c", json!({"k": 1})),
+            400,
+            "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .data.k: expected string, got 1",
+        ),
+        (
+            with("finalizers", json!(["a.b/c", "a.b/c"])),
+            400,
+            "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .metadata.finalizers: duplicate entries for key [=\"a.b/c\"]",
+        ),
+    ] {
+        api.check(apply(&path, "a", &object), code, json!({"message": message, "code": code})).await;
+    }
+    api.check(get(&path), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_version_and_a_uid_are_preconditions() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c");
+    let created = api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await.body;
+    let mut next = config("c", json!({"k": "w"}));
+    next["metadata"]["resourceVersion"] = json!("1");
+    let modified = "Operation cannot be fulfilled on configmaps \"c\": the object has been modified; please apply your changes to the latest version and try again";
+    api.check(apply(&path, "a", &next), 409, json!({"reason": "Conflict", "message": modified})).await;
+    next["metadata"]["resourceVersion"] = json!(version(&created));
+    next["metadata"]["uid"] = json!("another");
+    api.check(apply(&path, "a", &next), 409, json!({"reason": "Conflict"})).await;
+    next["metadata"]["uid"] = created["metadata"]["uid"].clone();
+    api.check(apply(&path, "a", &next), 200, json!({"data": {"k": "w"}})).await;
+}
+
+#[tokio::test]
+async fn yaml_is_taken_and_what_stands_twice_in_it_is_told() {
+    let api = Api::new().await;
+    let path = |query: &str| format!("{CONFIG_MAPS}/c?fieldManager=a&{query}");
+    let ask = |query: &str, text: &str| {
+        Ask { headers: Vec::new(), ..apply(path(query), "a", &Value::Null) }.text("application/apply-patch+yaml", text)
+    };
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  k: v\n";
+    api.check(ask("", text), 201, json!({"data": {"k": "v"}})).await;
+    let twice = format!("{text}  k: w\n");
+    let answer = api.check(ask("", &twice), 200, json!({"data": {"k": "w"}})).await;
+    assert_eq!(answer.warnings().len(), 1, "{:?}", answer.warnings());
+    let ignored = api.check(ask("fieldValidation=Ignore", &twice), 200, json!({})).await;
+    assert_eq!(ignored.warnings(), Vec::<String>::new());
+    let refused = api.check(ask("fieldValidation=Strict", &twice), 400, json!({"reason": "BadRequest"})).await;
+    assert!(refused.body["message"].as_str().unwrap().starts_with("error strict decoding YAML: "));
+    for bad in ["{", "a: [", "\u{1}", "a: &a [*a]", "- x", "7"] {
+        let answer = api.check(ask("", bad), 400, json!({"reason": "BadRequest"})).await;
+        assert!(answer.body["message"].as_str().unwrap().starts_with("error decoding YAML: "), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_ports_have_their_default() {
+    let api = Api::new().await;
+    let path = format!("{PODS}/p");
+    let mut first = pod("p");
+    first["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]);
+    let created = api.check(apply(&path, "a", &first), 201, json!({})).await.body;
+    let ports = &fields_of(&created, "a")["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"]["f:ports"];
+    let expected = json!({
+        "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}},
+        "k:{\"containerPort\":80,\"protocol\":\"UDP\"}": {".": {}, "f:containerPort": {}, "f:protocol": {}},
+    });
+    assert_eq!(ports, &expected);
+    let again = api.check(apply(&path, "a", &first), 200, json!({})).await.body;
+    assert_eq!(version(&again), version(&created));
+}
+
+#[tokio::test]
+async fn a_status_is_applied_on_its_own_and_never_made() {
+    let api = Api::new().await;
+    let condition = json!([{"type": "Mine", "status": "True"}]);
+    let status =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": condition}});
+    let path = format!("{PODS}/p/status");
+    api.check(apply(&path, "s", &status), 404, json!({"reason": "NotFound"})).await;
+    api.check(apply(format!("{PODS}/p"), "a", &pod("p")), 201, json!({})).await;
+    let body = api.check(apply(&path, "s", &status), 200, json!({"status": {"phase": "Pending"}})).await.body;
+    assert_eq!(managers(&body), ["a Apply", "s Apply status"]);
+    let expected =
+        json!({"f:status": {"f:conditions": {"k:{\"type\":\"Mine\"}": {".": {}, "f:status": {}, "f:type": {}}}}});
+    assert_eq!(fields_of(&body, "s"), expected);
+    // What the object itself is asked for says nothing of its status, and the other way round.
+    let mut both = pod("p");
+    both["status"] = json!({"phase": "Failed"});
+    both["metadata"]["labels"] = json!({"l": "1"});
+    let expected = json!({"status": {"phase": "Pending", "conditions": condition}, "metadata": {"labels": {"l": "1"}}});
+    let body = api.check(apply(format!("{PODS}/p"), "a", &both), 200, expected).await.body;
+    assert_eq!(fields_of(&body, "a")["f:status"], Value::Null);
+    let empty = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}});
+    let body = api.check(apply(&path, "s", &empty), 200, json!({"status": {"conditions": null}})).await.body;
+    assert_eq!(managers(&body), ["a Apply"]);
+}
+
+#[tokio::test]
+async fn an_object_of_before_is_taken_over_by_kubectl() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c");
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let last = config("c", json!({"k": "v"})).to_string();
+    let mut object = config("c", json!({"k": "v"}));
+    object["metadata"]["annotations"] = json!({annotation: last});
+    let create = crate::common::post(format!("{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply"), &object);
+    api.check(create, 201, json!({})).await;
+    let next = config("c", json!({"k": "w"}));
+    api.check(apply(&path, "someone", &next), 409, json!({"reason": "Conflict"})).await;
+    let body = api.check(apply(&path, "kubectl", &next), 200, json!({"data": {"k": "w"}})).await.body;
+    assert_eq!(body["metadata"]["annotations"][annotation], format!("{next}\n"));
+    assert_eq!(fields_of(&body, "kubectl"), json!({"f:data": {"f:k": {}}}));
+}
+
+#[tokio::test]
+async fn events_have_one_owner_in_both_of_their_groups() {
+    let api = Api::new().await;
+    let meta = json!({"name": "e", "namespace": "default"});
+    let about = json!({"kind": "Pod", "name": "p", "namespace": "default"});
+    let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "message": "m", "reason": "R", "type": "Normal"});
+    let path = "/api/v1/namespaces/default/events/e";
+    api.check(apply(path, "a", &core), 201, json!({})).await;
+    let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": meta, "note": "n"});
+    let message = "Apply failed with 1 conflict: conflict with \"a\": .message";
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events/e";
+    api.check(apply(path, "b", &new), 409, json!({"message": message})).await;
+    let body = api.check(apply(format!("{path}?force=true"), "b", &new), 200, json!({"note": "n"})).await.body;
+    assert_eq!(fields_of(&body, "b"), json!({"f:note": {}}));
+    assert_eq!(fields_of(&body, "a")["f:message"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_update_is_refused_what_an_apply_is_not() {
+    let api = Api::new().await;
+    let path = format!("{CONFIG_MAPS}/c");
+    api.check(put(&path, &config("c", json!({"k": "v"}))), 404, json!({})).await;
+    api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await;
+}
