@@ -1,7 +1,7 @@
 //! What every component must know about a Pod.
 
 use crate::static_pod::{is_mirror, is_static};
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSource, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSource, Pod, PodResourceClaim, PodSpec};
 
 /// Upstream's grace period when a Pod names none, in seconds.
 pub const DEFAULT_GRACE_PERIOD_SECONDS: i64 = 30;
@@ -33,6 +33,16 @@ pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Conta
         .flatten()
         .map(|c| (if is_sidecar(c) { ContainerKind::Sidecar } else { ContainerKind::Init }, c));
     init.chain(spec.containers.iter().map(|c| (ContainerKind::App, c)))
+}
+
+/// What is missing for a claim of a Pod to devices, in a cluster in which nobody gives out any.
+#[must_use]
+pub fn missing_claim(claim: &PodResourceClaim) -> String {
+    match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
+        (Some(name), _) => format!("resourceclaim.resource.k8s.io {name:?} not found"),
+        (None, Some(name)) => format!("resourceclaimtemplate.resource.k8s.io {name:?} not found"),
+        (None, None) => format!("the claim {:?} names nothing", claim.name),
+    }
 }
 
 /// The volumes of this container that are images (KEP-4639), by name. One that is the container's own image is left out: it

@@ -2,7 +2,7 @@
 //! `pkg/kubelet/lifecycle/predicate.go`). It is asked once in a Pod's life: what was taken is never asked about again.
 
 use crate::{
-    Admission,
+    Admission, apparmor,
     preemption::{self, Lack, Preemption},
     shutdown, sysctls,
 };
@@ -62,6 +62,8 @@ pub struct NodeView<'a> {
     pub shutting_down: bool,
     /// Kernel parameters beside the safe ones that it allows (`allowedUnsafeSysctls`).
     pub unsafe_sysctls: &'a [String],
+    /// Whether its kernel has AppArmor.
+    pub apparmor: bool,
 }
 
 /// What the node makes of a Pod that asks to be taken.
@@ -86,6 +88,7 @@ pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Verdict {
         .or_else(|| strict_groups(spec, view.node))
         .or_else(|| lacks.first().filter(|_| !critical).map(too_little))
         .or_else(|| unfit(pod, spec, view))
+        .or_else(|| apparmor::refusal(spec, view.apparmor))
         .or_else(|| refused(shutdown::REFUSAL.0, shutdown::REFUSAL.1).filter(|_| view.shutting_down));
     match refusal {
         Some(refusal) => Verdict::Settled(rejected(refusal)),

@@ -17,6 +17,7 @@
 
 mod action;
 mod admission;
+mod apparmor;
 mod conditions;
 mod container;
 mod event;
@@ -43,6 +44,7 @@ pub mod sysctls;
 
 pub use action::*;
 pub use admission::{NodeView, Pressure, Verdict, admit};
+pub use apparmor::profile as apparmor_profile;
 pub use conditions::{OWNED_CONDITIONS, RESIZE_CONDITIONS};
 pub use event::*;
 pub use explain::{Explanation, explain};

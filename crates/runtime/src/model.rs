@@ -309,6 +309,8 @@ pub struct SecurityContext {
     pub target_container: Option<ContainerId>,
     /// System calls that are allowed.
     pub seccomp: SeccompProfile,
+    /// What it may touch; `None` for what the runtime does of itself.
+    pub apparmor: Option<AppArmorProfile>,
     /// Paths to hide; `None` for the default list, empty with `procMount: Unmasked`.
     pub masked_paths: Option<Vec<String>>,
     /// Paths to make read-only; `None` for the default list.
@@ -325,6 +327,17 @@ pub enum SeccompProfile {
     RuntimeDefault,
     /// A file on the node.
     Localhost(PathBuf),
+}
+
+/// What a process may touch, on kernels with AppArmor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppArmorProfile {
+    /// Everything.
+    Unconfined,
+    /// What the runtime's own profile allows.
+    RuntimeDefault,
+    /// A profile that is loaded on the node.
+    Localhost(String),
 }
 
 /// What a container is doing.

@@ -48,6 +48,9 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
         return Decision::Unschedulable(message::NO_NODES.into());
     }
     let none = PodSpec::default();
+    if let Some(claim) = pod.spec.iter().flat_map(|s| s.resource_claims.iter().flatten()).next() {
+        return Decision::Unschedulable(message::no_claim(cluster.node_count(), claim));
+    }
     let ask = Ask::of(pod.spec.as_ref().unwrap_or(&none));
     let mut refusals = Vec::new();
     let mut best: Option<(Rank, &str)> = None;

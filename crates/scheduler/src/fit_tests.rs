@@ -217,3 +217,23 @@ fn of_those_that_fit_the_best_one_is_taken() {
     ] } } });
     check(&cluster(vec![node("a", json!({})), node("b", json!({}))], busy()), preferred, "a");
 }
+
+#[test]
+fn claims_to_devices_wait_for_somebody_who_gives_out_devices() {
+    let one = || cluster(vec![node("a", json!({}))], vec![]);
+    let claim = |source: Value| {
+        let mut claim = json!({ "name": "gpu" });
+        merge(&mut claim, source);
+        json!({ "resourceClaims": [claim] })
+    };
+    check(
+        &one(),
+        claim(json!({ "resourceClaimName": "mine" })),
+        "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.",
+    );
+    check(
+        &one(),
+        claim(json!({ "resourceClaimTemplateName": "all" })),
+        "0/1 nodes are available: resourceclaimtemplate.resource.k8s.io \"all\" not found.",
+    );
+}

@@ -1,6 +1,7 @@
 //! The words of `FailedScheduling` (`pkg/scheduler/framework/types.go`, `FitError`), in one place.
 
 use crate::fit::Refusal;
+use k8s_openapi::api::core::v1::PodResourceClaim;
 use std::collections::BTreeMap;
 
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
@@ -25,6 +26,11 @@ const NOTE_LIMIT: usize = 1024;
 
 pub(crate) fn insufficient(resource: &str) -> String {
     format!("Insufficient {resource}")
+}
+
+/// Nothing in the cluster gives out devices yet.
+pub(crate) fn no_claim(nodes: usize, claim: &PodResourceClaim) -> String {
+    format!("0/{nodes} nodes are available: {}.", api::pod::missing_claim(claim))
 }
 
 /// The whole message. Podium preempts nothing, so the second half says what upstream says when there is no victim.

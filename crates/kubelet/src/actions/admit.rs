@@ -24,6 +24,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
             pressures: &pressures,
             shutting_down: shared.shutdown.is_on(),
             unsafe_sysctls: &shared.options.config.allowed_unsafe_sysctls,
+            apparmor: has_apparmor(),
         };
         lifecycle::admit(pod.object(), &view)
     });
@@ -34,6 +35,12 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
             Admission::Admitted
         }
     }
+}
+
+/// Whether the kernel has AppArmor, and it is on.
+fn has_apparmor() -> bool {
+    let on = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    on.is_ok_and(|on| on.starts_with('Y')) && std::path::Path::new("/sys/kernel/security/apparmor").exists()
 }
 
 /// Tells others to go, and waits until nothing of them runs any more. One that does not end is not waited for for ever.

@@ -74,8 +74,17 @@ async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
     }
 }
 
+/// Nothing on this node gives out devices: a Pod that was put here past the scheduler waits for its claims.
+fn no_claims(pod: &Pod) -> Result<(), String> {
+    match pods::spec(pod).resource_claims.iter().flatten().next() {
+        Some(claim) => Err(format!("Failed to prepare dynamic resources: {}", api::pod::missing_claim(claim))),
+        None => Ok(()),
+    }
+}
+
 /// What a sandbox is made with, once it is known what of the runtime runs it.
 async fn prepared(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
+    no_claims(pod)?;
     let runtime_handler = runtime_handler(shared, pod).await?;
     user_namespaces::prepare(shared, pod, &runtime_handler).await?;
     let (config, complaints) = config(shared, pod, attempt)?;

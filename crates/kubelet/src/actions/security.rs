@@ -2,7 +2,9 @@
 
 use super::sandbox;
 use crate::{Shared, pods};
-use k8s_openapi::api::core::v1::{Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as Own};
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as Own,
+};
 use lifecycle::Pod;
 use runtime::{ContainerId, Image, NamespaceMode, SecurityContext};
 use std::path::{Path, PathBuf};
@@ -39,6 +41,7 @@ pub(super) async fn of_container(shared: &Shared, pod: &Pod, spec: &Spec) -> Res
     security.namespaces = sandbox::namespaces(shared, pod)?;
     let profile = own.seccomp_profile.as_ref().or(all.seccomp_profile.as_ref());
     security.seccomp = seccomp(profile, &shared.paths.seccomp(), shared.options.config.seccomp_default)?;
+    security.apparmor = lifecycle::apparmor_profile(pods::spec(pod), spec).map(apparmor);
     security.target_container = target(pod, spec)?.filter(|_| security.namespaces.pid == NamespaceMode::Container);
     Ok(security)
 }
@@ -108,6 +111,14 @@ fn seccomp(profile: Option<&SeccompProfile>, root: &Path, by_default: bool) -> R
         None if by_default => runtime::SeccompProfile::RuntimeDefault,
         _ => runtime::SeccompProfile::Unconfined,
     })
+}
+
+fn apparmor(profile: &AppArmorProfile) -> runtime::AppArmorProfile {
+    match profile.type_.as_str() {
+        "RuntimeDefault" => runtime::AppArmorProfile::RuntimeDefault,
+        "Localhost" => runtime::AppArmorProfile::Localhost(profile.localhost_profile.clone().unwrap_or_default()),
+        _ => runtime::AppArmorProfile::Unconfined,
+    }
 }
 
 /// The container whose processes an ephemeral one wants to see.

@@ -39,6 +39,7 @@ struct Given {
     pressures: Vec<Pressure>,
     without_node: bool,
     shutting_down: bool,
+    apparmor: bool,
 }
 
 fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
@@ -55,6 +56,7 @@ fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
         pressures,
         shutting_down: given.shutting_down,
         unsafe_sysctls: &unsafe_sysctls,
+        apparmor: given.apparmor,
     };
     match admit(pod, &view) {
         Verdict::Settled(Admission::Admitted) => None,
@@ -228,4 +230,23 @@ fn kernel_parameters_are_safe_or_allowed_by_the_node() {
     shared["hostNetwork"] = json!(true);
     let message = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
     refuses(shared, &Given::default(), "SysctlForbidden", message);
+}
+
+#[test]
+fn a_profile_needs_a_kernel_that_knows_profiles() {
+    let with = || Given { apparmor: true, ..Given::default() };
+    let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+    let of_pod = |kind: &str| json!({"securityContext": {"appArmorProfile": {"type": kind}}});
+    let of_container =
+        |kind: &str| json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": kind}}}]});
+    for spec in [of_pod("RuntimeDefault"), of_pod("Localhost"), of_container("RuntimeDefault")] {
+        refuses(spec.clone(), &Given::default(), "AppArmor", message);
+        takes(spec, &with());
+    }
+    takes(of_pod("Unconfined"), &Given::default());
+    takes(json!({}), &Given::default());
+    // What a container says counts more than what its Pod says.
+    let mut own = of_container("Unconfined");
+    own["securityContext"] = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+    takes(own, &Given::default());
 }

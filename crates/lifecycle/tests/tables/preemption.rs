@@ -37,6 +37,7 @@ fn ask(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> Verdict {
         others: &others,
         pressures: &[],
         shutting_down,
+        apparmor: false,
         unsafe_sysctls: &[],
     };
     admit(pod, &view)

@@ -2,9 +2,9 @@
 
 use super::proto;
 use crate::{
-    ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Handler, IdMapping, Image,
-    LinuxResources, Mount, NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig, SandboxId,
-    SandboxStatus, SeccompProfile, StopSignal, labels,
+    AppArmorProfile, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Handler,
+    IdMapping, Image, LinuxResources, Mount, NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig,
+    SandboxId, SandboxStatus, SeccompProfile, StopSignal, labels,
 };
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -186,7 +186,19 @@ fn security(c: &ContainerConfig) -> proto::LinuxContainerSecurityContext {
         masked_paths: s.masked_paths.clone().unwrap_or(masked),
         readonly_paths: s.readonly_paths.clone().unwrap_or(readonly),
         seccomp: Some(seccomp(&s.seccomp)),
+        apparmor: s.apparmor.as_ref().map(|profile| apparmor(profile).0),
+        apparmor_profile: s.apparmor.as_ref().map(|profile| apparmor(profile).1).unwrap_or_default(),
     }
+}
+
+/// In the newer form and in the one that older runtimes know.
+fn apparmor(profile: &AppArmorProfile) -> (proto::SecurityProfile, String) {
+    let (profile_type, localhost_ref, old) = match profile {
+        AppArmorProfile::RuntimeDefault => (0, String::new(), "runtime/default".to_owned()),
+        AppArmorProfile::Unconfined => (1, String::new(), "unconfined".to_owned()),
+        AppArmorProfile::Localhost(name) => (2, name.clone(), format!("localhost/{name}")),
+    };
+    (proto::SecurityProfile { profile_type, localhost_ref }, old)
 }
 
 pub(super) fn container_config(c: &ContainerConfig, pod: &SandboxConfig) -> proto::ContainerConfig {
