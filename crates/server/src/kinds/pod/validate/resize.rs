@@ -16,10 +16,17 @@ pub(crate) fn prepare(object: &mut Value, old: &Value) {
         object["spec"]["resources"] = asked["resources"].clone();
     }
     for list in ["containers", "initContainers"] {
-        let asked: Vec<&Value> = items(&asked, list).collect();
+        // Other containers than those that are there are for the validation to refuse.
+        let names = |spec: &Value| items(spec, list).map(|c| c["name"].clone()).collect::<Vec<_>>();
+        if names(&asked) != names(&old["spec"]) {
+            match asked.get(list) {
+                Some(containers) => object["spec"][list] = containers.clone(),
+                None => drop(object["spec"].as_object_mut().map(|spec| spec.remove(list))),
+            }
+            continue;
+        }
         let kept = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for container in kept {
-            let Some(new) = asked.iter().find(|c| c["name"] == container["name"]) else { continue };
+        for (container, new) in kept.zip(items(&asked, list)) {
             for field in ["resources", "resizePolicy"] {
                 match new.get(field) {
                     Some(value) => container[field] = value.clone(),
@@ -49,6 +56,9 @@ pub(crate) fn resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
         let text = "Pod QOS Class may not change as a result of resizing";
         errors.invalid(&path, &old["status"]["qosClass"], text);
     }
+    if !same_containers(spec, before, &path, errors) {
+        return;
+    }
     for list in ["initContainers", "containers"] {
         for (i, (new, old)) in items(spec, list).zip(items(before, list)).enumerate() {
             let path = path.child(list).index(i).child("resources");
@@ -73,6 +83,25 @@ pub(crate) fn resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
             }
         }
     }
+}
+
+/// Whether the containers are those that were there, in their order (`validatePodResizeContainerOrdering`).
+fn same_containers(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+    let known = errors.0.len();
+    for list in ["containers", "initContainers"] {
+        let path = path.child(list);
+        if items(spec, list).count() != items(before, list).count() {
+            errors.forbidden(&path, &format!("{list} may not be added or removed on resize"));
+            continue;
+        }
+        for (i, (new, old)) in items(spec, list).zip(items(before, list)).enumerate() {
+            if new["name"] != old["name"] {
+                let why = format!("{list} may not be renamed or reordered on resize");
+                errors.forbidden(&path.index(i).child("name"), &why);
+            }
+        }
+    }
+    errors.0.len() == known
 }
 
 /// Why Pods of this sort cannot be resized.
@@ -197,6 +226,32 @@ mod tests {
         check(
             |p| p["spec"]["resources"] = json!({"limits": {"cpu": "1"}}),
             "[]: Forbidden: pods with pod-level resources cannot be resized",
+        );
+    }
+
+    #[test]
+    fn no_container_comes_goes_or_gets_another_name() {
+        let more = json!({"name": "d", "image": "i"});
+        check(
+            |p| p["spec"]["containers"].as_array_mut().unwrap().push(more.clone()),
+            "spec.containers: Forbidden: containers may not be added or removed on resize",
+        );
+        check(
+            |p| drop(p["spec"]["initContainers"].as_array_mut().unwrap().pop()),
+            "spec.initContainers: Forbidden: initContainers may not be added or removed on resize",
+        );
+        check(
+            |p| p["spec"]["containers"][0]["name"] = json!("other"),
+            "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
+        );
+        let renamed = |i| {
+            format!(
+                "spec.initContainers[{i}].name: Forbidden: initContainers may not be renamed or reordered on resize"
+            )
+        };
+        check(
+            |p| p["spec"]["initContainers"].as_array_mut().unwrap().reverse(),
+            &format!("{}; {}", renamed(0), renamed(1)),
         );
     }
 
