@@ -5,6 +5,7 @@ const SUBDOMAIN_MAX: usize = 253;
 
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN_1123: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const SUBDOMAIN_UNDERSCORE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const QUALIFIED_SHAPE: &str = "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
@@ -45,6 +46,21 @@ pub fn dns1123_label(s: &str) -> Vec<String> {
 pub fn dns1123_subdomain(s: &str) -> Vec<String> {
     let ok = s.split('.').all(is_label_1123);
     collect([(s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)), (!ok).then(|| SUBDOMAIN_1123.to_owned())])
+}
+
+/// What is wrong with a subdomain that may have underscores, as search paths may; empty when nothing is.
+#[must_use]
+pub fn dns1123_subdomain_with_underscore(s: &str) -> Vec<String> {
+    let part = |part: &str| {
+        let b = part.strip_prefix('_').unwrap_or(part).as_bytes();
+        matches!((b.first(), b.last()), (Some(f), Some(l)) if lower_alnum(*f) && lower_alnum(*l))
+            && b.iter().all(|c| lower_alnum(*c) || matches!(c, b'-' | b'_'))
+    };
+    let ok = s.split('.').all(part);
+    collect([
+        (s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)),
+        (!ok).then(|| SUBDOMAIN_UNDERSCORE.to_owned()),
+    ])
 }
 
 /// What is wrong with an RFC 1035 label; empty when nothing is.

@@ -109,7 +109,12 @@ impl FieldErrors {
 
     /// Something that the value names does not exist.
     pub fn not_found(&mut self, field: &FieldPath, value: &Value) {
-        self.push("FieldValueNotFound", field, format!("Not found: {}", shown(value)));
+        self.not_found_because(field, value, "");
+    }
+
+    /// Something that the value names does not exist, with the names that do.
+    pub fn not_found_because(&mut self, field: &FieldPath, value: &Value, detail: &str) {
+        self.push("FieldValueNotFound", field, with_detail(&format!("Not found: {}", shown(value)), detail));
     }
 
     fn push(&mut self, reason: &'static str, field: &FieldPath, message: String) {

@@ -97,6 +97,7 @@ impl Kind for Pod {
 
     fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
         disabled::drop_fields(object, None, &ctx.gates);
+        validate::apparmor::from_annotations(object);
         let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
         object["status"] = json!({"phase": "Pending", "qosClass": api::resources::qos_class(&spec).as_str()});
         if spec.scheduling_gates.is_some_and(|g| !g.is_empty()) {

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod applies;
 #[cfg(test)]
+mod apparmor;
 mod common;
 #[cfg(test)]
 mod conflicts;
@@ -31,7 +32,9 @@ mod namespaces;
 mod patches;
 #[cfg(test)]
 mod pods;
+#[cfg(test)]
 mod resize;
+#[cfg(test)]
 mod runtime_classes;
 #[cfg(test)]
 mod security;
@@ -44,6 +47,10 @@ mod tokens;
 #[cfg(test)]
 mod validation;
 #[cfg(test)]
+mod validation_sources;
+#[cfg(test)]
 mod validation_spec;
+#[cfg(test)]
+mod validation_systems;
 #[cfg(test)]
 mod watches;

@@ -1,13 +1,22 @@
 //! What a Pod's spec may say, in upstream's words (`pkg/apis/core/validation`).
 
+pub(super) mod apparmor;
+mod claims;
 mod container;
+mod devices;
+mod dns;
 mod ephemeral;
+mod label_selector;
+mod mounts;
+mod os;
+mod pod_affinity;
 mod probe;
 mod resize;
 mod resources;
 pub(super) mod restart;
 mod scheduling;
 mod security;
+mod spread;
 mod stop_signal;
 mod update;
 mod volume;
@@ -33,12 +42,15 @@ pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
     if !text(spec, "nodeName").is_empty() && items(spec, "schedulingGates").next().is_some() {
         errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
     }
+    apparmor::matching(object, errors);
 }
 
 /// The spec of a Pod, new or changed (`ValidatePodSpec`).
 pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    apparmor::of_annotations(object, errors);
     let volumes = volume::all(spec, &path.child("volumes"), errors);
+    claims::of_pod(spec, &path.child("resourceClaims"), errors);
     container::all(spec, &path, &volumes, errors);
     resources::pod(spec, &path.child("resources"), errors);
     overhead(&spec["overhead"], &path.child("overhead"), errors);
@@ -46,7 +58,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], &path, errors);
     metadata::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
     security::of_pod(spec, &path, errors);
-    dns_config(spec, &path.child("dnsConfig"), errors);
+    dns::config(spec, &path.child("dnsConfig"), errors);
     scheduling::all(spec, &path, errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
         if !text(spec, name).is_empty() {
@@ -75,6 +87,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     }
     if let Some(os) = spec.get("os") {
         one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
+        os::all(spec, &path, errors);
     }
 }
 
@@ -93,33 +106,6 @@ fn hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|f| spec[f] == json!(true)) {
         errors.forbidden(&at, &format!("may not be specified when {field} is true"));
-    }
-}
-
-fn dns_config(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let config = &spec["dnsConfig"];
-    if spec["dnsPolicy"] == "None" {
-        if config.is_null() {
-            return errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
-        }
-        if items(config, "nameservers").next().is_none() {
-            let text = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            return errors.required(&path.child("nameservers"), text);
-        }
-    }
-    if items(config, "nameservers").count() > 3 {
-        errors.invalid(&path.child("nameservers"), &config["nameservers"], "must not have more than 3 nameservers");
-    }
-    for (i, server) in items(config, "nameservers").enumerate() {
-        ip(server, &path.child("nameservers").index(i), errors);
-    }
-    if items(config, "searches").count() > 32 {
-        errors.invalid(&path.child("searches"), &config["searches"], "must not have more than 32 search paths");
-    }
-    for (i, option) in items(config, "options").enumerate() {
-        if text(option, "name").is_empty() {
-            errors.required(&path.child("options").index(i), "must not be empty");
-        }
     }
 }
 

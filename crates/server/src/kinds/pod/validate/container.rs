@@ -1,15 +1,12 @@
 //! Containers, and what those of all kinds have in common (`validateContainers`, `validateInitContainers`).
 
 use super::{
-    descending_path, ephemeral, items, one_of, port, probe, required_label, resources, restart, security, stop_signal,
-    text,
+    claims, devices, ephemeral, items, mounts, one_of, port, probe, required_label, resources, restart, security,
+    stop_signal, text, volume::Volumes,
 };
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// The volumes of a Pod by name; whether an image is behind it.
-pub(super) type Volumes = BTreeMap<String, bool>;
+use std::collections::BTreeSet;
 
 const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
 /// Fields of the Pod that an environment variable can show.
@@ -89,9 +86,11 @@ pub(super) fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Valu
         env(e, &path.child("env").index(i), errors);
     }
     env_from(c, &path.child("envFrom"), errors);
-    mounts(c, path, volumes, errors);
+    mounts::all(c, &path.child("volumeMounts"), volumes, errors);
+    devices::all(c, &path.child("volumeDevices"), volumes, errors);
     one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     resources::requirements(&c["resources"], &path.child("resources"), errors);
+    claims::of_container(c, spec, &path.child("resources").child("claims"), errors);
     resources::resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
     security::of_container(c, spec, path, errors);
 }
@@ -230,74 +229,6 @@ fn env_from(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             0 => errors.invalid(path, &json!(""), "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
             _ => errors.invalid(path, &json!(""), "may not have more than one field specified at a time"),
-        }
-    }
-}
-
-fn recursive_read_only(m: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match m["recursiveReadOnly"].as_str() {
-        None | Some("Disabled") => {}
-        Some("Enabled" | "IfPossible") => {
-            if m["readOnly"] != json!(true) {
-                errors.forbidden(path, "may only be specified when readOnly is true");
-            }
-            if !matches!(m["mountPropagation"].as_str(), None | Some("None")) {
-                errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
-            }
-        }
-        Some(_) => errors.not_supported(path, &m["recursiveReadOnly"], &["Disabled", "Enabled", "IfPossible"]),
-    }
-}
-
-fn mounts(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
-    let mut seen = BTreeSet::new();
-    let all = path.child("volumeMounts");
-    for (i, m) in items(c, "volumeMounts").enumerate() {
-        let path = all.index(i);
-        if text(m, "name").is_empty() {
-            errors.required(&path.child("name"), "");
-        }
-        let volume = volumes.get(text(m, "name"));
-        if volume.is_none() {
-            errors.not_found(&path.child("name"), &json!(text(m, "name")));
-        }
-        if text(m, "mountPath").is_empty() {
-            errors.required(&path.child("mountPath"), "");
-        }
-        if !seen.insert(text(m, "mountPath")) {
-            errors.invalid(&path.child("mountPath"), &m["mountPath"], "must be unique");
-        }
-        for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(m, f).is_empty()) {
-            if volume == Some(&true) {
-                errors.invalid(&path.child(field), &m[field], "not allowed in image volume sources");
-            }
-            // The path is upstream's, without the index.
-            descending_path(&m[field], &all.child(field), errors);
-        }
-        if !text(m, "subPath").is_empty() && !text(m, "subPathExpr").is_empty() {
-            errors.invalid(
-                &path.child("subPathExpr"),
-                &m["subPathExpr"],
-                "subPathExpr and subPath are mutually exclusive",
-            );
-        }
-        if m.get("mountPropagation").is_some() {
-            let values = ["Bidirectional", "HostToContainer", "None"];
-            one_of(m, "mountPropagation", &values, &all, errors);
-            if m["mountPropagation"] == "Bidirectional" && c["securityContext"]["privileged"] != json!(true) {
-                let text = "Bidirectional mount propagation is available only to privileged containers";
-                errors.forbidden(&all.child("mountPropagation"), text);
-            }
-        }
-        recursive_read_only(m, &path.child("recursiveReadOnly"), errors);
-    }
-    for (i, d) in items(c, "volumeDevices").enumerate() {
-        let path = path.child("volumeDevices").index(i);
-        if !volumes.contains_key(text(d, "name")) {
-            errors.not_found(&path.child("name"), &json!(text(d, "name")));
-        }
-        if text(d, "devicePath").is_empty() {
-            errors.required(&path.child("devicePath"), "");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Ephemeral containers: what they may say, and how their list may change
 //! (`validateEphemeralContainers`, `ValidatePodEphemeralContainersUpdate`).
 
-use super::{container, items, text};
+use super::{container, items, text, volume::Volumes};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 pub(super) fn all(
     spec: &Value,
     path: &FieldPath,
-    volumes: &container::Volumes,
+    volumes: &Volumes,
     names: &mut BTreeSet<String>,
     errors: &mut FieldErrors,
 ) {

@@ -1,6 +1,6 @@
 //! What a Pod asks of its node: tolerations, affinity, spreading, gates.
 
-use super::{items, one_of, qualified, text};
+use super::{items, one_of, pod_affinity, qualified, spread, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let affinity = path.child("affinity");
     node_affinity(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
     for kind in ["podAffinity", "podAntiAffinity"] {
-        pod_affinity(&spec["affinity"][kind], &affinity.child(kind), errors);
+        pod_affinity::all(&spec["affinity"][kind], &affinity.child(kind), errors);
     }
     for (i, gate) in items(spec, "readinessGates").enumerate() {
         let path = path.child("readinessGates").index(i).child("conditionType");
@@ -24,18 +24,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.duplicate(&path, &gate["name"]);
         }
     }
-    for (i, c) in items(spec, "topologySpreadConstraints").enumerate() {
-        let path = path.child("topologySpreadConstraints").index(i);
-        if c["maxSkew"].as_i64().unwrap_or(0) <= 0 {
-            errors.invalid(&path.child("maxSkew"), &c["maxSkew"], "must be greater than zero");
-        }
-        if text(c, "topologyKey").is_empty() {
-            errors.required(&path.child("topologyKey"), "can not be empty");
-        } else {
-            qualified(&c["topologyKey"], &path.child("topologyKey"), errors);
-        }
-        one_of(c, "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"], &path, errors);
-    }
+    spread::all(spec, &path.child("topologySpreadConstraints"), errors);
 }
 
 pub(in crate::kinds) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -72,7 +61,7 @@ pub(in crate::kinds) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut
     }
 }
 
-fn weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !(1..=100).contains(&v["weight"].as_i64().unwrap_or(0)) {
         errors.invalid(&path.child("weight"), &json!(v["weight"].as_i64().unwrap_or(0)), "must be in the range 1-100");
     }
@@ -121,25 +110,5 @@ fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                 errors.invalid(&path.child("key"), &r["key"], "not a valid field selector key");
             }
         }
-    }
-}
-
-fn pod_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let topology = |term: &Value, path: &FieldPath, errors: &mut FieldErrors| {
-        if text(term, "topologyKey").is_empty() {
-            errors.required(&path.child("topologyKey"), "can not be empty");
-        } else {
-            qualified(&term["topologyKey"], &path.child("topologyKey"), errors);
-        }
-    };
-    let list = "requiredDuringSchedulingIgnoredDuringExecution";
-    for (i, term) in items(affinity, list).enumerate() {
-        topology(term, &path.child(list).index(i), errors);
-    }
-    let list = "preferredDuringSchedulingIgnoredDuringExecution";
-    for (i, preferred) in items(affinity, list).enumerate() {
-        let path = path.child(list).index(i);
-        weight(preferred, &path, errors);
-        topology(&preferred["podAffinityTerm"], &path.child("podAffinityTerm"), errors);
     }
 }

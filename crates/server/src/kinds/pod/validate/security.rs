@@ -1,6 +1,6 @@
 //! Who the processes of a Pod are and what they may do (`ValidatePodSecurityContext`, `ValidateSecurityContext`).
 
-use super::{descending_path, items, text};
+use super::{apparmor, descending_path, items, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -26,6 +26,7 @@ pub(super) fn of_pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     optional(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &at, errors);
     optional(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
     seccomp(context, &at.child("seccompProfile"), errors);
+    apparmor::profile(context, &at, errors);
     if spec["hostUsers"] == json!(false) {
         // Two of the paths have upstream's capital letters.
         for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
@@ -48,6 +49,7 @@ pub(super) fn of_container(c: &Value, spec: &Value, path: &FieldPath, errors: &m
         errors.invalid(&path.child("procMount"), &context["procMount"], why);
     }
     seccomp(context, &path.child("seccompProfile"), errors);
+    apparmor::profile(context, &path, errors);
     if context["allowPrivilegeEscalation"] == json!(false) {
         let why = "cannot set `allowPrivilegeEscalation` to false and ";
         if context["privileged"] == json!(true) {

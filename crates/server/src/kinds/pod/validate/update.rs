@@ -1,6 +1,6 @@
 //! What an update of a Pod, or of its status, may change (`ValidatePodUpdate`, `ValidatePodStatusUpdate`).
 
-use super::{items, scheduling, text};
+use super::{apparmor, items, scheduling, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,7 @@ const UPDATABLE: &str = "pod updates may not change fields other than `spec.cont
 /// A Pod's spec stays as it is, but for what these words name.
 pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
+    apparmor::update(object, old, errors);
     for list in ["containers", "initContainers"] {
         if items(spec, list).count() != items(before, list).count() {
             return errors.forbidden(&path.child(list), "pod updates may not add or remove containers");

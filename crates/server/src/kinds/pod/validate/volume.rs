@@ -1,10 +1,16 @@
 //! Volumes.
 
-use super::{container, container::Volumes, descending_path, items, required_label, text};
+mod elsewhere;
+mod projected;
+
+use super::{container, descending_path, items, required_label, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use api::quantity::Amount;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The volumes of a Pod by name, each with its kind.
+pub(super) type Volumes = BTreeMap<String, String>;
 
 /// What a `downwardAPI` volume can show.
 const FIELDS: [&str; 5] =
@@ -16,7 +22,8 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> V
     for (i, v) in items(spec, "volumes").enumerate() {
         let path = path.index(i);
         required_label(&v["name"], &path.child("name"), errors);
-        if names.insert(text(v, "name").to_owned(), v.get("image").is_some()).is_some() {
+        let kind = v.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| *key != "name");
+        if names.insert(text(v, "name").to_owned(), kind.cloned().unwrap_or_default()).is_some() {
             errors.duplicate(&path.child("name"), &v["name"]);
         }
         source(v, &path, errors);
@@ -51,7 +58,11 @@ fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         "persistentVolumeClaim" if text(source, "claimName").is_empty() => {
             errors.required(&path.child("claimName"), "");
         }
-        "projected" => projected(source, &path, errors),
+        "projected" => projected::source(source, &path, errors),
+        "nfs" => elsewhere::nfs(source, &path, errors),
+        "csi" => elsewhere::csi(source, &path, errors),
+        "ephemeral" => elsewhere::ephemeral(source, &path, errors),
+        "image" => elsewhere::image(source, &path, errors),
         _ => {}
     }
 }
@@ -98,12 +109,14 @@ fn file_path(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("path");
     match text(item, "path") {
         "" => errors.required(&path, ""),
-        target => {
-            descending_path(&item["path"], &path, errors);
-            if target.starts_with("..") && !target.starts_with("../") {
-                errors.invalid(&path, &item["path"], "must not start with '..'");
-            }
-        }
+        _ => non_reserved(&item["path"], &path, errors),
+    }
+}
+
+fn non_reserved(target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    descending_path(target, path, errors);
+    if target.as_str().is_some_and(|t| t.starts_with("..") && !t.starts_with("../")) {
+        errors.invalid(path, target, "must not start with '..'");
     }
 }
 
@@ -126,45 +139,5 @@ fn downward(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
         }
         mode(item, "mode", path, errors);
-    }
-}
-
-fn projected(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    mode(source, "defaultMode", path, errors);
-    let mut taken: BTreeSet<String> = BTreeSet::new();
-    for (i, s) in items(source, "sources").enumerate() {
-        let path = path.child("sources").index(i);
-        let Some((kind, inner)) = s.as_object().and_then(|m| m.iter().next()) else { continue };
-        let at = path.child(kind);
-        match kind.as_str() {
-            "secret" | "configMap" => {
-                if text(inner, "name").is_empty() {
-                    errors.required(&at.child("name"), "");
-                }
-                key_paths(inner, &at, errors);
-            }
-            "downwardAPI" => downward(inner, &at, errors),
-            "serviceAccountToken" => {
-                let seconds = inner["expirationSeconds"].as_i64().unwrap_or(3600);
-                if seconds < 600 {
-                    errors.invalid(
-                        &at.child("expirationSeconds"),
-                        &json!(seconds),
-                        "may not specify a duration less than 10 minutes",
-                    );
-                }
-                if text(inner, "path").is_empty() {
-                    errors.required(&at.child("path"), "");
-                }
-            }
-            _ => {}
-        }
-        let single = inner["path"].as_str().into_iter();
-        let many = items(inner, "items").filter_map(|item| item["path"].as_str());
-        for file in single.chain(many).filter(|p| !p.is_empty()) {
-            if !taken.insert(file.to_owned()) {
-                errors.invalid(&path, &json!(text(inner, "name")), &format!("conflicting duplicate paths: {file}"));
-            }
-        }
     }
 }

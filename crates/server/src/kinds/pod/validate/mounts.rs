@@ -1,0 +1,72 @@
+//! Where volumes appear in a container (`ValidateVolumeMounts`).
+
+use super::{descending_path, items, one_of, text, volume::Volumes};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn recursive_read_only(m: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match m["recursiveReadOnly"].as_str() {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if m["readOnly"] != json!(true) {
+                errors.forbidden(path, "may only be specified when readOnly is true");
+            }
+            if !matches!(m["mountPropagation"].as_str(), None | Some("None")) {
+                errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
+            }
+        }
+        Some(_) => errors.not_supported(path, &m["recursiveReadOnly"], &["Disabled", "Enabled", "IfPossible"]),
+    }
+}
+
+pub(super) fn all(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    let device = |is: &dyn Fn(&Value) -> bool| items(c, "volumeDevices").any(is);
+    for (i, m) in items(c, "volumeMounts").enumerate() {
+        // Some paths are upstream's, without the index.
+        let (all, path) = (path, path.index(i));
+        if text(m, "name").is_empty() {
+            errors.required(&path.child("name"), "");
+        }
+        let volume = volumes.get(text(m, "name"));
+        if volume.is_none() {
+            errors.not_found(&path.child("name"), &json!(text(m, "name")));
+        }
+        if text(m, "mountPath").is_empty() {
+            errors.required(&path.child("mountPath"), "");
+        }
+        if !seen.insert(text(m, "mountPath")) {
+            errors.invalid(&path.child("mountPath"), &m["mountPath"], "must be unique");
+        }
+        if device(&|d| d["name"] == text(m, "name")) {
+            errors.invalid(&path.child("name"), &m["name"], "must not already exist in volumeDevices");
+        }
+        if device(&|d| d["devicePath"] == text(m, "mountPath")) {
+            let why = "must not already exist as a path in volumeDevices";
+            errors.invalid(&path.child("mountPath"), &m["mountPath"], why);
+        }
+        for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(m, f).is_empty()) {
+            if volume.is_some_and(|kind| kind == "image") {
+                errors.invalid(&path.child(field), &m[field], "not allowed in image volume sources");
+            }
+            descending_path(&m[field], &all.child(field), errors);
+        }
+        if !text(m, "subPath").is_empty() && !text(m, "subPathExpr").is_empty() {
+            errors.invalid(
+                &path.child("subPathExpr"),
+                &m["subPathExpr"],
+                "subPathExpr and subPath are mutually exclusive",
+            );
+        }
+        if m.get("mountPropagation").is_some() {
+            let values = ["Bidirectional", "HostToContainer", "None"];
+            one_of(m, "mountPropagation", &values, all, errors);
+            if m["mountPropagation"] == "Bidirectional" && c["securityContext"]["privileged"] != json!(true) {
+                let text = "Bidirectional mount propagation is available only to privileged containers";
+                errors.forbidden(&all.child("mountPropagation"), text);
+            }
+        }
+        recursive_read_only(m, &path.child("recursiveReadOnly"), errors);
+    }
+}

@@ -1,0 +1,117 @@
+//! AppArmor profiles, as fields and as the annotations of before.
+
+use crate::{common::*, validation::check_spec};
+use serde_json::{Value, json};
+
+const KEY: &str = "container.apparmor.security.beta.kubernetes.io";
+
+fn with(annotations: Value, profile: Value) -> Value {
+    let mut object = pod("p");
+    object["metadata"]["annotations"] = annotations;
+    if !profile.is_null() {
+        object["spec"]["containers"][0]["securityContext"] = json!({"appArmorProfile": profile});
+    }
+    object
+}
+
+#[tokio::test]
+async fn a_profile_is_one_of_three_and_one_of_the_nodes_has_a_name() {
+    let path = "spec.securityContext.appArmorProfile";
+    for (profile, field, reason, message) in [
+        (json!({}), "type", "Required", "Required value: type is required when appArmorProfile is set"),
+        (
+            json!({"type": "Mine"}),
+            "type",
+            "NotSupported",
+            "Unsupported value: \"Mine\": supported values: \"Localhost\", \"RuntimeDefault\", \"Unconfined\"",
+        ),
+        (
+            json!({"type": "Localhost"}),
+            "localhostProfile",
+            "Required",
+            "Required value: must be set when AppArmor type is Localhost",
+        ),
+        (
+            json!({"type": "Localhost", "localhostProfile": " x"}),
+            "localhostProfile",
+            "Invalid",
+            "Invalid value: \" x\": must not be padded with whitespace",
+        ),
+        (
+            json!({"type": "Unconfined", "localhostProfile": "x"}),
+            "localhostProfile",
+            "Invalid",
+            "Invalid value: \"x\": can only be set when AppArmor type is Localhost",
+        ),
+    ] {
+        let spec = json!({"securityContext": {"appArmorProfile": profile}});
+        check_spec(spec, &[(&format!("{path}.{field}"), reason, message)]).await;
+    }
+    check_spec(json!({"securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}}), &[])
+        .await;
+}
+
+#[tokio::test]
+async fn an_annotation_becomes_the_field_that_it_stands_for() {
+    let api = Api::new().await;
+    let dry = format!("{PODS}?dryRun=All");
+    for (annotation, expected) in [
+        ("unconfined", json!({"type": "Unconfined"})),
+        ("runtime/default", json!({"type": "RuntimeDefault"})),
+        ("localhost/mine", json!({"type": "Localhost", "localhostProfile": "mine"})),
+    ] {
+        let annotations = json!({format!("{KEY}/c"): annotation});
+        let shown = json!({"metadata": {"annotations": annotations},
+            "spec": {"containers": [{"securityContext": {"appArmorProfile": expected}}]}});
+        api.check(post(&dry, &with(annotations, Value::Null)), 201, shown).await;
+    }
+}
+
+#[tokio::test]
+async fn annotations_name_containers_and_profiles_that_there_are_and_agree_with_the_fields() {
+    let api = Api::new().await;
+    for (annotations, profile, message) in [
+        (
+            json!({format!("{KEY}/x"): "unconfined"}),
+            Value::Null,
+            format!("metadata.annotations[{KEY}/x]: Invalid value: \"x\": container not found"),
+        ),
+        (
+            json!({format!("{KEY}/c"): "mine"}),
+            Value::Null,
+            format!(
+                "metadata.annotations[{KEY}/c]: Invalid value: \"mine\": invalid AppArmor profile name: \"mine\""
+            ),
+        ),
+        (
+            json!({format!("{KEY}/c"): "unconfined"}),
+            json!({"type": "RuntimeDefault"}),
+            "spec.containers[0].securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match".to_owned(),
+        ),
+        (
+            json!({format!("{KEY}/c"): "localhost/a"}),
+            json!({"type": "Localhost", "localhostProfile": "b"}),
+            "spec.containers[0].securityContext.appArmorProfile.localhostProfile: Forbidden: apparmor profile in annotation and field must match".to_owned(),
+        ),
+    ] {
+        let said = json!({"message": format!("Pod \"p\" is invalid: {message}")});
+        api.check(post(PODS, &with(annotations, profile)), 422, said).await;
+    }
+}
+
+#[tokio::test]
+async fn annotations_of_profiles_stay_as_they_were() {
+    let api = Api::new().await;
+    api.check(post(PODS, &with(json!({format!("{KEY}/c"): "unconfined"}), Value::Null)), 201, json!({})).await;
+    api.create_pod("q").await;
+    let annotate = |name: &str, value: Value| {
+        merge(format!("{PODS}/{name}"), &json!({"metadata": {"annotations": {format!("{KEY}/c"): value}}}))
+    };
+    let said = |name: &str, what: &str| {
+        let field = format!("metadata.annotations[{KEY}/c]");
+        json!({"message": format!("Pod \"{name}\" is invalid: {field}: Forbidden: may not {what} AppArmor annotations")})
+    };
+    api.check(annotate("p", json!("runtime/default")), 422, said("p", "remove or update")).await;
+    api.check(annotate("p", Value::Null), 422, said("p", "remove or update")).await;
+    api.check(annotate("q", json!("unconfined")), 422, said("q", "add")).await;
+}

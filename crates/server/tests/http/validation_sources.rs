@@ -1,0 +1,180 @@
+//! What volumes, devices and claims may say.
+
+use crate::validation::check_spec;
+use serde_json::{Value, json};
+
+async fn check_volume(source: Value, causes: &[(&str, &str, &str)]) {
+    let mut volume = json!({"name": "v"});
+    source.as_object().unwrap().iter().for_each(|(kind, value)| volume[kind] = value.clone());
+    let causes: Vec<(String, &str, &str)> =
+        causes.iter().map(|(f, r, m)| (format!("spec.volumes[0].{f}"), *r, *m)).collect();
+    let causes: Vec<(&str, &str, &str)> = causes.iter().map(|(f, r, m)| (f.as_str(), *r, *m)).collect();
+    check_spec(json!({"volumes": [volume]}), &causes).await;
+}
+
+async fn check_container(spec: Value, container: Value, causes: &[(&str, &str, &str)]) {
+    let mut spec = spec;
+    spec["containers"] = json!([{"name": "c", "image": "i"}]);
+    container.as_object().unwrap().iter().for_each(|(k, v)| spec["containers"][0][k] = v.clone());
+    check_spec(spec, causes).await;
+}
+
+const REQUIRED: &str = "Required value";
+
+#[tokio::test]
+async fn sources_of_volumes_say_what_they_are() {
+    let subdomain = "Invalid value: \"\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    check_volume(
+        json!({"nfs": {}}),
+        &[
+            ("nfs.server", "Required", REQUIRED),
+            ("nfs.path", "Required", REQUIRED),
+            ("nfs.path", "Invalid", "Invalid value: \"\": must be an absolute path"),
+        ],
+    )
+    .await;
+    check_volume(json!({"nfs": {"server": "s", "path": "/x"}}), &[]).await;
+    check_volume(json!({"image": {}}), &[("image.reference", "Required", REQUIRED)]).await;
+    check_volume(
+        json!({"image": {"reference": "i", "pullPolicy": "Maybe"}}),
+        &[(
+            "image.pullPolicy",
+            "NotSupported",
+            "Unsupported value: \"Maybe\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
+        )],
+    )
+    .await;
+    check_volume(json!({"csi": {}}), &[("csi.driver", "Required", REQUIRED), ("csi.driver", "Invalid", subdomain)])
+        .await;
+    check_volume(
+        json!({"csi": {"driver": "d.io", "nodePublishSecretRef": {}}}),
+        &[("csi.nodePublishSecretRef.name", "Required", REQUIRED)],
+    )
+    .await;
+    check_volume(json!({"ephemeral": {}}), &[("ephemeral.volumeClaimTemplate", "Required", REQUIRED)]).await;
+    check_volume(
+        json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}),
+        &[
+            (
+                "ephemeral.volumeClaimTemplate.spec.accessModes",
+                "Required",
+                "Required value: at least 1 access mode is required",
+            ),
+            ("ephemeral.volumeClaimTemplate.spec.resources[storage]", "Required", REQUIRED),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_projected_source_is_of_one_kind() {
+    let secret = json!({"name": "s", "items": [{"key": "a", "path": "p"}]});
+    let labels = json!({"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.labels"}}]});
+    check_volume(
+        json!({"projected": {"sources": [{"secret": secret, "configMap": {"name": "m"}}]}}),
+        &[("projected.sources[0]", "Forbidden", "Forbidden: may not specify more than 1 volume type per source")],
+    )
+    .await;
+    check_volume(
+        json!({"projected": {"sources": [{"secret": secret}, {"downwardAPI": labels}]}}),
+        &[("projected", "Invalid", "Invalid value: \"p\": conflicting duplicate paths")],
+    )
+    .await;
+    check_volume(
+        json!({"projected": {"sources": [{"serviceAccountToken": {"path": "", "expirationSeconds": 8_589_934_592_i64}}]}}),
+        &[
+            (
+                "projected.sources[0].serviceAccountToken.expirationSeconds",
+                "Invalid",
+                "Invalid value: 8589934592: may not specify a duration larger than 2^32 seconds",
+            ),
+            ("projected.path", "Required", REQUIRED),
+        ],
+    )
+    .await;
+    check_volume(
+        json!({"projected": {"sources": [{"clusterTrustBundle": {"path": "p"}}]}}),
+        &[(
+            "projected.sources[0].clusterTrustBundle",
+            "Required",
+            "Required value: either name or signerName must be specified",
+        )],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn devices_are_claims_to_storage() {
+    let volumes =
+        json!({"volumes": [{"name": "e", "emptyDir": {}}, {"name": "p", "persistentVolumeClaim": {"claimName": "c"}}]});
+    let path = |field: &str| format!("spec.containers[0].volumeDevices[0].{field}");
+    for (device, field, reason, message) in [
+        (
+            json!({"name": "e", "devicePath": "/d"}),
+            "name",
+            "Invalid",
+            "Invalid value: \"e\": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+        ),
+        (json!({"name": "x", "devicePath": "/d"}), "name", "NotFound", "Not found: \"x\""),
+        (json!({"name": "p", "devicePath": ""}), "devicePath", "Required", REQUIRED),
+        (
+            json!({"name": "p", "devicePath": "/a/../b"}),
+            "devicePath",
+            "Invalid",
+            "Invalid value: \"/a/../b\": can not contain backsteps ('..')",
+        ),
+    ] {
+        let container = json!({"volumeDevices": [device]});
+        check_container(volumes.clone(), container, &[(&path(field), reason, message)]).await;
+    }
+    let both = json!({"volumeMounts": [{"name": "p", "mountPath": "/d"}],
+        "volumeDevices": [{"name": "p", "devicePath": "/d"}]});
+    check_container(
+        volumes,
+        both,
+        &[
+            (
+                "spec.containers[0].volumeMounts[0].name",
+                "Invalid",
+                "Invalid value: \"p\": must not already exist in volumeDevices",
+            ),
+            (
+                "spec.containers[0].volumeMounts[0].mountPath",
+                "Invalid",
+                "Invalid value: \"/d\": must not already exist as a path in volumeDevices",
+            ),
+            (&path("name"), "Invalid", "Invalid value: \"p\": must not already exist in volumeMounts"),
+            (&path("devicePath"), "Invalid", "Invalid value: \"/d\": must not already exist as a path in volumeMounts"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn claims_have_a_name_of_their_own_and_one_source() {
+    let claim = |name: &str| json!({"name": name, "resourceClaimName": "mine"});
+    check_spec(
+        json!({"resourceClaims": [claim("a"), claim("a"), {"name": ""}]}),
+        &[
+            ("spec.resourceClaims[1].name", "Duplicate", "Duplicate value: \"a\""),
+            ("spec.resourceClaims[2].name", "Required", REQUIRED),
+            (
+                "spec.resourceClaims[2]",
+                "Invalid",
+                "Invalid value: {\"Name\":\"\",\"ResourceClaimName\":null,\"ResourceClaimTemplateName\":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            ),
+        ],
+    )
+    .await;
+    let used = |name: &str| json!({"resources": {"claims": [{"name": name}]}});
+    check_container(json!({"resourceClaims": [claim("a")]}), used("a"), &[]).await;
+    let path = "spec.containers[0].resources.claims[0]";
+    let unknown = "Not found: \"b\": must be one of the names in pod.spec.resourceClaims";
+    check_container(
+        json!({"resourceClaims": [claim("a")]}),
+        used("b"),
+        &[(path, "NotFound", &format!("{unknown}: a"))],
+    )
+    .await;
+    check_container(json!({}), used("b"), &[(path, "NotFound", &format!("{unknown} which is empty"))]).await;
+}
