@@ -48,6 +48,7 @@ mod static_pods;
 mod stop_signals;
 mod streams;
 mod surprises;
+mod taints;
 mod termination;
 mod tokens;
 mod volumes;
@@ -131,6 +132,7 @@ fn main() {
         static_pods::TESTS,
         stop_signals::TESTS,
         surprises::ALONE,
+        taints::TESTS,
         termination::ALONE,
     ];
     let trials = shared

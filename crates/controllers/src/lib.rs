@@ -15,6 +15,7 @@ mod per_namespace;
 mod pod_gc;
 mod root_ca;
 mod service_account;
+mod taint_eviction;
 mod watch;
 mod worker;
 
@@ -47,6 +48,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     controllers.spawn(namespace::run(client.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
+    controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {

@@ -1,5 +1,5 @@
 //! Notices nodes that are silent, and keeps their taints in step with their conditions
-//! (`pkg/controller/nodelifecycle`). Eviction by `NoExecute` and `tolerationSeconds` is not done yet.
+//! (`pkg/controller/nodelifecycle`). What these taints do to Pods is `taint_eviction`'s.
 //!
 //! A heartbeat is a change of the node's Lease or of its `Ready` condition, at the moment when it is seen: clocks of
 //! different machines are never compared.

@@ -1,0 +1,289 @@
+//! Deletes running Pods from nodes with a taint of effect `NoExecute` that they do not tolerate, or no longer
+//! (`pkg/controller/tainteviction`).
+//!
+//! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
+
+use crate::watch::{Change, key, watch};
+use crate::worker::{self, Controller, is_code};
+use api::taint;
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{self, EventSource, Node, ObjectReference, Pod, Taint, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{ApiResource, Object};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const COMPONENT: &str = "taint-eviction-controller";
+
+/// Of a Pod, only this is read from the wire.
+type SlimPod = Object<SlimSpec, Unread>;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    #[serde(default)]
+    node_name: Option<String>,
+    #[serde(default)]
+    tolerations: Vec<Toleration>,
+}
+
+/// What nobody looks at here.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Unread {}
+
+/// A Pod that is bound to a node and not on its way out.
+#[derive(Debug, Clone)]
+struct Known {
+    meta: ObjectMeta,
+    node: String,
+    tolerations: Vec<Toleration>,
+}
+
+struct TaintEviction {
+    client: Client,
+    pods: HashMap<String, Known>,
+    /// The taints of nodes that end Pods; nodes without any are left out.
+    taints: HashMap<String, Vec<Taint>>,
+    /// Pods that go unless something changes, since when.
+    doomed: HashMap<String, Instant>,
+}
+
+enum Event {
+    Pod(Change<SlimPod>),
+    Node(Change<Node>),
+}
+
+/// For how long these taints are tolerated; `None` for ever.
+fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
+    let mut least = None;
+    for taint in taints {
+        let Some(toleration) = tolerations.iter().find(|t| taint::tolerates(t, taint)) else {
+            return Some(Duration::ZERO);
+        };
+        let seconds = toleration.toleration_seconds.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or(0)));
+        least = [least, seconds].into_iter().flatten().min();
+    }
+    least
+}
+
+impl TaintEviction {
+    fn on_pod(&mut self, change: Change<SlimPod>) -> Vec<String> {
+        match change {
+            Change::Set(pod) => {
+                let (name, meta) = (key(pod.meta()), pod.meta());
+                let node = pod.spec.node_name.clone().filter(|n| !n.is_empty());
+                match node.filter(|_| meta.deletion_timestamp.is_none()) {
+                    Some(node) => {
+                        let meta = ObjectMeta {
+                            name: meta.name.clone(),
+                            namespace: meta.namespace.clone(),
+                            uid: meta.uid.clone(),
+                            ..ObjectMeta::default()
+                        };
+                        let concerned = self.taints.contains_key(&node) || self.doomed.contains_key(&name);
+                        self.pods.insert(name.clone(), Known { meta, node, tolerations: pod.spec.tolerations });
+                        if concerned { vec![name] } else { vec![] }
+                    }
+                    None => {
+                        self.forget(&name);
+                        vec![]
+                    }
+                }
+            }
+            Change::Gone(pod) => {
+                self.forget(&key(pod.meta()));
+                vec![]
+            }
+            Change::Listed(keys) => {
+                self.pods.retain(|key, _| keys.contains(key));
+                self.doomed.retain(|key, _| keys.contains(key));
+                vec![]
+            }
+        }
+    }
+
+    fn forget(&mut self, pod: &str) {
+        self.pods.remove(pod);
+        self.doomed.remove(pod);
+    }
+
+    fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
+        match change {
+            Change::Set(node) => {
+                let all = node.spec.and_then(|s| s.taints).unwrap_or_default();
+                self.set_taints(&key(&node.metadata), all.into_iter().filter(|t| t.effect == "NoExecute").collect())
+            }
+            // Its Pods are garbage, and not this controller's.
+            Change::Gone(node) => self.set_taints(&key(&node.metadata), vec![]),
+            Change::Listed(names) => {
+                let gone: Vec<String> = self.taints.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                gone.iter().flat_map(|name| self.set_taints(name, vec![])).collect()
+            }
+        }
+    }
+
+    /// Gives the Pods that are concerned.
+    fn set_taints(&mut self, node: &str, taints: Vec<Taint>) -> Vec<String> {
+        let before = if taints.is_empty() {
+            self.taints.remove(node)
+        } else {
+            self.taints.insert(node.to_owned(), taints.clone())
+        };
+        if before.unwrap_or_default() == taints {
+            return vec![];
+        }
+        self.pods.iter().filter(|(_, pod)| pod.node == node).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The condition first: whoever counts on the Pod sees why it goes.
+    async fn evict(&self, pod: &Known) -> Result<(), kube::Error> {
+        let name = pod.meta.name.as_deref().unwrap_or_default();
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.meta.namespace.as_deref().unwrap_or_default());
+        self.record(pod, &format!("Marking for deletion Pod {}", key(&pod.meta))).await;
+        tracing::info!(pod = key(&pod.meta), node = pod.node, "goes for a taint that it does not tolerate");
+        let condition = json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": Time(Timestamp::now()),
+        });
+        let status = json!({ "metadata": { "uid": pod.meta.uid }, "status": { "conditions": [condition] } });
+        unless_gone(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
+        let same = Preconditions { uid: pod.meta.uid.clone(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
+        unless_gone(api.delete(name, &params).await)
+    }
+
+    /// Says what happens to a Pod; that it cannot be said keeps nobody.
+    async fn record(&self, pod: &Known, message: &str) {
+        let namespace = pod.meta.namespace.clone().unwrap_or_default();
+        let name = pod.meta.name.clone().unwrap_or_default();
+        let now = Timestamp::now();
+        let event = v1::Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: Some(name),
+                namespace: Some(namespace.clone()),
+                uid: pod.meta.uid.clone(),
+                ..ObjectReference::default()
+            },
+            type_: Some("Normal".to_owned()),
+            reason: Some("TaintManagerEviction".to_owned()),
+            message: Some(message.to_owned()),
+            source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
+            reporting_component: Some(COMPONENT.to_owned()),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
+            ..v1::Event::default()
+        };
+        let api: Api<v1::Event> = Api::namespaced(self.client.clone(), &namespace);
+        if let Err(error) = api.create(&PostParams::default(), &event).await {
+            tracing::debug!(%error, message, "an event was not recorded");
+        }
+    }
+}
+
+impl Controller for TaintEviction {
+    type Event = Event;
+
+    const NAME: &'static str = COMPONENT;
+
+    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+        match event {
+            Event::Pod(change) => self.on_pod(change),
+            Event::Node(change) => self.on_node(change),
+        }
+    }
+
+    async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(pod) = self.pods.get(name).cloned() else {
+            return Ok(None);
+        };
+        let taints = self.taints.get(&pod.node).map(Vec::as_slice).unwrap_or_default();
+        let Some(patience) = patience(taints, &pod.tolerations) else {
+            if self.doomed.remove(name).is_some() {
+                self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
+            }
+            return Ok(None);
+        };
+        let since = *self.doomed.entry(name.to_owned()).or_insert(now);
+        let left = patience.saturating_sub(now.saturating_duration_since(since));
+        if !left.is_zero() {
+            return Ok(Some(left));
+        }
+        self.evict(&pod).await?;
+        self.forget(name);
+        Ok(None)
+    }
+}
+
+/// Gone already, or another Pod of that name by now: both are what is wanted.
+fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+pub(crate) async fn run(client: Client, stop: CancellationToken) {
+    let pods: Api<SlimPod> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
+    let pods = watch(pods, Config::default()).map(Event::Pod);
+    let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
+    let controller = TaintEviction { client, pods: HashMap::new(), taints: HashMap::new(), doomed: HashMap::new() };
+    worker::run(controller, stream::select(pods, nodes).boxed(), stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// Taints are keys, tolerations `key` or `key:seconds`; `*` tolerates everything.
+    #[track_caller]
+    fn check(taints: &[&str], tolerations: &[&str], expected: Option<u64>) {
+        let taint = |key: &&str| json!({ "key": key, "effect": "NoExecute" });
+        let toleration = |text: &&str| {
+            let (key, seconds) = text
+                .split_once(':')
+                .map_or((*text, Value::Null), |(key, s)| (key, json!(s.parse::<i64>().expect("seconds"))));
+            let key = if key == "*" { Value::Null } else { json!(key) };
+            json!({ "key": key, "operator": "Exists", "tolerationSeconds": seconds })
+        };
+        let taints: Vec<Taint> = serde_json::from_value(taints.iter().map(taint).collect()).expect("taints");
+        let tolerations: Vec<Toleration> =
+            serde_json::from_value(tolerations.iter().map(toleration).collect()).expect("tolerations");
+        assert_eq!(patience(&taints, &tolerations), expected.map(Duration::from_secs));
+    }
+
+    #[test]
+    fn the_shortest_toleration_counts_and_none_is_none() {
+        check(&[], &[], None);
+        check(&["a"], &[], Some(0));
+        check(&["a"], &["b"], Some(0));
+        check(&["a"], &["a"], None);
+        check(&["a"], &["a:60"], Some(60));
+        check(&["a", "b"], &["a:60", "b:30"], Some(30));
+        check(&["a", "b"], &["a", "b:30"], Some(30));
+        check(&["a", "b"], &["a:60"], Some(0));
+        check(&["a"], &["a:-5"], Some(0));
+        // The first one that matches speaks.
+        check(&["a"], &["*", "a:60"], None);
+        check(&["a"], &["a:60", "*"], Some(60));
+    }
+}
