@@ -10,6 +10,8 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod that asks for more than there is waits, and says for what", too_much_is_told),
     ("a Pod with scheduling gates waits until the last one is gone", gates_hold_back),
     ("a Pod with a nodeName needs no scheduler", a_node_name_needs_no_scheduler),
+    ("what others put into a node's capacity is given out, each once", extended_resources_are_given_out),
+    ("a Pod with a claim to a device waits for one", claims_wait),
     ("a node refuses a Pod that was put upon it and does not match", a_node_refuses_what_does_not_match),
 ];
 
@@ -273,4 +275,39 @@ fn a_cordoned_node_gets_nothing() {
         ("kubectl get nodes --no-headers", 0, &line("NODE Ready <none> ... v1.35...")),
     ]);
     ready(kubectl, "after");
+}
+
+fn extended_resources_are_given_out(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let (node, resource) = (node(&kubectl), "example.com/dongle");
+    let capacity = |count: &Value| {
+        let patch = json!({"status": {"capacity": {resource: count}}}).to_string();
+        kubectl.args(&["patch", "node", &node, "--subresource=status", "--type=merge", "-p", &patch], "").ok();
+    };
+    capacity(&json!("1"));
+    kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &json!("1"));
+    let asking = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
+        "resources": {"limits": {resource: "1"}}}]});
+    kubectl.apply(&pod("first", &asking));
+    ready(&kubectl, "first");
+    kubectl.apply(&pod("second", &asking));
+    refused(&kubectl, "second", "1 Insufficient example.com/dongle", "No preemption victims found for incoming pod");
+    kubectl.run("delete pod first").ok();
+    ready(&kubectl, "second");
+    kubectl.run("delete pod second").ok();
+    capacity(&Value::Null);
+    kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &Value::Null);
+}
+
+fn claims_wait(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));
+    let expected = "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.";
+    wait_for("the claim to be told", std::time::Duration::from_secs(60), || {
+        let events = kubectl.events("p");
+        let told = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
+        if told { Ok(()) } else { Err(format!("{events:?}")) }
+    });
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
+    kubectl.run("delete pod p").ok();
 }

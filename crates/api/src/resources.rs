@@ -86,6 +86,13 @@ pub fn aggregate(spec: &PodSpec, side: Side) -> Amounts {
     total
 }
 
+/// Whether the resource is one that the cluster's administrator brings in (`IsExtendedResourceName`): its name is of another
+/// domain than Kubernetes' own.
+#[must_use]
+pub fn is_extended(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
+}
+
 /// Whether a Pod may ask for it as a whole (KEP-2837).
 #[must_use]
 pub fn is_pod_level(name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! The node: registered once, kept alive by its Lease, its status written when it changes.
 
 use crate::{Shared, deadline::within_deadline, node_status};
+use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -8,9 +9,10 @@ use k8s_openapi::{
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
+    runtime::{WatchStreamExt, watcher},
 };
 use lifecycle::EventKind;
-use node_status::NodeState;
+use node_status::{Extended, NodeState};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -60,8 +62,10 @@ async fn report(shared: &Shared) {
     let config = &shared.options.config;
     let mut shown: Option<(NodeState, Instant)> = None;
     let mut shutdown = shared.shutdown.changes();
+    let mut nodes = own(shared);
+    let mut extended = Extended::new();
     loop {
-        let state = NodeState::look(shared).await;
+        let state = NodeState::look(shared, extended.clone()).await;
         let fresh = shown
             .as_ref()
             .is_some_and(|(known, at)| *known == state && at.elapsed() < config.node_status_report_frequency);
@@ -72,18 +76,38 @@ async fn report(shared: &Shared) {
                 Err(error) => tracing::warn!(%error, "the node's status was not taken"),
             }
         }
-        // What the node lacks, and that it goes down, is told at once.
+        // What the node lacks, what others say it has, and that it goes down, is told at once.
         let news = async {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = shared.evictions.changed.notified() => {}
                 _ = shutdown.changed() => {}
+                other = changed(&mut nodes, &extended) => extended = other,
             }
         };
         if shared.stop.run_until_cancelled(news).await.is_none() {
             return;
         }
     }
+}
+
+/// The node's object, whenever it changes.
+fn own(shared: &Shared) -> BoxStream<'static, Node> {
+    let api: Api<Node> = Api::all(shared.client.clone());
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", shared.options.node_name));
+    let nodes = watcher(api, config).default_backoff().applied_objects();
+    nodes.filter_map(|node| std::future::ready(node.ok())).boxed()
+}
+
+/// Waits until the node has other extended resources than these.
+async fn changed(nodes: &mut BoxStream<'static, Node>, known: &Extended) -> Extended {
+    while let Some(node) = nodes.next().await {
+        let now = node_status::extended(&node);
+        if now != *known {
+            return now;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Renews the Lease after a quarter of its time, as upstream does.

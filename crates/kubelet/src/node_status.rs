@@ -1,8 +1,8 @@
 //! What the node's status says.
 
 use crate::{Shared, deadline::within_deadline, node_conditions, node_shutdown};
-use api::resources::Amounts;
-use k8s_openapi::api::core::v1::Node;
+use api::resources::{Amounts, is_extended};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -10,7 +10,7 @@ use kube::{
 use lifecycle::{EventKind, Pressure};
 use runtime::Image;
 use serde_json::{Value, json};
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Upstream's `maxNamesPerImageInNodeStatus`.
 const NAMES_PER_IMAGE: usize = 5;
@@ -27,11 +27,13 @@ pub(crate) struct NodeState {
     pressures: Vec<Pressure>,
     runtime_version: String,
     images: Value,
+    /// What others have put into the node's capacity.
+    extended: Extended,
 }
 
 impl NodeState {
     /// Asks the runtime.
-    pub(crate) async fn look(shared: &Shared) -> Self {
+    pub(crate) async fn look(shared: &Shared, extended: Extended) -> Self {
         let not_ready = match shared.runtime.status().await {
             Ok(status) => status
                 .runtime_not_ready
@@ -50,6 +52,7 @@ impl NodeState {
             pressures: shared.evictions.pressures(),
             runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
             images: list(images, shared.options.config.node_status_max_images),
+            extended,
         }
     }
 
@@ -67,11 +70,26 @@ impl NodeState {
         }
     }
 
+    /// What Pods may have: of what the machine has, and of what others have put into the node's capacity. What they took out
+    /// of that is taken out here, too.
+    fn allocatable<'a>(&self, machine: &Amounts, shown: impl Iterator<Item = &'a String>) -> Value {
+        let mut all = quantities(machine);
+        for name in shown.filter(|name| is_extended(name)) {
+            all[name.as_str()] = Value::Null;
+        }
+        for (name, amount) in &self.extended {
+            all[name.as_str()] = json!(amount);
+        }
+        all
+    }
+
     pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(shared.client.clone());
         let (now, name) = (shared.now(), &shared.options.node_name);
         let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
         let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
+        let shown = before.allocatable.unwrap_or_default();
+        let allocatable = self.allocatable(&shared.machine.allocatable, shown.keys());
         let known = before.conditions.unwrap_or_default();
         let conditions = node_conditions::conditions(&self.pressures, self.why_not_ready().as_deref());
         let news = node_conditions::events(&conditions, &known);
@@ -79,7 +97,7 @@ impl NodeState {
         let conditions: Vec<Value> = stamped.collect();
         let swap = shared.evictions.figures().memory().map_or(0, |memory| memory.swap_total);
         let status = json!({"status": {
-            "capacity": quantities(&shared.machine.capacity), "allocatable": quantities(&shared.machine.allocatable),
+            "capacity": quantities(&shared.machine.capacity), "allocatable": allocatable,
             "conditions": conditions, "images": self.images,
             "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": shared.options.port}},
@@ -98,6 +116,15 @@ impl NodeState {
         }
         Ok(())
     }
+}
+
+/// What of a node's capacity the kubelet knows nothing about.
+pub(crate) type Extended = BTreeMap<String, Quantity>;
+
+/// The extended resources of a node's capacity.
+pub(crate) fn extended(node: &Node) -> Extended {
+    let capacity = node.status.as_ref().and_then(|s| s.capacity.clone()).unwrap_or_default();
+    capacity.into_iter().filter(|(name, _)| is_extended(name)).collect()
 }
 
 fn quantities(amounts: &Amounts) -> Value {
@@ -165,12 +192,31 @@ mod tests {
         let why = |runtime: Option<&str>, shutting_down| {
             let not_ready = runtime.map(str::to_owned);
             let (pressures, runtime_version, images) = (Vec::new(), String::new(), json!([]));
-            NodeState { not_ready, shutting_down, pressures, runtime_version, images }.why_not_ready()
+            let extended = Extended::new();
+            NodeState { not_ready, shutting_down, pressures, runtime_version, images, extended }.why_not_ready()
         };
         assert_eq!(why(None, false), None);
         assert_eq!(why(Some("no runtime"), false).as_deref(), Some("no runtime"));
         assert_eq!(why(None, true).as_deref(), Some("node is shutting down"));
         assert_eq!(why(Some("no runtime"), true).as_deref(), Some("[no runtime, node is shutting down]"));
+    }
+
+    #[test]
+    fn what_others_put_into_the_capacity_can_be_had_until_they_take_it_out() {
+        let capacity = json!({"cpu": "64", "example.com/dongle": "2", "kubernetes.io/batch-cpu": "1"});
+        let node = serde_json::from_value(json!({"metadata": {}, "status": {"capacity": capacity}})).unwrap();
+        let state = NodeState {
+            not_ready: None,
+            shutting_down: false,
+            pressures: Vec::new(),
+            runtime_version: String::new(),
+            images: json!([]),
+            extended: extended(&node),
+        };
+        let machine = Amounts::from([("cpu".to_owned(), api::quantity::Amount::units(2))]);
+        let shown = ["cpu", "example.com/dongle", "example.com/gone"].map(str::to_owned);
+        let expected = json!({"cpu": "2", "example.com/dongle": "2", "example.com/gone": null});
+        assert_eq!(state.allocatable(&machine, shown.iter()), expected);
     }
 
     #[test]

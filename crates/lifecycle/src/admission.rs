@@ -195,7 +195,7 @@ fn lacks(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Lack> {
         let capacity = view.allocatable.get(name).or_else(|| extended.get(name)).copied();
         let Some(wanted) = requests.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
         // A resource of the cluster and not of a node: whoever provides it looks after it.
-        if capacity.is_none() && is_extended(name) {
+        if capacity.is_none() && resources::is_extended(name) {
             continue;
         }
         let (capacity, used) = (capacity.unwrap_or_default(), used.get(name).copied().unwrap_or_default());
@@ -206,11 +206,6 @@ fn lacks(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Lack> {
         }
     }
     lacks
-}
-
-/// `IsExtendedResourceName`: a name of another domain than Kubernetes' own.
-fn is_extended(name: &str) -> bool {
-    name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
 /// What no other Pod's end could change, and the host ports.
