@@ -1,6 +1,9 @@
 //! Kubernetes Events about Pods and the node: recorded by one task, so that a slow API harms no Pod.
 
+mod correlator;
+
 use crate::{Options, deadline::within_deadline};
+use correlator::{Correlator, Occurrence};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference, Pod},
@@ -12,14 +15,13 @@ use kube::{
 };
 use lifecycle::{EventKind, PodEvent};
 use serde_json::json;
-use std::collections::HashMap;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Events that wait at most; more than that is a flood, and is dropped with a word in the log.
 const QUEUE: usize = 4096;
-/// How many events are remembered to count repetitions.
-const REMEMBERED: usize = 4096;
+/// In characters: the API takes no longer one.
+const LONGEST_MESSAGE: usize = 1024;
 
 pub(crate) struct Recorder {
     queue: mpsc::Sender<(ObjectReference, PodEvent)>,
@@ -31,12 +33,9 @@ impl Recorder {
         let (host, clock) = (options.node_name.clone(), options.clock.clone());
         let (queue, mut events) = mpsc::channel::<(ObjectReference, PodEvent)>(QUEUE);
         tokio::spawn(async move {
-            let mut seen: HashMap<String, (String, i32)> = HashMap::new();
+            let mut correlator = Correlator::default();
             while let Some(Some((about, event))) = stop.run_until_cancelled(events.recv()).await {
-                if seen.len() > REMEMBERED {
-                    seen.clear();
-                }
-                if let Err(error) = write(&client, &host, clock.now(), &about, &event, &mut seen).await {
+                if let Err(error) = write(&client, &host, clock.now(), &about, &event, &mut correlator).await {
                     tracing::debug!(%error, reason = event.reason, "an event was not recorded");
                 }
             }
@@ -80,20 +79,37 @@ async fn write(
     now: Timestamp,
     about: &ObjectReference,
     event: &PodEvent,
-    seen: &mut HashMap<String, (String, i32)>,
+    correlator: &mut Correlator,
 ) -> Result<(), kube::Error> {
+    let (kind, name, uid) = (about.kind.as_deref(), about.name.as_deref(), about.uid.as_deref());
+    let object = format!("{}/{}", kind.unwrap_or_default(), uid.unwrap_or_default());
+    let occurrence = Occurrence {
+        object: &object,
+        field_path: event.field_path.as_deref().unwrap_or_default(),
+        kind: event.kind.as_str(),
+        reason: &event.reason,
+        message: &event.message,
+    };
+    let Some(told) = correlator.correlate(occurrence, now) else {
+        tracing::debug!(object, reason = event.reason, "too much is told about an object; an event was dropped");
+        return Ok(());
+    };
+    let message: String = told.message.chars().take(LONGEST_MESSAGE).collect();
     let namespace = about.namespace.as_deref().unwrap_or("default");
-    let (name, uid) = (about.name.as_deref().unwrap_or_default(), about.uid.as_deref().unwrap_or_default());
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let key = format!("{uid} {} {} {}", event.reason, event.message, event.field_path.as_deref().unwrap_or(""));
-    if let Some((known, count)) = seen.get_mut(&key) {
-        *count += 1;
-        let patch = json!({"count": count, "lastTimestamp": Time(now)});
-        if within_deadline(api.patch(known, &PatchParams::default(), &Patch::Merge(patch))).await.is_ok() {
-            return Ok(());
+    if let Some(known) = told.known.clone() {
+        let patch = json!({"count": told.count, "lastTimestamp": Time(now), "message": message});
+        match within_deadline(api.patch(&known, &PatchParams::default(), &Patch::Merge(patch))).await {
+            Ok(_) => {
+                correlator.written(told, known, now);
+                return Ok(());
+            }
+            // Events are forgotten after a while: it is told anew.
+            Err(kube::Error::Api(e)) if e.code == 404 => {}
+            Err(error) => return Err(error),
         }
     }
-    let event_name = format!("{name}.{:x}{:04x}", now.as_nanosecond(), event.sequence % 0x1_0000);
+    let event_name = format!("{}.{:x}{:04x}", name.unwrap_or_default(), now.as_nanosecond(), event.sequence % 0x1_0000);
     let object = Event {
         metadata: ObjectMeta {
             name: Some(event_name.clone()),
@@ -103,16 +119,16 @@ async fn write(
         involved_object: about.clone(),
         type_: Some(event.kind.as_str().to_owned()),
         reason: Some(event.reason.clone()),
-        message: Some(event.message.chars().take(1024).collect()),
+        message: Some(message),
         source: Some(EventSource { component: Some("kubelet".to_owned()), host: Some(host.to_owned()) }),
         reporting_component: Some("kubelet".to_owned()),
         reporting_instance: Some(host.to_owned()),
-        first_timestamp: Some(Time(now)),
+        first_timestamp: Some(Time(told.first)),
         last_timestamp: Some(Time(now)),
-        count: Some(1),
+        count: Some(told.count),
         ..Event::default()
     };
     within_deadline(api.create(&PostParams::default(), &object)).await?;
-    seen.insert(key, (event_name, 1));
+    correlator.written(told, event_name, now);
     Ok(())
 }
