@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a resize that does not fit waits, and one that never will is told", a_resize_waits),
     ("memory that is in use is not taken away by a resize", memory_in_use_stays),
     ("what a resize may not change is refused", wrong_resizes_are_refused),
+    ("a volume that shows what a container has follows a resize", a_volume_follows),
     ("a Pod with resources of its own shares them among its containers", pod_level_resources),
 ];
 
@@ -91,6 +92,20 @@ fn a_resize_needs_no_restart(cluster: &Cluster) {
     until_resized(&kubectl, &amounts("15m", "20Mi"));
     let shown = kubectl.run("get pod p --subresource resize --no-headers").ok();
     assert!(shown.starts_with("p "), "{shown}");
+    kubectl.run("delete pod p").ok();
+}
+
+fn a_volume_follows(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let mut pod = pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([]));
+    let field = json!({"containerName": "c", "resource": "requests.cpu", "divisor": "1m"});
+    pod["spec"]["volumes"] =
+        json!([{"name": "v", "downwardAPI": {"items": [{"path": "cpu", "resourceFieldRef": field}]}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    run(&kubectl, &pod);
+    assert_eq!(kubectl.run("exec p -- cat /v/cpu").ok().trim(), "20");
+    resize(&kubectl, &json!({"requests": amounts("30m", "20Mi")}));
+    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").ok().trim() == "30");
     kubectl.run("delete pod p").ok();
 }
 

@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets, labels and annotations change while Pods run: the files that show them follow.
+//! ConfigMaps, Secrets, labels, annotations and resources change while Pods run: the files that show them follow.
 //!
 //! Each object that a Pod of this node mounts is watched for as long as one does, as upstream's kubelet watches them.
 
@@ -7,7 +7,7 @@ use crate::{Shared, blocking, objects::Objects, pods::spec};
 use futures::StreamExt;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{ConfigMap, PodSpec, Secret, Volume},
+    api::core::v1::{ConfigMap, Pod as ApiPod, PodSpec, Secret, Volume},
 };
 use kube::{
     Api, Resource,
@@ -47,7 +47,7 @@ struct Desk {
     /// Wait until they are.
     timers: HashMap<String, AbortOnDropHandle<()>>,
     watches: HashMap<Source, (HashSet<String>, AbortOnDropHandle<()>)>,
-    /// What is known of each Pod: the objects it shows, and its labels and annotations.
+    /// What is known of each Pod: the objects it shows, and what it may show of itself.
     pods: HashMap<String, (BTreeSet<Source>, String)>,
 }
 
@@ -75,11 +75,10 @@ impl Desk {
     fn touch(&mut self, uid: String) {
         let pod = self.shared.pods.by_uid(&uid).map(|h| Arc::clone(h.known.borrow().object()));
         let pod = pod.filter(|p| !api::pod::is_terminal(p));
-        let (wanted, meta) = match &pod {
+        let (wanted, own) = match &pod {
             Some(pod) => {
                 let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-                let meta = format!("{:?}{:?}", pod.metadata.labels, pod.metadata.annotations);
-                (pod.spec.as_ref().map(|s| sources(s, namespace)).unwrap_or_default(), meta)
+                (pod.spec.as_ref().map(|s| sources(s, namespace)).unwrap_or_default(), own(pod))
             }
             None => (BTreeSet::new(), String::new()),
         };
@@ -102,9 +101,9 @@ impl Desk {
             self.watches.insert(source.clone(), (users, task));
         }
         if pod.is_some() {
-            let relabelled = !known.1.is_empty() && known.1 != meta;
-            self.pods.insert(uid.clone(), (wanted, meta));
-            if relabelled {
+            let changed = !known.1.is_empty() && known.1 != own;
+            self.pods.insert(uid.clone(), (wanted, own));
+            if changed {
                 self.refresh(uid);
             }
         }
@@ -203,6 +202,12 @@ async fn refresh_one(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut 
     let (Some(payload), group) = (payload, fs_group(pod)) else { return Ok(()) };
     let name = volume.name.clone();
     blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|e| failed(&name, &e.to_string()))).await
+}
+
+/// What a Pod's volumes may show of itself: labels, annotations, and what is allocated to its containers.
+fn own(pod: &ApiPod) -> String {
+    let resources: Vec<_> = pod.spec.iter().flat_map(api::pod::containers).map(|(_, c)| &c.resources).collect();
+    format!("{:?}{:?}{resources:?}", pod.metadata.labels, pod.metadata.annotations)
 }
 
 /// The objects that a Pod's volumes show.
