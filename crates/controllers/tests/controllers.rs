@@ -39,7 +39,7 @@ fn ready(status: &str) -> Value {
 fn pod(api: &FakeApi, name: &str, change: impl FnOnce(&mut Value)) {
     let mut pod = json!({
         "metadata": { "name": name, "namespace": "x" },
-        "spec": { "containers": [] },
+        "spec": { "containers": [], "tolerations": [{ "operator": "Exists" }] },
         "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
     });
     change(&mut pod);
