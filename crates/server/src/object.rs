@@ -1,6 +1,6 @@
 //! From stored bytes to objects and back, and how a client wants to see them.
 
-use crate::{kinds::Kind, request::Query, status::ApiError};
+use crate::{form, kinds::Kind, protobuf, request::Query, status::ApiError};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use store::{Key, Object, Revision};
@@ -21,22 +21,33 @@ pub(crate) fn view(accept: &str) -> Result<View, ApiError> {
     for choice in accept.split(',').map(str::trim) {
         let mut parts = choice.split(';').map(str::trim);
         let media = parts.next().unwrap_or("");
-        if !matches!(media, "application/json" | "application/*" | "*/*" | crate::protobuf::MEDIA_TYPE) {
+        let served = ["application/json", "application/*", "*/*", form::YAML, protobuf::MEDIA_TYPE];
+        if !served.contains(&media) {
             continue;
         }
         match parts.find_map(|p| p.strip_prefix("as=")) {
             None => return Ok(View::Whole),
             // A Table has no binary form.
-            Some("Table") if media != crate::protobuf::MEDIA_TYPE => return Ok(View::Table),
+            Some("Table") if media != protobuf::MEDIA_TYPE => return Ok(View::Table),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(View::Metadata),
             Some(_) => {}
         }
     }
-    Err(ApiError::new(
-        406,
-        "NotAcceptable",
-        "only the following media types will be accepted: application/json, application/vnd.kubernetes.protobuf",
-    ))
+    Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
+}
+
+/// What the Accept header asks for of a watch: there are no streams of YAML.
+pub(crate) fn stream_view(accept: &str) -> Result<View, ApiError> {
+    let streams: Vec<&str> =
+        accept.split(',').filter(|c| c.split(';').next().map(str::trim) != Some(form::YAML)).collect();
+    if streams.is_empty() {
+        return Err(not_acceptable("application/json, application/vnd.kubernetes.protobuf"));
+    }
+    view(&streams.join(","))
+}
+
+fn not_acceptable(served: &str) -> ApiError {
+    ApiError::new(406, "NotAcceptable", format!("only the following media types will be accepted: {served}"))
 }
 
 /// The stored object in this kind's form.

@@ -13,7 +13,7 @@ pub(crate) mod table;
 mod tests;
 mod wire;
 
-pub(crate) use negotiate::{answer, body, is_wanted};
+pub(crate) use negotiate::{answer, body};
 
 use decode::Depth;
 use serde_json::{Map, Value};

@@ -1,8 +1,8 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, health, node_proxy, node_stream,
-    openapi, pods, protobuf, read,
+    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health, node_proxy,
+    node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     status::ApiError,
@@ -88,14 +88,14 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (protobuf, gzip) = (protobuf::is_wanted(request.headers()), compress::accepts_gzip(request.headers()));
+        let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
         let work = AssertUnwindSafe(self.answer(user, request)).catch_unwind();
         let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => reply::error(&error),
             Err(_) => reply::error(&ApiError::internal("the request could not be handled")),
         };
-        let response = if protobuf { protobuf::answer(response).await } else { response };
+        let response = form::answer(response, form).await;
         if gzip { compress::answer(response).await } else { response }
     }
 

@@ -52,7 +52,7 @@ struct Watcher {
 pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = resource.kind;
     let selection = Selection::parse(kind, &call.query)?;
-    let (view, include) = (object::view(&call.accept)?, Include::parse(&call.query)?);
+    let (view, include) = (object::stream_view(&call.accept)?, Include::parse(&call.query)?);
     let options = ListOptions::parse(&call.query, true)?;
     let scope = read::scope(resource, &selection);
     // Without a revision, and with 0, a watch starts with what there is now.

@@ -1,10 +1,10 @@
 //! Where the binary form meets HTTP: bodies that come in it, and clients that want it.
 
 use super::MEDIA_TYPE;
-use crate::{reply::Body, request::Resource, status::ApiError};
+use crate::{form, reply::Body, request::Resource, status::ApiError};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response, header};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderValue, Response, header};
+use http_body_util::BodyExt;
 use serde_json::Value;
 
 /// The binary form as the JSON that every handler works on.
@@ -19,27 +19,8 @@ pub(crate) fn body(bytes: &[u8], resource: &Resource) -> Result<Bytes, ApiError>
     Ok(decoded.to_string().into())
 }
 
-/// Whether the client's first choice, of those that are served, is the binary form.
-pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
-    for choice in accept.split(',') {
-        let mut parts = choice.split(';').map(str::trim);
-        match parts.next() {
-            // Tables have no binary form.
-            Some(MEDIA_TYPE) if parts.any(|p| p == "as=Table") => {}
-            Some(MEDIA_TYPE) => return true,
-            Some("application/json" | "application/*" | "*/*") => return false,
-            _ => {}
-        }
-    }
-    false
-}
-
-/// The answer in the binary form, if it has one; else as it is, in JSON, which clients know by its content type.
+/// An answer in JSON in the binary form, if it has one; else as it is.
 pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
-    if response.headers().get(header::CONTENT_TYPE).is_none_or(|t| t != "application/json") {
-        return response;
-    }
     let (mut head, body) = response.into_parts();
     if head.extensions.get::<crate::reply::Frames>().is_some() {
         head.headers
@@ -47,22 +28,7 @@ pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
         let frames = body.map_frame(|frame| frame.map_data(|lines| events(&lines)));
         return Response::from_parts(head, frames.boxed_unsync());
     }
-    let bytes = match body.collect().await {
-        Ok(all) => all.to_bytes(),
-        Err(error) => {
-            let body = http_body_util::StreamBody::new(futures::stream::iter([Err(error)]));
-            return Response::from_parts(head, body.boxed_unsync());
-        }
-    };
-    let encoded = serde_json::from_slice::<Value>(&bytes).ok().and_then(|object| super::encode(&object));
-    let bytes = match encoded {
-        Some(encoded) => {
-            head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-            encoded.into()
-        }
-        None => bytes,
-    };
-    Response::from_parts(head, Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+    form::rewritten(Response::from_parts(head, body), MEDIA_TYPE, super::encode).await
 }
 
 /// A chunk of a watch: whole lines of JSON, each an event. An event without a binary form ends as an error of its own,

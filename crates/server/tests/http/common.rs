@@ -150,6 +150,14 @@ impl Api {
         Answer { status: head.status.as_u16(), headers: head.headers, body }
     }
 
+    /// The content type and the text of an answer.
+    pub(crate) async fn text(&self, ask: &Ask) -> (String, String) {
+        let (head, body) = self.raw(ask).await.into_parts();
+        let bytes = tokio::time::timeout(DEADLINE, body.collect()).await.unwrap().unwrap().to_bytes();
+        let content_type = head.headers["content-type"].to_str().unwrap().to_owned();
+        (content_type, String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// The answer has this status, and at least this JSON in it; `null` stands for what must not be there.
     #[track_caller]
     pub(crate) fn check<'a>(&'a self, ask: Ask, status: u16, expected: Value) -> BoxFuture<'a, Answer> {

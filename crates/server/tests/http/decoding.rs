@@ -77,6 +77,15 @@ async fn manifests_are_json_or_yaml() {
     let charset =
         post(CONFIG_MAPS, &json!(null)).text("application/json; charset=utf-8", r#"{"metadata": {"name": "c"}}"#);
     api.check(charset, 201, json!({})).await;
+    let (content_type, text) = api.text(&get(format!("{CONFIG_MAPS}/yam")).header("accept", YAML)).await;
+    assert_eq!(content_type, YAML);
+    let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!((&read["kind"], &read["data"]), (&json!("ConfigMap"), &json!({"a": "x\n", "b": "true"})), "{text}");
+    let (content_type, text) = api.text(&get(format!("{CONFIG_MAPS}/none")).header("accept", YAML)).await;
+    assert!(content_type == YAML && text.contains("reason: NotFound"), "{text}");
+    // A stream of documents has no end of each.
+    let watch = get(format!("{CONFIG_MAPS}?watch=1")).header("accept", YAML);
+    assert!(api.text(&watch).await.1.contains("NotAcceptable"));
     api.check(get(CONFIG_MAPS).header("accept", "text/html"), 406, json!({"reason": "NotAcceptable"})).await;
 }
 

@@ -5,6 +5,7 @@
 mod applies;
 #[cfg(test)]
 mod apparmor;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod conflicts;

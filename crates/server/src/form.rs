@@ -1,0 +1,110 @@
+//! The forms that an answer can have: every handler gives JSON, and what the client would rather have is made of that.
+
+use crate::{
+    protobuf,
+    reply::{Body, Frames},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body_util::{BodyExt, Full, StreamBody};
+use serde_json::Value;
+
+/// The media type of YAML.
+pub(crate) const YAML: &str = "application/yaml";
+
+/// How an answer is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// The client's first choice of those that are served.
+pub(crate) fn wanted(headers: &HeaderMap) -> Form {
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let form = |choice: &str| {
+        let mut parts = choice.split(';').map(str::trim);
+        match parts.next() {
+            // Tables have no binary form.
+            Some(protobuf::MEDIA_TYPE) => (!parts.any(|p| p == "as=Table")).then_some(Form::Protobuf),
+            Some(YAML) => Some(Form::Yaml),
+            Some("application/json" | "application/*" | "*/*") => Some(Form::Json),
+            _ => None,
+        }
+    };
+    accept.split(',').find_map(form).unwrap_or(Form::Json)
+}
+
+/// The answer in this form, if it has one; else as it is, which clients know by its content type.
+pub(crate) async fn answer(response: Response<Body>, form: Form) -> Response<Body> {
+    match form {
+        _ if response.headers().get(header::CONTENT_TYPE).is_none_or(|t| t != "application/json") => response,
+        Form::Json => response,
+        // Documents of YAML have no end that a stream of them would show.
+        Form::Yaml if response.extensions().get::<Frames>().is_some() => response,
+        Form::Yaml => rewritten(response, YAML, yaml).await,
+        Form::Protobuf => protobuf::answer(response).await,
+    }
+}
+
+/// A whole answer, encoded anew; what cannot be encoded stays as it is.
+pub(crate) async fn rewritten(
+    response: Response<Body>,
+    media_type: &'static str,
+    encode: impl FnOnce(&Value) -> Option<Vec<u8>>,
+) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(all) => all.to_bytes(),
+        Err(error) => {
+            let body = StreamBody::new(futures::stream::iter([Err(error)]));
+            return Response::from_parts(head, body.boxed_unsync());
+        }
+    };
+    let encoded = serde_json::from_slice::<Value>(&bytes).ok().and_then(|object| encode(&object));
+    let bytes = match encoded {
+        Some(encoded) => {
+            head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+            head.headers.remove(header::CONTENT_LENGTH);
+            Bytes::from(encoded)
+        }
+        None => bytes,
+    };
+    Response::from_parts(head, Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+}
+
+fn yaml(object: &Value) -> Option<Vec<u8>> {
+    serde_saphyr::to_string(object).ok().map(String::into_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: &str, expected: Form) {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
+        assert_eq!(wanted(&headers), expected, "{accept}");
+    }
+
+    #[test]
+    fn the_first_choice_that_is_served_counts() {
+        check("", Form::Json);
+        check("*/*", Form::Json);
+        check("application/yaml", Form::Yaml);
+        check("text/html, application/yaml;q=0.9, application/json", Form::Yaml);
+        check("application/json, application/yaml", Form::Json);
+        check("application/vnd.kubernetes.protobuf, application/json", Form::Protobuf);
+        let tables = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/json";
+        check(tables, Form::Json);
+    }
+
+    #[test]
+    fn what_looks_like_something_else_stays_text() {
+        let object =
+            serde_json::json!({"a": "true", "b": "1", "c": "null", "d": "x: y", "e": ["- z", ""], "f": "a\nb\n"});
+        let text = String::from_utf8(yaml(&object).expect("YAML")).expect("text");
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).expect("the same"), object, "{text}");
+    }
+}
