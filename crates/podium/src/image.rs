@@ -4,7 +4,7 @@ use crate::cli::{ImageCommand, RuntimeArgs};
 use crate::data_dir::DataDir;
 use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use runtime::{CriRuntime, Runtime};
+use runtime::{CriRuntime, ImportError, Runtime};
 use std::path::Path;
 use tokio::io::AsyncRead;
 
@@ -44,7 +44,11 @@ pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
     bar.set_message(file.display().to_string());
     let names = runtime::import(endpoint, &mut *reader, |sent| bar.set_position(sent)).await;
     bar.finish_and_clear();
-    names.with_context(|| format!("{}: is Podium up in this data directory?", file.display()))
+    let what = match &names {
+        Err(ImportError::Unreachable(_)) => format!("{}: is Podium up in this data directory?", file.display()),
+        _ => file.display().to_string(),
+    };
+    names.context(what)
 }
 
 async fn list(endpoint: &str) -> Result<()> {

@@ -31,10 +31,23 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
-            eprintln!("podium: {error:#}");
+            eprintln!("podium: {}", told(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and what it comes from, in one line. What the API server says is told as kubectl tells it.
+fn told(error: &anyhow::Error) -> String {
+    let mut parts = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            parts.push(format!("Error from server ({}): {}", status.reason, status.message));
+            break;
+        }
+        parts.push(cause.to_string());
+    }
+    parts.join(": ")
 }
 
 async fn command(command: Command) -> anyhow::Result<i32> {
@@ -44,5 +57,23 @@ async fn command(command: Command) -> anyhow::Result<i32> {
         Command::Run(args) => Box::pin(run::run(args)).await,
         Command::Image(command) => image::run(command).await.map(|()| 0),
         Command::Explain(args) => explain::run(args).await.map(|()| 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn errors_are_told_in_one_line_and_those_of_the_server_as_kubectl_tells_them() {
+        let status: kube::core::Status = serde_json::from_value(serde_json::json!({
+            "status": "Failure", "message": "pods \"p\" not found", "reason": "NotFound", "code": 404,
+        }))
+        .unwrap();
+        let error = Err::<(), _>(kube::Error::Api(Box::new(status))).context("pod.yaml").unwrap_err();
+        assert_eq!(told(&error), "pod.yaml: Error from server (NotFound): pods \"p\" not found");
+        let error = Err::<(), _>(std::io::Error::other("no room")).context("cannot write").unwrap_err();
+        assert_eq!(told(&error), "cannot write: no room");
     }
 }

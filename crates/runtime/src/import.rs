@@ -15,8 +15,11 @@ pub enum ImportError {
     /// The archive could not be read.
     #[error("cannot read the archive: {0}")]
     Read(#[source] io::Error),
+    /// containerd does not answer; the words of `ctr`.
+    #[error("{0}")]
+    Unreachable(String),
     /// containerd did not take it; its own words.
-    #[error("containerd did not take the archive: {0}")]
+    #[error("the archive is broken, or holds no image: {0}")]
     Refused(String),
 }
 
@@ -58,7 +61,7 @@ pub async fn import(
     sent?;
     let output = output.map_err(ImportError::Program)?;
     if !output.status.success() {
-        return Err(ImportError::Refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        return Err(refusal(String::from_utf8_lossy(&output.stderr).trim()));
     }
     // Each image is a line: `unpacking NAME (sha256:…)...done`.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -67,4 +70,26 @@ pub async fn import(
         .filter_map(|l| l.strip_prefix("unpacking ")?.split_once(' '))
         .map(|(name, _)| name.to_owned())
         .collect())
+}
+
+/// What `ctr` has to say.
+fn refusal(words: &str) -> ImportError {
+    let words = words.strip_prefix("ctr: ").unwrap_or(words);
+    if words.contains("failed to dial") {
+        return ImportError::Unreachable(words.to_owned());
+    }
+    ImportError::Refused(words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_archive_is_not_a_containerd_that_is_away() {
+        let away = refusal("ctr: failed to dial \"/x.sock\": context deadline exceeded");
+        assert!(matches!(away, ImportError::Unreachable(_)), "{away}");
+        let broken = refusal("ctr: archive/tar: invalid tar header");
+        assert_eq!(broken.to_string(), "the archive is broken, or holds no image: archive/tar: invalid tar header");
+    }
 }
