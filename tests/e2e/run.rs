@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Alone] = &[
     ("podium run ends with 0 when all Pods succeeded, and leaves nothing", all_succeeded),
     ("podium run ends with 1 when a Pod failed", one_failed),
     ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_it_gracefully),
+    ("what a podium run that was killed has left goes with the next one", a_killed_run_is_cleaned_up),
     ("podium run ends with 124 when time is up", time_is_up),
 ];
 
@@ -72,4 +73,19 @@ fn one_failed() {
 fn time_is_up() {
     let (code, text) = run("sleep 1000", "3s");
     assert_eq!(code, 124, "{text}");
+}
+
+fn a_killed_run_is_cleaned_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = command(dir.path(), "echo it serves; sleep 1000", "60s").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    lines.find(|l| l.contains("| it serves")).expect("the Pod's log is shown");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = dir.path().join(format!("podium-run-{}", child.id()));
+    assert!(left.is_dir(), "who is killed cleans up nothing");
+    let output = command(dir.path(), "echo it works", "60s").output().unwrap();
+    let (code, text) = outcome(dir.path(), &output);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(&format!("removed what an earlier run left in {}", left.display())), "{text}");
 }

@@ -7,7 +7,12 @@ use std::{
     io::{ErrorKind, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
+
+/// How long a Podium that was killed may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(20);
 
 /// Paths of one cluster.
 #[derive(Debug, Clone)]
@@ -150,6 +155,20 @@ impl DataDir {
         }
     }
 
+    /// The lock, from a Podium that was killed a moment ago, too: the kernel lets go of it when it has cleaned up.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub(crate) async fn lock_soon(&self) -> Result<Lock> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.lock() {
+                Err(_) if self.holder().is_some() && Instant::now() < deadline => tokio::time::sleep(STEP).await,
+                other => return other,
+            }
+        }
+    }
+
     /// The process that holds the lock, if one does.
     pub(crate) fn holder(&self) -> Option<i32> {
         let mut file = File::open(self.lock_file()).ok()?;
@@ -172,6 +191,19 @@ pub(crate) struct Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_is_on_its_way_out_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::new(dir.path()).unwrap();
+        let lock = data_dir.lock().unwrap();
+        let (taken, ()) = tokio::join!(data_dir.lock_soon(), async {
+            tokio::time::sleep(STEP * 3).await;
+            drop(lock);
+        });
+        let _held = taken.unwrap();
+        data_dir.lock_soon().await.unwrap_err();
+    }
 
     #[test]
     fn a_second_podium_is_kept_out_and_told_who_is_inside() {

@@ -1,5 +1,6 @@
 //! `podium run`: a throwaway cluster for some manifests, and what happens in it.
 
+mod leftovers;
 mod manifests;
 mod show;
 mod timeline;
@@ -8,7 +9,7 @@ use crate::{
     cli::RunArgs,
     cluster::Cluster,
     data_dir::DataDir,
-    image,
+    image, told,
     up::{destroy, stop_signals},
 };
 use anyhow::{Context, Result};
@@ -35,8 +36,15 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 pub(crate) async fn run(args: RunArgs) -> Result<i32> {
     let manifests = manifests::read(&args.files)?;
     let screen = Screen::new();
-    let temporary = std::env::temp_dir().join(format!("podium-run-{}", std::process::id()));
-    let dir = DataDir::new(&temporary)?;
+    let temporary = std::env::temp_dir();
+    for (path, error) in leftovers::remove(&temporary).await {
+        let what = format!("what an earlier run left in {}", path.display());
+        match error {
+            None => screen.say("run", &format!("removed {what}"), Mood::Neutral),
+            Some(error) => screen.say("run", &format!("could not remove {what}: {error}"), Mood::Bad),
+        }
+    }
+    let dir = DataDir::new(&leftovers::own(&temporary))?;
     let lock = dir.lock()?;
     let code = in_cluster(&dir, &args, &manifests, screen).await;
     let removed = destroy(&dir).await;
@@ -73,7 +81,7 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], scree
         never = show.go_on() => match never {},
     };
     if let Err(error) = ended {
-        screen.say("run", &format!("Pods could not be ended in order: {error}"), Mood::Bad);
+        screen.say("run", &format!("Pods could not be ended in order: {}", told(&error)), Mood::Bad);
     }
     show.last_words().await;
     cluster.stop().await;

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let start = Instant::now();
     let dir = DataDir::new(&args.data_dir.data_dir)?;
-    let _lock = dir.lock()?;
+    let _lock = dir.lock_soon().await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| dir.kubeconfig());
     // An old one would say that the API serves.
     let _ = std::fs::remove_file(&kubeconfig);
