@@ -81,9 +81,14 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
         }
     }
     shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
-    for sandbox in views.into_values().flat_map(|v| v.sandboxes) {
-        tracing::warn!(sandbox = sandbox.id, "a sandbox belongs to no Pod and is removed");
+    // The sandbox of a Pod that has left since was that Pod's to remove; the next list shows whether it did.
+    let strays = views.into_iter().filter(|(uid, _)| !before.contains_key(uid)).flat_map(|(_, view)| view.sandboxes);
+    for sandbox in strays {
         let id = SandboxId(sandbox.id);
+        if found(shared.runtime.sandbox(&id).await)?.is_none() {
+            continue;
+        }
+        tracing::warn!(sandbox = id.0, "a sandbox belongs to no Pod and is removed");
         let _ = shared.runtime.stop_sandbox(&id).await;
         let _ = shared.runtime.remove_sandbox(&id).await;
     }
