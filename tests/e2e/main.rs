@@ -11,6 +11,7 @@ mod commands;
 mod conditions;
 mod configuration;
 mod debug;
+mod env_files;
 mod example_states;
 mod examples;
 mod failures;
@@ -81,6 +82,7 @@ fn main() {
         conditions::TESTS,
         configuration::TESTS,
         debug::TESTS,
+        env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,
         failures::TESTS,

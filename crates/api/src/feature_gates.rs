@@ -77,6 +77,8 @@ gates! {
     ExecProbeTimeout: Stable, true;
     /// KEP-3386: the kubelet follows the runtime's events. Podium always does.
     EventedPLEG: Alpha, false;
+    /// KEP-3721: environment variables from files.
+    EnvFiles: Beta, true;
     /// KEP-2837.
     PodLevelResources: Beta, true;
     /// KEP-4639.

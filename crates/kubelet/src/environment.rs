@@ -1,15 +1,16 @@
 //! The environment of a container.
 
+mod env_file;
 mod expand;
 mod services;
 
 use crate::{
-    Shared,
+    Shared, blocking,
     objects::Objects,
-    volumes::{field, resource_field},
+    volumes::{self, field, resource_field},
 };
 pub(crate) use expand::expand;
-use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource, FileKeySelector};
 use lifecycle::Pod;
 use std::collections::BTreeMap;
 
@@ -136,5 +137,26 @@ async fn one_value(
     if let Some(r) = &source.resource_field_ref {
         return resource_field(shared, pod, Some(container), r).map(Some);
     }
+    if let Some(r) = &source.file_key_ref {
+        return from_file(shared, pod, r).await;
+    }
     Err("an environment variable has a source of a type that is not supported yet".to_owned())
+}
+
+/// A variable of a file; one that is empty counts as none, as upstream.
+async fn from_file(shared: &Shared, pod: &Pod, source: &FileKeySelector) -> Result<Option<String>, String> {
+    let (name, key) = (&source.volume_name, source.key.clone());
+    let volume = volumes::source(shared, pod, name)
+        .map_err(|_| format!("cannot find the volume {name:?} referenced by FileKeyRef"))?;
+    let (place, file, wanted) = (volume.join(&source.path), source.path.clone(), key.clone());
+    let value = blocking::run(move || env_file::value(&volume, &file, &wanted)).await.map_err(|error| {
+        // Nothing of the file itself: what is in it may be a secret.
+        tracing::info!(pod = pod.name(), %error, "an env file could not be read");
+        "couldn't parse env file".to_owned()
+    })?;
+    match value {
+        value if !value.is_empty() => Ok(Some(value)),
+        _ if source.optional == Some(true) => Ok(None),
+        _ => Err(format!("environment variable key {key:?} not found in file {place:?}")),
+    }
 }

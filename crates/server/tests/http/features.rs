@@ -192,3 +192,22 @@ async fn without_restart_rules_policies_of_containers_are_dropped() {
     let spec = json!({"spec": {"containers": [{"restartPolicy": "Never"}]}});
     off.check(merge(format!("{PODS}/kept"), &labels), 200, spec).await;
 }
+
+#[tokio::test]
+async fn variables_of_files_are_dropped_while_their_feature_is_off() {
+    let on = Api::new().await;
+    let off = with_gates(&on, "EnvFiles=false");
+    let object = |name: &str| {
+        let mut object = pod(name);
+        object["spec"]["volumes"] = json!([{"name": "e", "emptyDir": {}}]);
+        let source = json!({"fileKeyRef": {"volumeName": "e", "path": "a", "key": "K"}});
+        object["spec"]["containers"][0]["env"] = json!([{"name": "V", "valueFrom": source}]);
+        object
+    };
+    let shown = json!({"spec": {"containers": [{"env": [{"valueFrom": {"fileKeyRef": {"key": "K"}}}]}]}});
+    on.check(post(PODS, &object("p")), 201, shown.clone()).await;
+    // Nothing is left that the variable could come from.
+    off.check(post(PODS, &object("q")), 422, json!({"reason": "Invalid"})).await;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    off.check(merge(format!("{PODS}/p"), &label), 200, shown).await;
+}

@@ -181,7 +181,7 @@ async fn environments_are_validated() {
             ("env[0].name", "Required", "Required value"),
             ("env[1].name", "Invalid", "Invalid value: \"A=B\": a valid environment variable name must consist only of printable ASCII characters other than '='"),
             ("env[2].valueFrom", "Invalid", "Invalid value: \"\": may not be specified when `value` is not empty"),
-            ("env[3].valueFrom", "Invalid", "Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"),
+            ("env[3].valueFrom", "Invalid", "Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"),
             ("env[4].valueFrom.fieldRef.fieldPath", "Invalid", "Invalid value: \"spec.color\": error converting fieldPath: field label not supported: spec.color"),
             ("env[5].valueFrom.fieldRef.fieldPath", "NotSupported", "Unsupported value: \"metadata.labels\": supported values: \"metadata.name\", \"metadata.namespace\", \"metadata.uid\", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", \"status.hostIPs\", \"status.podIP\", \"status.podIPs\""),
             ("env[7].valueFrom.resourceFieldRef.resource", "NotSupported", "Unsupported value: \"limits.gold\": supported values: \"limits.cpu\", \"limits.ephemeral-storage\", \"limits.memory\", \"requests.cpu\", \"requests.ephemeral-storage\", \"requests.memory\""),

@@ -178,3 +178,27 @@ async fn claims_have_a_name_of_their_own_and_one_source() {
     .await;
     check_container(json!({}), used("b"), &[(path, "NotFound", &format!("{unknown} which is empty"))]).await;
 }
+
+#[tokio::test]
+async fn a_variable_of_a_file_names_an_empty_dir_a_file_and_a_key() {
+    let volumes = json!({"volumes": [{"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}}]});
+    let path = |field: &str| format!("spec.containers[0].env[0].valueFrom.fileKeyRef.{field}");
+    for (volume, file, key, causes) in [
+        ("e", "a/b.env", "KEY", vec![]),
+        ("x", "a", "K", vec![("volumeName", "NotFound", "Not found: \"x\"")]),
+        (
+            "h",
+            "a",
+            "K",
+            vec![("volumeName", "Invalid", "Invalid value: \"h\": referenced volume must be of type emptyDir")],
+        ),
+        ("e", "", "", vec![("path", "Required", REQUIRED), ("key", "Required", REQUIRED)]),
+        ("e", "../a", "K", vec![("path", "Invalid", "Invalid value: \"../a\": must not contain '..'")]),
+    ] {
+        let source = json!({"fileKeyRef": {"volumeName": volume, "path": file, "key": key}});
+        let container = json!({"env": [{"name": "V", "valueFrom": source}]});
+        let causes: Vec<(String, &str, &str)> = causes.into_iter().map(|(f, r, m)| (path(f), r, m)).collect();
+        let causes: Vec<(&str, &str, &str)> = causes.iter().map(|(f, r, m)| (f.as_str(), *r, *m)).collect();
+        check_container(volumes.clone(), container, &causes).await;
+    }
+}

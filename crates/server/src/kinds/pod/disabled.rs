@@ -12,6 +12,9 @@ pub(super) fn drop_fields(object: &mut Value, old: Option<&Value>, gates: &Featu
     if !gates.enabled(Gate::ContainerStopSignals) && !old.is_some_and(uses_stop_signals) {
         each_container(object, drop_stop_signal);
     }
+    if !gates.enabled(Gate::EnvFiles) && !old.is_some_and(uses_env_files) {
+        each_container(object, drop_env_files);
+    }
     let chose_users = old.is_some_and(|old| !old["spec"]["hostUsers"].is_null());
     if !gates.enabled(Gate::UserNamespacesSupport) && !chose_users {
         object["spec"].as_object_mut().into_iter().for_each(|spec| drop(spec.remove("hostUsers")));
@@ -34,6 +37,18 @@ fn each_container(object: &mut Value, mut change: impl FnMut(&mut Map<String, Va
 fn uses_stop_signals(object: &Value) -> bool {
     let mut containers = LISTS.iter().flat_map(|list| object["spec"][list].as_array().into_iter().flatten());
     containers.any(|c| !c["lifecycle"]["stopSignal"].is_null())
+}
+
+fn uses_env_files(object: &Value) -> bool {
+    let mut containers = LISTS.iter().flat_map(|list| object["spec"][list].as_array().into_iter().flatten());
+    containers.any(|c| c["env"].as_array().into_iter().flatten().any(|e| !e["valueFrom"]["fileKeyRef"].is_null()))
+}
+
+fn drop_env_files(container: &mut Map<String, Value>) {
+    let variables = container.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten();
+    for source in variables.filter_map(|e| e.get_mut("valueFrom").and_then(Value::as_object_mut)) {
+        source.remove("fileKeyRef");
+    }
 }
 
 /// A lifecycle that said nothing else goes with its signal.

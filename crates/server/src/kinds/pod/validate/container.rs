@@ -83,7 +83,7 @@ pub(super) fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Valu
     one_of(c, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
     ports(c, &path.child("ports"), spec["hostNetwork"] == json!(true), errors);
     for (i, e) in items(c, "env").enumerate() {
-        env(e, &path.child("env").index(i), errors);
+        env(e, &path.child("env").index(i), volumes, errors);
     }
     env_from(c, &path.child("envFrom"), errors);
     mounts::all(c, &path.child("volumeMounts"), volumes, errors);
@@ -135,7 +135,7 @@ fn host_ports<'a>(containers: impl Iterator<Item = &'a Value>, path: &FieldPath,
     }
 }
 
-fn env(e: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn env(e: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     match text(e, "name") {
         "" => errors.required(&path.child("name"), ""),
         name => api::names::env_var(name).iter().for_each(|m| errors.invalid(&path.child("name"), &e["name"], m)),
@@ -157,16 +157,39 @@ fn env(e: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             k => api::names::config_map_key(k).iter().for_each(|m| errors.invalid(&path.child("key"), &key["key"], m)),
         }
     }
+    if let Some(file) = from.get("fileKeyRef") {
+        file_key(file, &path.child("fileKeyRef"), volumes, errors);
+    }
     let sources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
     let count = sources.iter().filter(|s| from.get(s).is_some()).count();
     let nothing = json!("");
     if count == 0 {
-        let text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
+        let text =
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
         errors.invalid(&path, &nothing, text);
     } else if !text(e, "value").is_empty() {
         errors.invalid(&path, &nothing, "may not be specified when `value` is not empty");
     } else if count > 1 {
         errors.invalid(&path, &nothing, "may not have more than one field specified at a time");
+    }
+}
+
+/// A variable of a file that another container writes (KEP-3721).
+fn file_key(file: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+    let at = path.child("volumeName");
+    match (text(file, "volumeName"), volumes.get(text(file, "volumeName")).map(String::as_str)) {
+        ("", _) => errors.required(&at, ""),
+        (_, None) => errors.not_found(&at, &file["volumeName"]),
+        (_, Some("emptyDir")) => {}
+        _ => errors.invalid(&at, &file["volumeName"], "referenced volume must be of type emptyDir"),
+    }
+    match text(file, "path") {
+        "" => errors.required(&path.child("path"), ""),
+        _ => super::volume::non_reserved(&file["path"], &path.child("path"), errors),
+    }
+    match text(file, "key") {
+        "" => errors.required(&path.child("key"), ""),
+        key => api::names::env_var(key).iter().for_each(|m| errors.invalid(&path.child("key"), &file["key"], m)),
     }
 }
 

@@ -113,7 +113,7 @@ fn file_path(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn non_reserved(target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn non_reserved(target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     descending_path(target, path, errors);
     if target.as_str().is_some_and(|t| t.starts_with("..") && !t.starts_with("../")) {
         errors.invalid(path, target, "must not start with '..'");
