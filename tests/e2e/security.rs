@@ -10,6 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a file system can be read-only, and its volumes belong to the fsGroup", file_systems),
     ("system calls are those of the seccomp profile", seccomp),
     ("kernel parameters are set, and those that the node does not allow are refused", sysctls),
+    ("AppArmor profiles are enforced where there is AppArmor, else such a Pod is refused", apparmor),
     ("what the node cannot give is refused with a reason", refused),
 ];
 
@@ -140,4 +141,25 @@ fn configured() {
     let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
     let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";
     check(&kubectl, script, spec, json!({}), "9\n2\n");
+}
+
+fn apparmor(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let profile = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+    kubectl.apply(&pod("cat /proc/self/attr/current", &json!({}), &profile).to_string());
+    let on = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|on| on.starts_with('Y'));
+    if on {
+        kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+        let said = kubectl.run("logs p").ok();
+        assert!(said.contains("cri-containerd.apparmor.d"), "{said}");
+    } else {
+        kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+        let status = kubectl.value("pod/p", "/status");
+        assert_eq!(status["reason"], "AppArmor");
+        let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+        assert!(status["message"].as_str().unwrap().contains(why), "{status}");
+    }
+    // Who wants no profile runs anywhere.
+    kubectl.run("delete pod p --wait").ok();
+    assert_eq!(output(&kubectl, "echo free", json!({}), json!({"appArmorProfile": {"type": "Unconfined"}})), "free\n");
 }
