@@ -102,7 +102,7 @@ fn own(shared: &Shared) -> BoxStream<'static, Node> {
 /// Waits until the node has other extended resources than these.
 async fn changed(nodes: &mut BoxStream<'static, Node>, known: &Extended) -> Extended {
     while let Some(node) = nodes.next().await {
-        let now = node_status::extended(&node);
+        let now = node.status.as_ref().map(node_status::extended).unwrap_or_default();
         if now != *known {
             return now;
         }

@@ -2,7 +2,10 @@
 
 use crate::{Shared, deadline::within_deadline, node_conditions, node_shutdown};
 use api::resources::{Amounts, is_extended};
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
+use k8s_openapi::{
+    api::core::v1::{Node, NodeStatus},
+    apimachinery::pkg::api::resource::Quantity,
+};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -70,26 +73,12 @@ impl NodeState {
         }
     }
 
-    /// What Pods may have: of what the machine has, and of what others have put into the node's capacity. What they took out
-    /// of that is taken out here, too.
-    fn allocatable<'a>(&self, machine: &Amounts, shown: impl Iterator<Item = &'a String>) -> Value {
-        let mut all = quantities(machine);
-        for name in shown.filter(|name| is_extended(name)) {
-            all[name.as_str()] = Value::Null;
-        }
-        for (name, amount) in &self.extended {
-            all[name.as_str()] = json!(amount);
-        }
-        all
-    }
-
     pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(shared.client.clone());
         let (now, name) = (shared.now(), &shared.options.node_name);
         let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
+        let allocatable = allocatable(&shared.machine.allocatable, &before);
         let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
-        let shown = before.allocatable.unwrap_or_default();
-        let allocatable = self.allocatable(&shared.machine.allocatable, shown.keys());
         let known = before.conditions.unwrap_or_default();
         let conditions = node_conditions::conditions(&self.pressures, self.why_not_ready().as_deref());
         let news = node_conditions::events(&conditions, &known);
@@ -122,9 +111,22 @@ impl NodeState {
 pub(crate) type Extended = BTreeMap<String, Quantity>;
 
 /// The extended resources of a node's capacity.
-pub(crate) fn extended(node: &Node) -> Extended {
-    let capacity = node.status.as_ref().and_then(|s| s.capacity.clone()).unwrap_or_default();
-    capacity.into_iter().filter(|(name, _)| is_extended(name)).collect()
+pub(crate) fn extended(status: &NodeStatus) -> Extended {
+    let capacity = status.capacity.iter().flatten().filter(|(name, _)| is_extended(name));
+    capacity.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+}
+
+/// What Pods may have: of what the machine has, and of what others have put into the node's capacity. What they took out
+/// of that is taken out here, too.
+fn allocatable(machine: &Amounts, known: &NodeStatus) -> Value {
+    let mut all = quantities(machine);
+    for name in known.allocatable.iter().flatten().map(|(name, _)| name).filter(|name| is_extended(name)) {
+        all[name.as_str()] = Value::Null;
+    }
+    for (name, amount) in extended(known) {
+        all[name] = json!(amount);
+    }
+    all
 }
 
 fn quantities(amounts: &Amounts) -> Value {
@@ -203,20 +205,13 @@ mod tests {
 
     #[test]
     fn what_others_put_into_the_capacity_can_be_had_until_they_take_it_out() {
-        let capacity = json!({"cpu": "64", "example.com/dongle": "2", "kubernetes.io/batch-cpu": "1"});
-        let node = serde_json::from_value(json!({"metadata": {}, "status": {"capacity": capacity}})).unwrap();
-        let state = NodeState {
-            not_ready: None,
-            shutting_down: false,
-            pressures: Vec::new(),
-            runtime_version: String::new(),
-            images: json!([]),
-            extended: extended(&node),
-        };
+        let known = json!({
+            "capacity": {"cpu": "64", "example.com/dongle": "2", "kubernetes.io/batch-cpu": "1"},
+            "allocatable": {"cpu": "64", "example.com/gone": "1"},
+        });
         let machine = Amounts::from([("cpu".to_owned(), api::quantity::Amount::units(2))]);
-        let shown = ["cpu", "example.com/dongle", "example.com/gone"].map(str::to_owned);
         let expected = json!({"cpu": "2", "example.com/dongle": "2", "example.com/gone": null});
-        assert_eq!(state.allocatable(&machine, shown.iter()), expected);
+        assert_eq!(allocatable(&machine, &serde_json::from_value(known).unwrap()), expected);
     }
 
     #[test]
