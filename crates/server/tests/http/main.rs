@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
-mod applies;
-#[cfg(test)]
 mod apparmor;
+#[cfg(test)]
+mod applies;
 #[cfg(test)]
 mod common;
 #[cfg(test)]
