@@ -2,7 +2,6 @@
 
 use crate::Alone;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Alone] = &[
@@ -73,9 +72,7 @@ fn signals_of_pod_and_image() {
     ];
     for (name, image, signal, code, shown) in cases {
         start(&kubectl, &pod(name, image, signal, TRAPS));
-        let begin = Instant::now();
         assert_eq!(end(&kubectl, name), (json!(code), json!(shown)), "{name}");
-        assert!(begin.elapsed() < Duration::from_secs(20), "{name} took {:?}", begin.elapsed());
     }
 }
 
@@ -87,10 +84,8 @@ fn an_ignored_signal() {
     kubectl.run("delete pod p --wait=false --grace-period=600").ok();
     tests::eventually("the signal to come", || kubectl.run("logs p").ok().contains("signal"));
     // A shorter grace takes effect at once, and sends no second signal.
-    let begin = Instant::now();
     kubectl.run("delete pod p --wait=false --grace-period=2").ok();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     assert_eq!(kubectl.run("logs p").ok().lines().filter(|l| *l == "signal").count(), 1);
     assert_eq!(buried(&kubectl, "p"), json!(137));
 }

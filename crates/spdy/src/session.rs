@@ -139,7 +139,7 @@ async fn write_all<W: AsyncWrite>(
 ) {
     let _done = done.clone().drop_guard();
     let mut write = BufWriter::new(write);
-    let mut encoder = Encoder::new();
+    let (mut encoder, mut lost) = (Encoder::new(), false);
     loop {
         let next = async {
             tokio::select! {
@@ -151,9 +151,11 @@ async fn write_all<W: AsyncWrite>(
         };
         let Some(next) = done.run_until_cancelled(next).await else { return };
         let Some(frame) = next else { break };
+        // Who closed the connection may have sent something before: it is still read, and what is sent now goes nowhere.
         let idle = urgent.is_empty() && data.is_empty();
-        if write.write_all(&frame.encode(&mut encoder)).await.is_err() || (idle && write.flush().await.is_err()) {
-            return;
+        if !lost {
+            lost =
+                write.write_all(&frame.encode(&mut encoder)).await.is_err() || (idle && write.flush().await.is_err());
         }
     }
     let _ = write.shutdown().await;
@@ -376,6 +378,30 @@ mod tests {
         let mut rest = Vec::new();
         assert_eq!(opened.unwrap().read_to_end(&mut rest).await.unwrap(), 0);
         assert!(matches!(client.open(Headers::new()).await, Err(SpdyError::Closed)));
+    }
+
+    /// containerd ends a command's session with its last words, and resets the connection if input is still to come.
+    #[tokio::test]
+    async fn what_was_sent_before_the_connection_was_closed_is_read() {
+        let (a, b) = tokio::io::duplex(4 << 20);
+        let (client, mut server) = (Session::new(a, Role::Client), Session::new(b, Role::Server));
+        let (opened, accepted) = tokio::join!(client.open(Headers::new()), async {
+            let stream = server.next().await.unwrap();
+            stream.accept();
+            stream
+        });
+        let (mut opened, mut accepted, words) = (opened.unwrap(), accepted, vec![7; 2 << 20]);
+        accepted.write_all(&words).await.unwrap();
+        accepted.shutdown().await.unwrap();
+        drop((accepted, server));
+        // Nobody reads yet, and sending goes on.
+        for _ in 0..100 {
+            let _ = opened.write_all(&[1; 1 << 10]).await;
+            tokio::task::yield_now().await;
+        }
+        let mut read = Vec::new();
+        opened.read_to_end(&mut read).await.unwrap();
+        assert!(read == words, "{} bytes", read.len());
     }
 
     #[tokio::test]
