@@ -85,6 +85,12 @@ impl NodeLifecycle {
         }
     }
 
+    /// Whether some node is ready: where none is, the network is at fault, or the cluster is this one node
+    /// (upstream's master disruption mode).
+    fn any_is_ready(&self) -> bool {
+        self.nodes.values().any(|node| condition(node, "Ready") == Some("True"))
+    }
+
     /// A Lease activates nothing: whoever waits for silence looks at the last beat when his time comes.
     fn on_lease(&mut self, change: Change<Lease>, now: Instant) {
         let Change::Set(lease) = change else {
@@ -136,7 +142,7 @@ impl NodeLifecycle {
     }
 
     async fn set_taints(&self, node: &Node) -> Result<(), kube::Error> {
-        let Some(taints) = wanted(node, Timestamp::now()) else {
+        let Some(taints) = wanted(node, self.any_is_ready(), Timestamp::now()) else {
             return Ok(());
         };
         let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
@@ -161,7 +167,12 @@ impl Controller for NodeLifecycle {
 
     fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
         match event {
-            Event::Node(change) => self.on_node(change, now),
+            Event::Node(change) => {
+                let before = self.any_is_ready();
+                let keys = self.on_node(change, now);
+                // What the first ready node, or the last one, does concerns all.
+                if before == self.any_is_ready() { keys } else { self.nodes.keys().cloned().collect() }
+            }
             Event::Lease(change) => {
                 self.on_lease(change, now);
                 vec![]

@@ -24,11 +24,13 @@ pub(crate) fn condition<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     conditions.find(|c| c.type_ == name).map(|c| c.status.as_str())
 }
 
-/// The taints that the node should have, or `None` when it has them. Other taints stay, and so do times.
-pub(crate) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+/// The taints that the node should have, or `None` when it has them. Other taints stay, and so do times. Where no node is
+/// ready it is not the nodes that are at fault, and Pods have nowhere else to go: none has to leave then.
+pub(crate) fn wanted(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.as_ref();
     let current = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
-    let ours: Vec<(&str, &str)> = follow(node);
+    let mut ours: Vec<(&str, &str)> = follow(node);
+    ours.retain(|(_, effect)| any_is_ready || *effect != NO_EXECUTE);
     let mut taints: Vec<Taint> =
         current.iter().filter(|t| !is_managed(t) || ours.contains(&(&t.key, &t.effect))).cloned().collect();
     let mut changed = taints.len() != current.len();
@@ -78,6 +80,11 @@ mod tests {
     /// `conditions` are `Type=Status`, taints are `key:Effect` without their prefix; `-` stands for no change.
     #[track_caller]
     fn check(conditions: &[&str], unschedulable: bool, taints: &[&str], expected: &[&str]) {
+        check_among(true, conditions, unschedulable, taints, expected);
+    }
+
+    #[track_caller]
+    fn check_among(others: bool, conditions: &[&str], unschedulable: bool, taints: &[&str], expected: &[&str]) {
         let conditions: Vec<Value> = conditions
             .iter()
             .filter_map(|c| c.split_once('='))
@@ -96,7 +103,7 @@ mod tests {
         }))
         .expect("a node");
         let short = |t: &Taint| format!("{}:{}", t.key.trim_start_matches("node.kubernetes.io/"), t.effect);
-        let got = wanted(&node, Timestamp::UNIX_EPOCH)
+        let got = wanted(&node, others, Timestamp::UNIX_EPOCH)
             .map_or_else(|| vec!["-".to_owned()], |taints| taints.iter().map(short).collect());
         assert_eq!(got, expected);
     }
@@ -126,5 +133,17 @@ mod tests {
             &["disk-pressure:NoExecute"],
         );
         check(&["Ready=False"], false, &["not-ready:NoExecute", "not-ready:NoSchedule"], &["-"]);
+    }
+
+    #[test]
+    fn no_pod_has_to_leave_where_no_node_is_ready() {
+        check_among(false, &["Ready=False"], false, &[], &["not-ready:NoSchedule"]);
+        check_among(
+            false,
+            &["Ready=Unknown"],
+            false,
+            &["unreachable:NoExecute", "mine:NoExecute"],
+            &["mine:NoExecute", "unreachable:NoSchedule"],
+        );
     }
 }

@@ -201,6 +201,8 @@ async fn pods_that_end_on_a_node_out_of_service_go_at_once() {
 #[tokio::test(start_paused = true)]
 async fn taints_follow_a_node_from_its_registration() {
     let api = start();
+    // Where no node is ready, no Pod has to leave.
+    node(&api, "other", &ready("True"));
     node(&api, "n", &json!({}));
     let not_ready = "node.kubernetes.io/not-ready:NoSchedule";
     api.until("it is tainted", |api| taints(api, "n") == [not_ready]).await;
@@ -208,6 +210,9 @@ async fn taints_follow_a_node_from_its_registration() {
     api.until("it is not", |api| taints(api, "n").is_empty()).await;
     node(&api, "n", &ready("False"));
     api.until("it is again", |api| taints(api, "n").len() == 2).await;
+    node(&api, "other", &ready("False"));
+    api.until("no Pod has to leave", |api| taints(api, "n") == [not_ready] && taints(api, "other") == [not_ready])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
