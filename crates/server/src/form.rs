@@ -74,8 +74,10 @@ pub(crate) async fn rewritten(
     Response::from_parts(head, Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
 }
 
+/// As kubectl writes it: lists are not indented, and long lines stay lines.
 fn yaml(object: &Value) -> Option<Vec<u8>> {
-    serde_saphyr::to_string(object).ok().map(String::into_bytes)
+    let options = serde_saphyr::ser_options! { compact_list_indent: true, folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(object, options).ok().map(String::into_bytes)
 }
 
 #[cfg(test)]
@@ -102,8 +104,8 @@ mod tests {
 
     #[test]
     fn what_looks_like_something_else_stays_text() {
-        let object =
-            serde_json::json!({"a": "true", "b": "1", "c": "null", "d": "x: y", "e": ["- z", ""], "f": "a\nb\n"});
+        let object = serde_json::json!({"a": "true", "b": "1", "c": "null", "d": "x: y", "e": ["- z", ""], "f": "a\nb\n",
+            "g": format!("{}  two blanks and a trailing one ", "word ".repeat(40)), "h": "yes", "i": " x\n\n", "j": {}});
         let text = String::from_utf8(yaml(&object).expect("YAML")).expect("text");
         assert_eq!(serde_saphyr::from_str::<Value>(&text).expect("the same"), object, "{text}");
     }
