@@ -54,6 +54,8 @@ struct TaintEviction {
     taints: HashMap<String, Vec<Taint>>,
     /// Pods that go unless something changes, since when.
     doomed: HashMap<String, Instant>,
+    /// The UIDs of Pods that were deleted here: what is heard of them until that is seen is old.
+    deleted: HashMap<String, Option<String>>,
 }
 
 enum Event {
@@ -81,6 +83,7 @@ impl TaintEviction {
                 let (name, meta) = (key(pod.meta()), pod.meta());
                 let node = pod.spec.node_name.clone().filter(|n| !n.is_empty());
                 match node.filter(|_| meta.deletion_timestamp.is_none()) {
+                    Some(_) if self.deleted.get(&name) == Some(&meta.uid) => vec![],
                     Some(node) => {
                         let meta = ObjectMeta {
                             name: meta.name.clone(),
@@ -105,6 +108,7 @@ impl TaintEviction {
             Change::Listed(keys) => {
                 self.pods.retain(|key, _| keys.contains(key));
                 self.doomed.retain(|key, _| keys.contains(key));
+                self.deleted.retain(|key, _| keys.contains(key));
                 vec![]
             }
         }
@@ -113,6 +117,7 @@ impl TaintEviction {
     fn forget(&mut self, pod: &str) {
         self.pods.remove(pod);
         self.doomed.remove(pod);
+        self.deleted.remove(pod);
     }
 
     fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
@@ -229,6 +234,7 @@ impl Controller for TaintEviction {
         }
         self.evict(&pod).await?;
         self.forget(name);
+        self.deleted.insert(name.to_owned(), pod.meta.uid);
         Ok(None)
     }
 }
@@ -245,7 +251,13 @@ pub(crate) async fn run(client: Client, stop: CancellationToken) {
     let pods: Api<SlimPod> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
     let pods = watch(pods, Config::default()).map(Event::Pod);
     let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
-    let controller = TaintEviction { client, pods: HashMap::new(), taints: HashMap::new(), doomed: HashMap::new() };
+    let controller = TaintEviction {
+        client,
+        pods: HashMap::new(),
+        taints: HashMap::new(),
+        doomed: HashMap::new(),
+        deleted: HashMap::new(),
+    };
     worker::run(controller, stream::select(pods, nodes).boxed(), stop).await;
 }
 
