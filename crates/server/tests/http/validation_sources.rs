@@ -202,3 +202,37 @@ async fn a_variable_of_a_file_names_an_empty_dir_a_file_and_a_key() {
         check_container(volumes.clone(), container, &causes).await;
     }
 }
+
+#[tokio::test]
+async fn resources_are_counted_in_sensible_units() {
+    let check = async |resources: Value, causes: &[(&str, &str, &str)]| {
+        check_container(json!({}), json!({"resources": resources}), causes).await;
+    };
+    let path = |field: &str| format!("spec.containers[0].resources{field}");
+    let pages = |amount: &str| json!({"limits": {"cpu": "1", "hugepages-2Mi": amount}});
+    check(pages("4Mi"), &[]).await;
+    let odd = "Invalid value: \"3Mi\": 3Mi is not positive integer multiple of hugepages-2Mi";
+    let (limits, requests) = (path(".limits[hugepages-2Mi]"), path(".requests[hugepages-2Mi]"));
+    check(pages("3Mi"), &[(&limits, "Invalid", odd), (&requests, "Invalid", odd)]).await;
+    let alone = json!({"limits": {"hugepages-2Mi": "2Mi"}});
+    check(alone, &[(&path(""), "Forbidden", "Forbidden: HugePages require cpu or memory")]).await;
+    let name = "requests.example.com/x";
+    let words = format!("Invalid value: \"{name}\": doesn't follow extended resource name standard");
+    let (limits, requests) = (path(&format!(".limits[{name}]")), path(&format!(".requests[{name}]")));
+    check(json!({"limits": {name: "1"}}), &[(&limits, "Invalid", &words), (&requests, "Invalid", &words)]).await;
+    let variable = |resource: &str, divisor: &str| json!({"env": [{"name": "V", "valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}}]});
+    let path = "spec.containers[0].env[0].valueFrom.resourceFieldRef.divisor";
+    check_container(json!({}), variable("limits.cpu", "1m"), &[]).await;
+    check_container(json!({}), variable("limits.memory", "1Mi"), &[]).await;
+    for (resource, divisor, words) in [
+        ("limits.cpu", "10m", "only divisor's values 1m and 1 are supported with the cpu resource"),
+        (
+            "requests.memory",
+            "2Mi",
+            "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource",
+        ),
+    ] {
+        let message = format!("Invalid value: \"{resource}\": {words}");
+        check_container(json!({}), variable(resource, divisor), &[(path, "Invalid", &message)]).await;
+    }
+}

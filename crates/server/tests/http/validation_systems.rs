@@ -157,3 +157,69 @@ async fn constraints_of_spreading_are_validated() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn what_a_pod_shares_with_its_node_it_may_not_set() {
+    let sysctls = |name: &str| json!({"sysctls": [{"name": name, "value": "1"}]});
+    let path = "spec.securityContext.sysctls[0].name";
+    for (name, field, refused) in [
+        ("net.core.somaxconn", "hostNetwork", true),
+        ("net/core/somaxconn", "hostNetwork", true),
+        ("kernel.shmmax", "hostIPC", true),
+        ("kernel.shmmax", "hostNetwork", false),
+        ("net.core.somaxconn", "hostIPC", false),
+    ] {
+        let message = format!("Invalid value: \"{name}\": may not be specified when '{field}' is true");
+        let causes = [(path, "Invalid", message.as_str())];
+        let causes = if refused { &causes[..] } else { &[] };
+        check_spec(json!({field: true, "securityContext": sysctls(name)}), causes).await;
+    }
+    check_spec(
+        json!({"securityContext": {"seLinuxChangePolicy": "MountOption"}}),
+        &[(
+            "spec.securityContext.seLinuxChangePolicy",
+            "NotSupported",
+            "Unsupported value: \"MountOption\": supported values: \"Recursive\"",
+        )],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_nodes_fields_are_asked_for_by_one_name() {
+    let list = "requiredDuringSchedulingIgnoredDuringExecution";
+    let path = format!("spec.affinity.nodeAffinity.{list}.nodeSelectorTerms[0]");
+    for (term, field, reason, message) in [
+        (
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}),
+            "matchFields[0].values",
+            "Required",
+            "Required value: must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+        ),
+        (
+            json!({"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}),
+            "matchFields[0].operator",
+            "Invalid",
+            "Invalid value: \"Exists\": not a valid selector operator",
+        ),
+        (
+            json!({"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["a"]}]}),
+            "matchFields[0].key",
+            "Invalid",
+            "Invalid value: \"metadata.uid\": not a valid field selector key",
+        ),
+    ] {
+        let affinity = json!({"nodeAffinity": {list: {"nodeSelectorTerms": [term]}}});
+        check_spec(json!({"affinity": affinity}), &[(&format!("{path}.{field}"), reason, message)]).await;
+    }
+    let odd = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["a b"]}]});
+    let words = "Invalid value: \"a b\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let required = json!({"affinity": {"nodeAffinity": {list: {"nodeSelectorTerms": [odd]}}}});
+    check_spec(required, &[(&format!("{path}.matchExpressions[0].values[0]"), "Invalid", words)]).await;
+    let preferred = json!([{"weight": 1, "preference": odd}]);
+    check_spec(
+        json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}),
+        &[],
+    )
+    .await;
+}

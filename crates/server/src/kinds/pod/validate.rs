@@ -8,6 +8,7 @@ mod dns;
 mod ephemeral;
 mod label_selector;
 mod mounts;
+mod node_affinity;
 mod os;
 mod pod_affinity;
 mod probe;
@@ -32,6 +33,8 @@ use crate::{
 };
 use serde_json::{Value, json};
 
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
 /// A new Pod.
 pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
     spec(object, errors);
@@ -43,12 +46,14 @@ pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
         errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
     }
     apparmor::matching(object, errors);
+    security::sysctls_of_the_node(spec, &path.child("securityContext").child("sysctls"), errors);
 }
 
 /// The spec of a Pod, new or changed (`ValidatePodSpec`).
 pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     apparmor::of_annotations(object, errors);
+    deletion_cost(&object["metadata"]["annotations"], errors);
     let volumes = volume::all(spec, &path.child("volumes"), errors);
     claims::of_pod(spec, &path.child("resourceClaims"), errors);
     container::all(spec, &path, &volumes, errors);
@@ -88,6 +93,17 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
     if let Some(os) = spec.get("os") {
         one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
         os::all(spec, &path, errors);
+    }
+}
+
+/// What a ReplicaSet would rather delete.
+fn deletion_cost(annotations: &Value, errors: &mut FieldErrors) {
+    let Some(cost) = annotations.get(DELETION_COST) else { return };
+    // As Go's ParseInt, without a plus and without leading zeros.
+    let text = cost.as_str().unwrap_or("");
+    if text.parse::<i32>().ok().is_none_or(|n| n.to_string() != text) {
+        let path = FieldPath::new("metadata").child("annotations").key(DELETION_COST);
+        errors.invalid(&path, cost, "must be a 32bit integer");
     }
 }
 

@@ -21,6 +21,8 @@ const ENV_FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
+/// Divisors of what is counted in bytes.
+const SIZES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 const ENV_RESOURCES: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -227,6 +229,25 @@ pub(super) fn resource_ref(resource: &Value, path: &FieldPath, errors: &mut Fiel
     let huge = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
     if !ENV_RESOURCES.contains(&name) && !huge {
         errors.not_supported(&path.child("resource"), &resource["resource"], &ENV_RESOURCES);
+    }
+    divisor(resource, name, &path.child("divisor"), errors);
+}
+
+/// In what a resource may be counted (`validateContainerResourceDivisor`); 0 is none.
+fn divisor(resource: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let what = name.split_once('.').map_or("", |(_, what)| what);
+    let (allowed, called) = match what {
+        "cpu" => ("1m and 1", "cpu"),
+        "memory" => (SIZES, "memory"),
+        "ephemeral-storage" => (SIZES, "local ephemeral storage"),
+        _ => (SIZES, "hugepages"),
+    };
+    let given = text(resource, "divisor");
+    let fits = allowed.split([',', ' ']).any(|one| one == given);
+    if !matches!(given, "" | "0") && !fits {
+        let why = format!("only divisor's values {allowed} are supported with the {called} resource");
+        // Upstream shows the resource.
+        errors.invalid(path, &json!(name), &why);
     }
 }
 

@@ -9,6 +9,8 @@ use api::{
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value};
 
+const HUGE_PAGES: &str = "hugepages-";
+
 /// Checks a `resources`, of a container or a Pod. Quantities were read before.
 pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let empty = Map::new();
@@ -22,15 +24,25 @@ pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors
             if amount(value).is_negative() {
                 errors.invalid(&path, value, "must be greater than or equal to 0");
             }
+            if let Some(page) = name.strip_prefix(HUGE_PAGES).and_then(|size| Amount::parse(size).ok())
+                && (amount(value) <= Amount::ZERO || amount(value).value() % page.value().max(1) != 0)
+            {
+                let shown = value.as_str().unwrap_or("");
+                errors.invalid(&path, value, &format!("{shown} is not positive integer multiple of {name}"));
+            }
             if !native(name) && amount(value).milli() % 1000 != 0 {
                 errors.invalid(&path, value, "must be an integer");
             }
         }
     }
+    let any = |is: fn(&str) -> bool| limits.keys().chain(requests.keys()).any(|name| is(name));
+    if any(|name| name.starts_with(HUGE_PAGES)) && !any(|name| matches!(name, "cpu" | "memory")) {
+        errors.forbidden(path, "HugePages require cpu or memory");
+    }
     // The path is upstream's, without the resource.
     let at = path.child("requests");
     for (name, value) in requests {
-        let overcommit = native(name) && !name.starts_with("hugepages-");
+        let overcommit = native(name) && !name.starts_with(HUGE_PAGES);
         match limits.get(name) {
             None if !overcommit => {
                 errors.required(&path.child("limits"), "Limit must be set for non overcommitable resources");
@@ -96,9 +108,14 @@ fn resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if !wrong.is_empty() {
         return wrong.iter().for_each(|e| errors.invalid(path, &value, e));
     }
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with(HUGE_PAGES);
     if !name.contains('/') && !standard {
         errors.invalid(path, &value, "must be a standard resource for containers");
+    }
+    // A quota would say `requests.NAME`, which must be a name, too.
+    let quota = format!("requests.{name}");
+    if !native(name) && (name.starts_with("requests.") || !api::names::qualified_name(&quota).is_empty()) {
+        errors.invalid(path, &value, "doesn't follow extended resource name standard");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a Pod asks of its node: tolerations, affinity, spreading, gates.
 
-use super::{items, one_of, pod_affinity, qualified, spread, text};
+use super::{items, node_affinity, one_of, pod_affinity, qualified, spread, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     tolerations(spec, &path.child("tolerations"), errors);
     let affinity = path.child("affinity");
-    node_affinity(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
+    node_affinity::all(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
     for kind in ["podAffinity", "podAntiAffinity"] {
         pod_affinity::all(&spec["affinity"][kind], &affinity.child(kind), errors);
     }
@@ -64,51 +64,5 @@ pub(in crate::kinds) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut
 pub(super) fn weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !(1..=100).contains(&v["weight"].as_i64().unwrap_or(0)) {
         errors.invalid(&path.child("weight"), &json!(v["weight"].as_i64().unwrap_or(0)), "must be in the range 1-100");
-    }
-}
-
-fn node_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(required) = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") {
-        let path = path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
-        if items(required, "nodeSelectorTerms").next().is_none() {
-            errors.required(&path, "must have at least one node selector term");
-        }
-        for (i, term) in items(required, "nodeSelectorTerms").enumerate() {
-            self::term(term, &path.index(i), errors);
-        }
-    }
-    let list = "preferredDuringSchedulingIgnoredDuringExecution";
-    for (i, preferred) in items(affinity, list).enumerate() {
-        let path = path.child(list).index(i);
-        weight(preferred, &path, errors);
-        term(&preferred["preference"], &path.child("preference"), errors);
-    }
-}
-
-fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for list in ["matchExpressions", "matchFields"] {
-        for (i, r) in items(term, list).enumerate() {
-            let path = path.child(list).index(i);
-            let values = items(r, "values").count();
-            let at = path.child("values");
-            match text(r, "operator") {
-                "In" | "NotIn" if values == 0 => {
-                    errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
-                }
-                "Exists" | "DoesNotExist" if values > 0 => {
-                    errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-                }
-                "Gt" | "Lt" if values != 1 => {
-                    errors.required(&at, "must be specified single value when `operator` is 'Lt' or 'Gt'");
-                }
-                "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-                other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
-            }
-            if list == "matchExpressions" {
-                qualified(&r["key"], &path.child("key"), errors);
-            } else if r["key"] != "metadata.name" {
-                errors.invalid(&path.child("key"), &r["key"], "not a valid field selector key");
-            }
-        }
     }
 }

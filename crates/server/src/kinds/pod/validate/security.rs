@@ -25,6 +25,8 @@ pub(super) fn of_pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     sysctls(context, &at.child("sysctls"), errors);
     optional(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &at, errors);
     optional(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
+    // The other policy is SELinuxMount's, which is off.
+    optional(context, "seLinuxChangePolicy", &["Recursive"], &at, errors);
     seccomp(context, &at.child("seccompProfile"), errors);
     apparmor::profile(context, &at, errors);
     if spec["hostUsers"] == json!(false) {
@@ -88,6 +90,21 @@ fn sysctls(context: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.invalid(&path, &sysctl["name"], &why);
         } else if !seen.insert(name) {
             errors.duplicate(&path, &sysctl["name"]);
+        }
+    }
+}
+
+/// What a Pod shares with its node, it may not set (`ValidateHostSysctl`). Pods that did so before may go on.
+pub(super) fn sysctls_of_the_node(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, sysctl) in items(&spec["securityContext"], "sysctls").enumerate() {
+        let name = text(sysctl, "name").replace('/', ".");
+        let of_ipc =
+            ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|p| name.starts_with(p)) || name == "kernel.sem";
+        for (field, shared) in [("hostNetwork", name.starts_with("net.")), ("hostIPC", of_ipc)] {
+            if shared && spec[field] == json!(true) {
+                let why = format!("may not be specified when '{field}' is true");
+                errors.invalid(&path.index(i).child("name"), &sysctl["name"], &why);
+            }
         }
     }
 }

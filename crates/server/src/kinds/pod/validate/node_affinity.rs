@@ -1,0 +1,74 @@
+//! Affinity to nodes (`validateNodeAffinity`).
+
+use super::{items, qualified, scheduling::weight, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::{Value, json};
+
+pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(required) = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") {
+        let path = path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
+        if items(required, "nodeSelectorTerms").next().is_none() {
+            errors.required(&path, "must have at least one node selector term");
+        }
+        for (i, one) in items(required, "nodeSelectorTerms").enumerate() {
+            term(one, true, &path.index(i), errors);
+        }
+    }
+    let list = "preferredDuringSchedulingIgnoredDuringExecution";
+    for (i, preferred) in items(affinity, list).enumerate() {
+        let path = path.child(list).index(i);
+        weight(preferred, &path, errors);
+        term(&preferred["preference"], false, &path.child("preference"), errors);
+    }
+}
+
+/// What is only preferred may name values that no label can have.
+fn term(term: &Value, is_required: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, r) in items(term, "matchExpressions").enumerate() {
+        let path = path.child("matchExpressions").index(i);
+        expression(r, &path, errors);
+        qualified(&r["key"], &path.child("key"), errors);
+        for (j, value) in items(r, "values").enumerate().filter(|_| is_required) {
+            let wrong = api::names::label_value(value.as_str().unwrap_or(""));
+            wrong.iter().for_each(|e| errors.invalid(&path.child("values").index(j), value, e));
+        }
+    }
+    for (i, r) in items(term, "matchFields").enumerate() {
+        field(r, &path.child("matchFields").index(i), errors);
+    }
+}
+
+fn expression(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (values, at) = (items(r, "values").count(), path.child("values"));
+    match text(r, "operator") {
+        "In" | "NotIn" if values == 0 => {
+            errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
+        }
+        "Exists" | "DoesNotExist" if values > 0 => {
+            errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        }
+        "Gt" | "Lt" if values != 1 => {
+            errors.required(&at, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+        other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+    }
+}
+
+/// Of a node's fields only its name can be asked for (`ValidateNodeFieldSelectorRequirement`).
+fn field(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match text(r, "operator") {
+        "In" | "NotIn" if items(r, "values").count() == 1 => {}
+        "In" | "NotIn" => {
+            let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            errors.required(&path.child("values"), why);
+        }
+        other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+    }
+    if r["key"] != "metadata.name" {
+        return errors.invalid(&path.child("key"), &r["key"], "not a valid field selector key");
+    }
+    for (i, name) in items(r, "values").enumerate() {
+        super::subdomain(name, &path.child("values").index(i), errors);
+    }
+}
