@@ -54,7 +54,7 @@ fn no_acknowledged_write_is_lost() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let said = Arc::new(Mutex::new(Said::default()));
     for life in 0..LIVES {
-        let moment = Duration::from_micros(random.random_range(0..120_000));
+        let (writes, moment) = (random.random_range(0..20), Duration::from_micros(random.random_range(0..10_000)));
         let client = cluster.client(&runtime);
         runtime.block_on(async {
             check(&client, &said, life).await;
@@ -63,6 +63,7 @@ fn no_acknowledged_write_is_lost() {
             for writer in 0..WRITERS {
                 work.spawn(write(client.clone(), Arc::clone(&said), writer, life));
             }
+            acknowledged(&said, writes).await;
             // Not a wait for anything: the moment of death is the test's input.
             tokio::time::sleep(moment).await;
             cluster.signal(Signal::SIGKILL);
@@ -76,6 +77,17 @@ fn no_acknowledged_write_is_lost() {
     let said = runtime.block_on(said.lock());
     eprintln!("{} writes acknowledged in {LIVES} lives", said.revisions.len());
     assert!(said.revisions.len() > 1000, "the load was no load: {}", said.revisions.len());
+}
+
+/// Waits until so many more writes are acknowledged, on a machine as slow as it may be.
+async fn acknowledged(said: &Mutex<Said>, writes: usize) {
+    let enough = said.lock().await.revisions.len() + writes;
+    let more = async {
+        while said.lock().await.revisions.len() < enough {
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), more).await.expect("writes are acknowledged");
 }
 
 /// Creates an object of its own in each life and updates it, until the server is gone.
