@@ -62,9 +62,10 @@ fn streams(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
-    let script = "read x; echo got $x";
+    // containerd lets input in a moment before it takes output.
+    let script = "read x; sleep 1; echo got $x";
     let mut client = kubectl.command(&["debug", "-i", "p", &image, "--container=d", "--", "sh", "-c", script]);
-    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // As long as its input is open: what is not `stdinOnce` is detached from when it ends.
     let mut input = client.stdin.take().unwrap();
     input.write_all(b"word\n").unwrap();

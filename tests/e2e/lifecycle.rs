@@ -97,8 +97,8 @@ fn the_events_of_a_pod_tell_its_life(cluster: &Cluster) {
 fn a_crash_loop_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", "echo out of luck; exit 7", &json!({})));
-    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("CrashLoopBackOff"));
-    let status = kubectl.value("pod/p", "/status");
+    let waiting = "/status/containerStatuses/0/state/waiting/reason";
+    let status = &kubectl.wait_value("pod/p", waiting, &json!("CrashLoopBackOff"))["status"];
     let container = &status["containerStatuses"][0];
     assert_eq!(status["phase"], "Running");
     assert_eq!(
@@ -114,8 +114,9 @@ fn a_crash_loop_backs_off(cluster: &Cluster) {
 }
 
 fn waiting_reason(kubectl: &Kubectl, reason: &str) -> String {
-    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!(reason));
-    kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/message").as_str().unwrap_or("").to_owned()
+    let waiting = "/status/containerStatuses/0/state/waiting";
+    let pod = kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!(reason));
+    pod.pointer(waiting).and_then(|w| w["message"].as_str()).unwrap_or("").to_owned()
 }
 
 fn image_pod(image: &str, policy: &str) -> String {

@@ -128,8 +128,8 @@ fn what_a_rule_restarts_backs_off(cluster: &Cluster) {
     let container = with(ends("c", &[42, 42, 42]), &rule("Restart", "In", &[42]));
     kubectl.apply(&pod("p", json!({"restartPolicy": "Never", "containers": [container]})));
     let waiting = "/status/containerStatuses/0/state/waiting";
-    kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CrashLoopBackOff"));
-    let message = kubectl.value("pod/p", &format!("{waiting}/message"));
+    let pod = kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CrashLoopBackOff"));
+    let message = &pod.pointer(waiting).unwrap()["message"];
     assert!(message.as_str().unwrap().starts_with("back-off 10s restarting failed container=c"), "{message}");
 }
 
@@ -241,8 +241,8 @@ fn a_short_back_off() {
     });
     assert!(begun.elapsed() > Duration::from_secs(6), "{:?}", begun.elapsed());
     let waiting = "/status/containerStatuses/0/state/waiting";
-    kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CrashLoopBackOff"));
-    let message = kubectl.value("pod/p", &format!("{waiting}/message"));
+    let pod = kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CrashLoopBackOff"));
+    let message = &pod.pointer(waiting).unwrap()["message"];
     assert!(message.as_str().unwrap().starts_with("back-off 8s restarting failed container=c"), "{message}");
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }

@@ -168,21 +168,18 @@ impl Kubectl {
         self.get(object).and_then(|o| o.pointer(pointer).cloned()).unwrap_or(Value::Null)
     }
 
-    /// Waits until a value of an object is this one.
+    /// Waits until a value of an object is this one, and gives the object as it was then: on a slow machine it may have
+    /// changed again before it is asked for once more.
     ///
     /// # Panics
     /// When it is not within 60 s.
     #[track_caller]
-    pub fn wait_value(&self, object: &str, pointer: &str, expected: &Value) {
+    pub fn wait_value(&self, object: &str, pointer: &str, expected: &Value) -> Value {
         crate::wait_for(&format!("{object} {pointer} = {expected}"), std::time::Duration::from_secs(60), || {
-            let object = self.get(object);
-            let seen = object.as_ref().and_then(|o| o.pointer(pointer)).unwrap_or(&Value::Null);
-            if seen == expected {
-                Ok(())
-            } else {
-                Err(object.as_ref().map_or_else(|| "no object".into(), |o| o["status"].to_string()))
-            }
-        });
+            let object = self.get(object).unwrap_or_default();
+            let seen = object.pointer(pointer).unwrap_or(&Value::Null);
+            if seen == expected { Ok(object) } else { Err(object["status"].to_string()) }
+        })
     }
 
     /// Reasons and messages of the Kubernetes Events about an object, oldest first.
