@@ -101,7 +101,7 @@ async fn write(
         let patch = json!({"count": told.count, "lastTimestamp": Time(now), "message": message});
         match within_deadline(api.patch(&known, &PatchParams::default(), &Patch::Merge(patch))).await {
             Ok(_) => {
-                correlator.written(told, known, now);
+                correlator.written(&told, known);
                 return Ok(());
             }
             // Events are forgotten after a while: it is told anew.
@@ -129,6 +129,6 @@ async fn write(
         ..Event::default()
     };
     within_deadline(api.create(&PostParams::default(), &object)).await?;
-    correlator.written(told, event_name, now);
+    correlator.written(&told, event_name);
     Ok(())
 }
