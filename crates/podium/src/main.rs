@@ -39,13 +39,17 @@ fn main() -> ExitCode {
 
 /// An error and what it comes from, in one line. What the API server says is told as kubectl tells it.
 fn told(error: &anyhow::Error) -> String {
-    let mut parts = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
             parts.push(format!("Error from server ({}): {}", status.reason, status.message));
             break;
         }
-        parts.push(cause.to_string());
+        let part = cause.to_string();
+        // Some say themselves what they come from.
+        if !parts.last().is_some_and(|last| last.ends_with(&part)) {
+            parts.push(part);
+        }
     }
     parts.join(": ")
 }
@@ -74,6 +78,8 @@ mod tests {
         let error = Err::<(), _>(kube::Error::Api(Box::new(status))).context("pod.yaml").unwrap_err();
         assert_eq!(told(&error), "pod.yaml: Error from server (NotFound): pods \"p\" not found");
         let error = Err::<(), _>(std::io::Error::other("no room")).context("cannot write").unwrap_err();
+        assert_eq!(told(&error), "cannot write: no room");
+        let error = Err::<(), _>(std::io::Error::other("no room")).context("cannot write: no room").unwrap_err();
         assert_eq!(told(&error), "cannot write: no room");
     }
 }
