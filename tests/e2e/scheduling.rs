@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod with scheduling gates waits until the last one is gone", gates_hold_back),
     ("a Pod with a nodeName needs no scheduler", a_node_name_needs_no_scheduler),
     ("what others put into a node's capacity is given out, each once", extended_resources_are_given_out),
-    ("a Pod with a claim to a device waits for one", claims_wait),
+    ("a Pod with a claim to a device or to storage waits for it", claims_wait),
     ("a node refuses a Pod that was put upon it and does not match", a_node_refuses_what_does_not_match),
 ];
 
@@ -309,5 +309,10 @@ fn claims_wait(cluster: &Cluster) {
         if told { Ok(()) } else { Err(format!("{events:?}")) }
     });
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
-    kubectl.run("delete pod p").ok();
+    let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "mine"}});
+    let mut raw = json!({"name": "c", "image": test_images::BUSYBOX});
+    raw["volumeDevices"] = json!([{"name": "v", "devicePath": "/dev/data"}]);
+    kubectl.apply(&pod("stores", &json!({"volumes": [claim], "containers": [raw]})));
+    refused(&kubectl, "stores", "persistentvolumeclaim \"mine\" not found", HOPELESS);
+    kubectl.run("delete pod p stores").ok();
 }

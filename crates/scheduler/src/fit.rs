@@ -4,7 +4,7 @@
 //! speaks for it.
 
 use crate::cluster::{Cluster, NodeFacts, Used};
-use crate::message;
+use crate::{message, missing};
 use api::affinity::{matches_node, matches_term};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
@@ -47,10 +47,10 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
     if cluster.node_count() == 0 {
         return Decision::Unschedulable(message::NO_NODES.into());
     }
-    let none = PodSpec::default();
-    if let Some(claim) = pod.spec.iter().flat_map(|s| s.resource_claims.iter().flatten()).next() {
-        return Decision::Unschedulable(message::no_claim(cluster.node_count(), claim));
+    if let Some(why) = missing::wait_for(pod, cluster.node_count()) {
+        return Decision::Unschedulable(why);
     }
+    let none = PodSpec::default();
     let ask = Ask::of(pod.spec.as_ref().unwrap_or(&none));
     let mut refusals = Vec::new();
     let mut best: Option<(Rank, &str)> = None;
@@ -68,10 +68,7 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
     }
     match best {
         Some((_, name)) => Decision::Node(name.to_owned()),
-        None => {
-            let never = ask.spec.preemption_policy.as_deref() == Some("Never");
-            Decision::Unschedulable(message::unschedulable(&refusals, never))
-        }
+        None => Decision::Unschedulable(message::unschedulable(&refusals, missing::never_preempts(ask.spec))),
     }
 }
 

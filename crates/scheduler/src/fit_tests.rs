@@ -237,3 +237,23 @@ fn claims_to_devices_wait_for_somebody_who_gives_out_devices() {
         "0/1 nodes are available: resourceclaimtemplate.resource.k8s.io \"all\" not found.",
     );
 }
+
+#[test]
+fn claims_to_storage_wait_for_somebody_who_provides_storage() {
+    let two = || cluster(vec![node("a", json!({})), node("b", json!({}))], vec![]);
+    let tail =
+        "no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    let volume = |source: Value| {
+        let mut volume = json!({ "name": "data" });
+        merge(&mut volume, source);
+        json!({ "volumes": [volume] })
+    };
+    let check = |source: Value, why: &str| {
+        check(&two(), volume(source), &format!("0/2 nodes are available: {why}. {tail}"));
+    };
+    check(json!({ "persistentVolumeClaim": { "claimName": "mine" } }), "persistentvolumeclaim \"mine\" not found");
+    check(
+        json!({ "ephemeral": { "volumeClaimTemplate": { "spec": {} } } }),
+        "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-data\"",
+    );
+}

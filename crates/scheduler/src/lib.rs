@@ -12,6 +12,7 @@
 pub mod cluster;
 pub mod fit;
 mod message;
+mod missing;
 pub mod queue;
 mod run;
 mod write;

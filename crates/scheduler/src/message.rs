@@ -1,7 +1,6 @@
 //! The words of `FailedScheduling` (`pkg/scheduler/framework/types.go`, `FitError`), in one place.
 
 use crate::fit::Refusal;
-use k8s_openapi::api::core::v1::PodResourceClaim;
 use std::collections::BTreeMap;
 
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
@@ -28,21 +27,27 @@ pub(crate) fn insufficient(resource: &str) -> String {
     format!("Insufficient {resource}")
 }
 
-/// Nothing in the cluster gives out devices yet.
-pub(crate) fn no_claim(nodes: usize, claim: &PodResourceClaim) -> String {
-    format!("0/{nodes} nodes are available: {}.", api::pod::missing_claim(claim))
+/// What keeps a Pod away from every node.
+pub(crate) fn nowhere(nodes: usize, why: &str) -> String {
+    format!("0/{nodes} nodes are available: {why}.")
+}
+
+/// The same, where the plugin for preemption is asked, too.
+pub(crate) fn nowhere_by_nodes(nodes: usize, why: &str, never_preempts: bool) -> String {
+    with_preemption(&nowhere(nodes, why), nodes, std::iter::repeat_n(NO_HELP, nodes), never_preempts)
 }
 
 /// The whole message. Podium preempts nothing, so the second half says what upstream says when there is no victim.
 pub(crate) fn unschedulable(refusals: &[Refusal], never_preempts: bool) -> String {
     let all = refusals.len();
     let reasons = refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str));
-    let first = counted(all, reasons);
-    if never_preempts {
-        return format!("{first} {NO_CLAIMS}, preemption: {NEVER_PREEMPTS}");
-    }
     let helps = refusals.iter().map(|r| if r.resolvable { NO_VICTIMS } else { NO_HELP });
-    format!("{first} {NO_CLAIMS}, preemption: {}", counted(all, helps))
+    with_preemption(&counted(all, reasons), all, helps, never_preempts)
+}
+
+fn with_preemption<'a>(first: &str, nodes: usize, helps: impl Iterator<Item = &'a str>, never: bool) -> String {
+    let second = if never { NEVER_PREEMPTS.to_owned() } else { counted(nodes, helps) };
+    format!("{first} {NO_CLAIMS}, preemption: {second}")
 }
 
 /// `0/3 nodes are available: 1 This, 2 That.` Upstream sorts the counted reasons as strings.

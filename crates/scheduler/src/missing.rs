@@ -1,0 +1,28 @@
+//! What a Pod needs and nobody provides yet: devices by claim, and storage by claim. No node is looked at then: pure.
+
+use crate::message;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
+
+/// Why the Pod waits, in a cluster of so many nodes.
+pub(crate) fn wait_for(pod: &Pod, nodes: usize) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    if let Some(claim) = spec.resource_claims.iter().flatten().next() {
+        return Some(message::nowhere(nodes, &api::pod::missing_claim(claim)));
+    }
+    let storage = spec.volumes.iter().flatten().find_map(|volume| missing_storage(pod, volume))?;
+    Some(message::nowhere_by_nodes(nodes, &storage, never_preempts(spec)))
+}
+
+pub(crate) fn never_preempts(spec: &PodSpec) -> bool {
+    spec.preemption_policy.as_deref() == Some("Never")
+}
+
+/// In the words of upstream's `VolumeBinding`.
+fn missing_storage(pod: &Pod, volume: &Volume) -> Option<String> {
+    if let Some(claim) = &volume.persistent_volume_claim {
+        return Some(format!("persistentvolumeclaim {:?} not found", claim.claim_name));
+    }
+    volume.ephemeral.as_ref()?;
+    let name = format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name);
+    Some(format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"))
+}
