@@ -3,6 +3,7 @@
 mod applying;
 mod changing;
 mod deleting;
+mod kinds;
 mod logs;
 mod looking;
 mod refusals;
@@ -11,8 +12,16 @@ mod waiting;
 use crate::Shared;
 use tests::{Cluster, Shell};
 
-pub(crate) const TESTS: &[&[Shared]] =
-    &[applying::TESTS, changing::TESTS, deleting::TESTS, logs::TESTS, looking::TESTS, refusals::TESTS, waiting::TESTS];
+pub(crate) const TESTS: &[&[Shared]] = &[
+    applying::TESTS,
+    changing::TESTS,
+    deleting::TESTS,
+    kinds::TESTS,
+    logs::TESTS,
+    looking::TESTS,
+    refusals::TESTS,
+    waiting::TESTS,
+];
 
 /// A shell in a namespace of its own, with the manifest of a Pod `p` that runs until it is told to end.
 fn shell(cluster: &Cluster) -> Shell {

@@ -1,6 +1,6 @@
-//! What must be there before anyone asks: the namespaces of the system, and the Service of the API.
+//! What must be there before anyone asks: the namespaces and priority classes of the system, and the Service of the API.
 
-use crate::{ApiServer, UserInfo};
+use crate::{ApiServer, UserInfo, kinds::priority_class};
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
@@ -9,11 +9,14 @@ use serde_json::{Value, json};
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl ApiServer {
-    /// Makes the namespaces of the system, where they are not there yet.
+    /// Makes the namespaces and priority classes of the system, where they are not there yet.
     pub async fn bootstrap(&self) {
         for name in NAMESPACES {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.make("/api/v1/namespaces", &body).await;
+        }
+        for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
+            self.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
     }
 

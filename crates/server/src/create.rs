@@ -4,7 +4,7 @@ use crate::{
     automount, decode,
     kinds::{self, FieldErrors, WriteContext, WriteTarget},
     managed::{self, Asked},
-    metadata, object, pods,
+    metadata, object, pods, priority,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -111,10 +111,11 @@ fn prepare(
     let managers = managers.cloned().unwrap_or_else(new);
     kind.complete(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
-    let admitted = kind.admit(&mut value).and_then(|()| match kind.info().kind {
+    let admitted = match kind.info().kind {
         "Pod" => admit_pod(server, &resource.namespace, &mut value),
+        "PriorityClass" => priority::admit_class(server, &value),
         _ => Ok(()),
-    });
+    };
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
     kind.prepare_create(&mut value, &ctx);
     managed::note(&mut value, &managers);
@@ -126,6 +127,7 @@ fn prepare(
 
 /// Admission that looks at other objects; a mirror shows what its node runs already, without an account.
 fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    priority::admit_pod(server, pod)?;
     if !kinds::pod::mirror::is_one(pod) {
         automount::admit(server, namespace, pod)?;
     }

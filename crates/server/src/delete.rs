@@ -149,7 +149,7 @@ pub(crate) async fn delete(
         check_preconditions(resource, &value, name, options)?;
         let before = value.clone();
         if kind.info().plural != "events" {
-            propagation::mark(&mut value["metadata"], options.propagation);
+            propagation::mark(&mut value["metadata"], options.propagation.or(propagation::default(kind.info())));
         }
         mark(resource, &mut value, options.grace, now());
         let gone = removable(&value);

@@ -6,7 +6,7 @@ use crate::{
 };
 use http::Response;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -22,14 +22,34 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// Group and version of everything that is served, the core group first.
-pub(crate) fn groups() -> BTreeSet<(&'static str, &'static str)> {
-    ALL.iter().map(|k| (k.info().group, k.info().version)).chain([("policy", "v1")]).collect()
+/// A group, and its versions.
+struct Group {
+    name: &'static str,
+    /// The one that is preferred first.
+    versions: Vec<&'static str>,
 }
 
-/// The kinds of a group.
-pub(crate) fn kinds(group: &str) -> impl Iterator<Item = &'static dyn Kind> + use<'_> {
-    ALL.into_iter().filter(move |k| k.info().group == group)
+/// Everything that is served, in the order of [`ALL`]: the core group first, and of several versions the preferred one.
+static GROUPS: LazyLock<Vec<Group>> = LazyLock::new(|| {
+    let mut groups: Vec<Group> = Vec::new();
+    for info in ALL.iter().map(|k| k.info()) {
+        match groups.iter_mut().find(|g| g.name == info.group) {
+            None => groups.push(Group { name: info.group, versions: vec![info.version] }),
+            Some(group) if group.versions.contains(&info.version) => {}
+            Some(group) => group.versions.push(info.version),
+        }
+    }
+    groups
+});
+
+/// Group and version of everything that is served.
+pub(crate) fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    GROUPS.iter().flat_map(|g| g.versions.iter().map(|v| (g.name, *v)))
+}
+
+/// The kinds of a version of a group.
+pub(crate) fn kinds<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static dyn Kind> + use<'a> {
+    ALL.iter().copied().filter(move |k| (k.info().group, k.info().version) == (group, version))
 }
 
 pub(crate) fn answer(path: &str, accept: &str) -> Option<Response<Body>> {
@@ -40,32 +60,31 @@ pub(crate) fn answer(path: &str, accept: &str) -> Option<Response<Body>> {
         ["apis"] if aggregated => return Some(discovery_list(false)),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         ["apis"] => {
-            let all: Vec<Value> =
-                groups().into_iter().filter(|(g, _)| !g.is_empty()).map(|(g, v)| group(g, v)).collect();
+            let all: Vec<Value> = GROUPS.iter().filter(|g| !g.name.is_empty()).map(group).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all})
         }
         ["apis", name] => {
-            let (g, v) = groups().into_iter().find(|(g, _)| g == name && !g.is_empty())?;
-            let mut value = group(g, v);
+            let mut value = group(GROUPS.iter().find(|g| g.name == *name && !g.name.is_empty())?);
             value["kind"] = json!("APIGroup");
             value["apiVersion"] = json!("v1");
             value
         }
         ["api", "v1"] => resource_list("", "v1"),
-        ["apis", g, v] if groups().contains(&(*g, *v)) && !g.is_empty() => resource_list(g, v),
+        ["apis", g, v] if versions().any(|served| served == (*g, *v)) && !g.is_empty() => resource_list(g, v),
         _ => return None,
     };
     Some(reply::json(200, &value))
 }
 
-fn group(name: &str, version: &str) -> Value {
-    let v = json!({"groupVersion": format!("{name}/{version}"), "version": version});
-    json!({"name": name, "versions": [v.clone()], "preferredVersion": v})
+fn group(group: &Group) -> Value {
+    let version = |v: &&str| json!({"groupVersion": format!("{}/{v}", group.name), "version": v});
+    let versions: Vec<Value> = group.versions.iter().map(version).collect();
+    json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
 }
 
 fn resource_list(group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
-    for info in kinds(group).map(Kind::info) {
+    for info in kinds(group, version).map(Kind::info) {
         resources.push(json!({
             "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced, "kind": info.kind,
             "verbs": verbs(info), "shortNames": info.short_names, "categories": info.categories,
@@ -86,12 +105,16 @@ fn resource_list(group: &str, version: &str) -> Value {
 }
 
 fn discovery_list(core: bool) -> Response<Body> {
-    let items: Vec<Value> = groups()
-        .into_iter()
-        .filter(|(g, _)| g.is_empty() == core)
-        .map(|(g, v)| {
-            let resources: Vec<Value> = kinds(g).map(discovered).collect();
-            json!({"metadata": {"name": g}, "versions": [{"version": v, "resources": resources, "freshness": "Current"}]})
+    let version = |group: &str, version: &&str| {
+        let resources: Vec<Value> = kinds(group, version).map(discovered).collect();
+        json!({"version": version, "resources": resources, "freshness": "Current"})
+    };
+    let items: Vec<Value> = GROUPS
+        .iter()
+        .filter(|g| g.name.is_empty() == core)
+        .map(|g| {
+            let versions: Vec<Value> = g.versions.iter().map(|v| version(g.name, v)).collect();
+            json!({"metadata": {"name": g.name}, "versions": versions})
         })
         .collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});

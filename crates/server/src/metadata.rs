@@ -37,7 +37,8 @@ pub(crate) fn labels(labels: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-fn annotations(annotations: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks annotations.
+pub(crate) fn annotations(annotations: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);

@@ -59,14 +59,9 @@ pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
     value
 }
 
-/// The stored bytes, when this kind's form is the stored one.
-pub(crate) fn stored_as_served(kind: &dyn Kind) -> bool {
-    kind.info().group != "events.k8s.io"
-}
-
 /// The bytes of a whole object in this kind's form.
 pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
-    if stored_as_served(kind) { object.data.clone() } else { decode(kind, object).to_string().into() }
+    if kind.info().converted { decode(kind, object).to_string().into() } else { object.data.clone() }
 }
 
 /// Turns a value into what the store keeps, once its revision is known.

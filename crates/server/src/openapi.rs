@@ -8,6 +8,7 @@ mod paths;
 mod schemas;
 #[cfg(test)]
 mod tests;
+mod types;
 mod v2;
 
 use crate::{
@@ -37,7 +38,7 @@ struct Document {
 static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     crate::protobuf::merging::prepare();
     let mut all = Vec::new();
-    for (group, version) in crate::discovery::groups() {
+    for (group, version) in crate::discovery::versions() {
         match Document::new(group, version) {
             Ok(document) => all.push(document),
             Err(error) => tracing::error!(group, version, %error, "there will be no OpenAPI document"),
@@ -159,5 +160,5 @@ fn index() -> Value {
 /// What is published of all kinds, for tests of what must agree with it.
 #[cfg(test)]
 pub(crate) fn schemas_of_all_kinds() -> Map<String, Value> {
-    schemas::of(&crate::kinds::ALL)
+    schemas::of(crate::kinds::ALL)
 }

@@ -25,9 +25,8 @@ impl Resource {
         match self.subresource.as_deref() {
             None => WriteTarget::Main,
             Some("status") => WriteTarget::Status,
-            Some("ephemeralcontainers") => WriteTarget::Sub("ephemeralcontainers"),
-            Some("resize") => WriteTarget::Sub("resize"),
-            Some(_) => WriteTarget::Sub("finalize"),
+            // One that the kind has not is answered before anything is written.
+            Some(name) => WriteTarget::Sub(self.kind.info().subresource(name).map_or("", |s| s.name)),
         }
     }
 }

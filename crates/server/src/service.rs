@@ -5,6 +5,7 @@ use crate::{
     node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
+    scale,
     status::ApiError,
     tokens, update, watch,
     write::now,
@@ -169,6 +170,9 @@ impl ApiServer {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
             (_, None | Some("status")) => {}
+            (_, Some("scale")) if info.subresource("scale").is_some() => {
+                return scale::answer(self, &resource, &call).await;
+            }
             ("namespaces", Some("finalize")) if call.method == Method::PUT => {
                 return update::update(self, &resource, &call).await;
             }

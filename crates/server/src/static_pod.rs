@@ -1,7 +1,7 @@
 //! The rules of Pods for a manifest that never comes to the API: the kubelet runs it as it is, and shows a mirror of it.
 
 use crate::{
-    kinds::{self, FieldErrors, Kind, WriteContext, WriteTarget},
+    kinds::{self, FieldErrors, Kind, WriteContext, WriteTarget, priority_class},
     metadata,
     write::now,
 };
@@ -24,8 +24,12 @@ pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<()
         spec.remove("serviceAccountName");
         spec.remove("serviceAccount");
     }
-    // A class that only the cluster knows is the mirror's business.
-    let _ = kind.admit(object);
+    let named = object["spec"]["priorityClassName"].as_str().unwrap_or("").to_owned();
+    let class = priority_class::of_the_system(&named);
+    if named.is_empty() || class.is_some() {
+        // What contradicts its class is refused where the mirror is made.
+        let _ = priority_class::admit(object, class.as_ref());
+    }
     let mut errors = FieldErrors::default();
     let ctx = WriteContext { now: now(), gates: Arc::new(gates.clone()), target: WriteTarget::Main };
     metadata::validate(kind, object, &mut errors);

@@ -25,6 +25,13 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &Value) -> Result<(V
     Ok((Value::Object(clean), reader.unknown))
 }
 
+/// What Go writes of an object of this kind about which nothing is said.
+pub(crate) fn empty(api_version: &str, kind: &str) -> Map<String, Value> {
+    let mut fields = Map::new();
+    TABLE.kind(api_version, kind).into_iter().for_each(|message| fill(message, &mut fields));
+    fields
+}
+
 /// Goes through an object, and knows where it is.
 #[derive(Default)]
 struct Reader {

@@ -17,7 +17,7 @@ use crate::{
 use apply::Managers;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use store::{Expect, Write, WriteError};
+use store::{Expect, Object, Write, WriteError};
 
 /// How often a write without a precondition is tried again when another came first.
 pub(crate) const TRIES: usize = 20;
@@ -76,7 +76,7 @@ pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) 
     .await
 }
 
-/// Writes what `make` makes of the object that is there.
+/// Writes what `make` makes of the object that is there, and answers with that.
 pub(crate) async fn change(
     server: &ApiServer,
     resource: &Resource,
@@ -84,8 +84,31 @@ pub(crate) async fn change(
     dry: bool,
     make: impl Fn(&Value) -> Result<Made, ApiError>,
 ) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
     object::view(&call.accept)?;
+    let (written, warnings) = write(server, resource, call, dry, make).await?;
+    let answer = match written {
+        Written::Stored(object) => show(resource.kind, 200, &object, call),
+        Written::Dry(value) => show_value(resource.kind, 200, value, call),
+    };
+    Ok(with_warnings(answer?, &warnings))
+}
+
+/// What a request has made of an object.
+pub(crate) enum Written {
+    Stored(Object),
+    /// What would be stored.
+    Dry(Value),
+}
+
+/// Writes what `make` makes of the object that is there; gives what it has become, and warnings.
+pub(crate) async fn write(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    dry: bool,
+    make: impl Fn(&Value) -> Result<Made, ApiError>,
+) -> Result<(Written, Vec<String>), ApiError> {
+    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
     for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
@@ -101,10 +124,10 @@ pub(crate) async fn change(
         managed::keep_times(&mut new, &old);
         let gone = removable(&new);
         if new == old && !gone {
-            return Ok(with_warnings(show(kind, 200, &current, call)?, &warnings));
+            return Ok((Written::Stored(current), warnings));
         }
         if dry {
-            return Ok(with_warnings(show_value(kind, 200, new, call)?, &warnings));
+            return Ok((Written::Dry(new), warnings));
         }
         let expect = Expect::Revision(current.revision);
         let write = if gone {
@@ -113,13 +136,21 @@ pub(crate) async fn change(
             Write::put(key.clone(), expect, object::encoder(kind, new))
         };
         match server.store.write(write).await {
-            Ok(object) => return Ok(with_warnings(show(kind, 200, &object, call)?, &warnings)),
+            Ok(object) => return Ok((Written::Stored(object), warnings)),
             Err(WriteError::Conflict { .. }) => {}
             // It was there a moment ago.
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }
     }
     Err(ApiError::modified(kind.info(), name))
+}
+
+/// Whether what is wanted has changed: everything but the metadata and the status.
+fn wants_another(new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return true };
+    let told = |key: &str| matches!(key, "metadata" | "status");
+    new.iter().any(|(key, value)| !told(key) && old.get(key) != Some(value))
+        || old.keys().any(|key| !told(key) && !new.contains_key(key))
 }
 
 /// The object that a client sends is the one that the path names, in the version that is there.
@@ -189,7 +220,7 @@ fn prepare(
             new.as_object_mut().map(|m| m.remove(field));
         }
     }
-    if kind.info().generation && new["spec"] != old["spec"] {
+    if kind.info().generation && wants_another(new, old) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
     let mut errors = FieldErrors::default();

@@ -172,7 +172,7 @@ impl Watcher {
 
     /// Whether what is stored is what this watcher gets.
     fn as_stored(&self) -> bool {
-        self.selection.is_all() && self.view == View::Whole && object::stored_as_served(self.kind)
+        self.selection.is_all() && self.view == View::Whole && !self.kind.info().converted
     }
 
     fn encode(&mut self, event: &Arc<Event>) -> Option<Bytes> {

@@ -1,7 +1,7 @@
 //! What a deletion means for dependents: the garbage collector reads it from finalizers.
 
 use crate::{
-    kinds::{FieldErrors, FieldPath},
+    kinds::{FieldErrors, FieldPath, KindInfo},
     status::ApiError,
 };
 use serde_json::{Value, json};
@@ -42,6 +42,11 @@ pub(super) fn parse(policy: Option<&str>, orphan_dependents: Option<bool>) -> Re
         }
     };
     if errors.is_empty() { Ok(parsed) } else { Err(ApiError::invalid_options("DeleteOptions", &errors)) }
+}
+
+/// What a deletion means that does not say it (`DefaultGarbageCollectionPolicy`).
+pub(super) fn default(info: &KindInfo) -> Option<Propagation> {
+    info.orphans.then_some(Propagation::Orphan)
 }
 
 /// Sets the finalizers that the policy asks for (`deletionFinalizersForGarbageCollection`). Without a policy those that

@@ -1,19 +1,18 @@
 //! ConfigMap.
 
-use super::{
-    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell, secret_rules,
-};
+use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, secret_rules, text};
 use serde_json::{Value, json};
 
 pub(super) struct ConfigMap;
 
 static INFO: KindInfo = KindInfo { short_names: &["cm"], ..KindInfo::core("ConfigMap", "configmaps", "configmap") };
 
-const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Data", "string", 0),
-    column("Age", "string", 0),
-];
+const COLUMNS: &[Column] =
+    &[NAME, text("Data", Cell::Of(|map, _| json!(count(map, "data") + count(map, "binaryData")))), AGE];
+
+fn count(object: &Value, list: &str) -> usize {
+    object[list].as_object().map_or(0, serde_json::Map::len)
+}
 
 impl Kind for ConfigMap {
     fn info(&self) -> &'static KindInfo {
@@ -46,12 +45,6 @@ impl Kind for ConfigMap {
 
     fn columns(&self) -> &'static [Column] {
         COLUMNS
-    }
-
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let count = |list: &str| object[list].as_object().map_or(0, serde_json::Map::len);
-        let data = json!(count("data") + count("binaryData"));
-        Row { cells: vec![name_cell(object), data, age_cell(object, now)], conditions: Vec::new() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lease (`coordination.k8s.io/v1`).
 
-use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell};
+use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, text};
 use serde_json::Value;
 
 pub(super) struct Lease;
@@ -11,11 +11,7 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("Lease", "leases", "lease")
 };
 
-const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Holder", "string", 0),
-    column("Age", "string", 0),
-];
+const COLUMNS: &[Column] = &[NAME, text("Holder", Cell::At("/spec/holderIdentity")), AGE];
 
 impl Kind for Lease {
     fn info(&self) -> &'static KindInfo {
@@ -40,10 +36,5 @@ impl Kind for Lease {
 
     fn columns(&self) -> &'static [Column] {
         COLUMNS
-    }
-
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let holder = object["spec"]["holderIdentity"].clone();
-        Row { cells: vec![name_cell(object), holder, age_cell(object, now)], conditions: Vec::new() }
     }
 }

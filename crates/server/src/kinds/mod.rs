@@ -3,25 +3,41 @@
 //! Everything generic (storage, watches, patches, selectors, tables, discovery, OpenAPI) works through [`Kind`] and the
 //! facts in [`crate::schema`]. Objects are `serde_json::Value`s, so that custom resources can go the same way.
 
+mod apps;
+mod batch;
+mod checks;
 mod config_map;
+mod core;
+mod endpoint_slice;
 mod event;
 mod field;
+mod fill;
 mod lease;
 mod namespace;
 mod node;
+mod plain;
 pub(crate) mod pod;
+mod policy;
+pub(crate) mod priority_class;
+mod rbac;
 mod runtime_class;
 mod secret;
 mod secret_rules;
+pub(crate) mod selector;
 mod service;
 mod service_account;
 mod table;
+mod template;
 
 pub(crate) use event::CORE as CORE_EVENT;
 pub use field::{FieldError, FieldErrors, FieldPath};
 
 pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
-pub(crate) use table::{NAME_AND_AGE, age, age_cell, column, name_cell};
+pub(crate) use table::{
+    AGE, NAME, NAME_AND_AGE, NAME_AND_CREATION, age, age_cell, boolean, column, duration, integer, name_cell, or_none,
+    text,
+};
+pub use table::{Cell, Column};
 
 use api::feature_gates::FeatureGates;
 use serde_json::{Map, Value};
@@ -55,14 +71,24 @@ pub struct KindInfo {
     /// The resource under which its objects are stored; two versions or groups of one kind name the same
     /// (`events` and `events.events.k8s.io`).
     pub storage: &'static str,
+    /// Whether its objects are stored in the form of another version or group.
+    pub converted: bool,
+    /// Whether dependents stay when a deletion does not say what becomes of them.
+    pub orphans: bool,
 }
 
 impl KindInfo {
     /// A namespaced kind of the core group's `v1` without anything particular.
     #[must_use]
     pub const fn core(kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
+        Self::of("", kind, plural, singular)
+    }
+
+    /// A namespaced kind of a group's `v1` without anything particular.
+    #[must_use]
+    pub const fn of(group: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
         Self {
-            group: "",
+            group,
             version: "v1",
             kind,
             plural,
@@ -74,7 +100,26 @@ impl KindInfo {
             generation: false,
             subresources: &[],
             storage: plural,
+            converted: false,
+            orphans: false,
         }
+    }
+
+    /// The same kind, in no namespace.
+    #[must_use]
+    pub const fn of_cluster(
+        group: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+    ) -> Self {
+        Self { namespaced: false, ..Self::of(group, kind, plural, singular) }
+    }
+
+    /// The subresource of this name.
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
     }
 
     /// `group/version`, or the version alone for the core group.
@@ -127,21 +172,6 @@ pub enum WriteTarget {
     Sub(&'static str),
 }
 
-/// A column of the server-side Table.
-#[derive(Debug, Clone, Copy)]
-pub struct Column {
-    /// Header.
-    pub name: &'static str,
-    /// `string`, `integer`, `date`, ...
-    pub kind: &'static str,
-    /// `name` for the first column, else mostly empty.
-    pub format: &'static str,
-    /// For `kubectl explain`-minded clients.
-    pub description: &'static str,
-    /// 0 is always shown, 1 with `-o wide`.
-    pub priority: i32,
-}
-
 /// What is particular about a kind. All methods are pure; `object` is decoded, with `apiVersion`, `kind` and `metadata` present.
 pub trait Kind: Send + Sync {
     /// Names and shape.
@@ -152,14 +182,6 @@ pub trait Kind: Send + Sync {
 
     /// Fills in what upstream's admission adds on every write to what clients left out: nobody owns it.
     fn complete(&self, _object: &mut Value) {}
-
-    /// Upstream's built-in admission of a new object: may change it, or forbid it with a reason (403).
-    ///
-    /// # Errors
-    /// When the object may not be created.
-    fn admit(&self, _object: &mut Value) -> Result<(), String> {
-        Ok(())
-    }
 
     /// What upstream warns of, though it takes it; `old` is there for an update.
     fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -196,7 +218,7 @@ pub trait Kind: Send + Sync {
 
     /// One row of the Table.
     fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        Row { cells: vec![name_cell(object), age_cell(object, now)], conditions: Vec::new() }
+        Row { cells: self.columns().iter().map(|c| c.cell(object, now)).collect(), conditions: Vec::new() }
     }
 
     /// Fields for field selectors beside `metadata.name` and `metadata.namespace`; a selector on another field is a 400.
@@ -205,8 +227,13 @@ pub trait Kind: Send + Sync {
     }
 
     /// The value of each of [`Kind::selectable_fields`] (empty string when unset).
-    fn field_values(&self, _object: &Value) -> BTreeMap<&'static str, String> {
-        BTreeMap::new()
+    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
+        let value = |path: &str| match object.pointer(&format!("/{}", path.replace('.', "/"))) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        self.selectable_fields().iter().map(|path| (*path, value(path))).collect()
     }
 
     /// Grace seconds for a deletion: `None` when the kind is deleted at once. `asked` is `gracePeriodSeconds`.
@@ -236,16 +263,37 @@ pub struct Row {
 pub(crate) static POD: &dyn Kind = &pod::Pod;
 
 /// Every kind that is served.
-pub static ALL: [&dyn Kind; 11] = [
+pub static ALL: &[&dyn Kind] = &[
     &config_map::ConfigMap,
+    &core::ENDPOINTS,
     &event::CORE,
-    &event::EVENTS,
-    &lease::Lease,
+    &core::LIMIT_RANGE,
     &namespace::Namespace,
     &node::Node,
+    &core::PERSISTENT_VOLUME_CLAIM,
+    &core::PERSISTENT_VOLUME,
     &pod::Pod,
-    &runtime_class::RuntimeClass,
+    &core::POD_TEMPLATE,
+    &core::REPLICATION_CONTROLLER,
+    &core::RESOURCE_QUOTA,
     &secret::Secret,
-    &service::Service,
     &service_account::ServiceAccount,
+    &service::Service,
+    &apps::CONTROLLER_REVISION,
+    &apps::DAEMON_SET,
+    &apps::DEPLOYMENT,
+    &apps::REPLICA_SET,
+    &apps::STATEFUL_SET,
+    &event::EVENTS,
+    &batch::CRON_JOB,
+    &batch::JOB,
+    &policy::POD_DISRUPTION_BUDGET,
+    &rbac::CLUSTER_ROLE_BINDING,
+    &rbac::CLUSTER_ROLE,
+    &rbac::ROLE_BINDING,
+    &rbac::ROLE,
+    &priority_class::PRIORITY_CLASS,
+    &lease::Lease,
+    &runtime_class::RuntimeClass,
+    &endpoint_slice::ENDPOINT_SLICE,
 ];

@@ -1,11 +1,10 @@
 //! Namespace.
 
 use super::{
-    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
-    name_cell,
+    AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, Subresource, WriteContext, WriteTarget, name_cell,
+    text,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 pub(super) struct Namespace;
 
@@ -17,11 +16,7 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("Namespace", "namespaces", "namespace")
 };
 
-const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Status", "string", 0),
-    column("Age", "string", 0),
-];
+const COLUMNS: &[Column] = &[NAME, text("Status", Cell::At("/status/phase")), AGE];
 
 impl Kind for Namespace {
     fn info(&self) -> &'static KindInfo {
@@ -95,18 +90,7 @@ impl Kind for Namespace {
         COLUMNS
     }
 
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        Row {
-            cells: vec![name_cell(object), object["status"]["phase"].clone(), age_cell(object, now)],
-            conditions: Vec::new(),
-        }
-    }
-
     fn selectable_fields(&self) -> &'static [&'static str] {
         &["status.phase"]
-    }
-
-    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
-        BTreeMap::from([("status.phase", object["status"]["phase"].as_str().unwrap_or("").to_owned())])
     }
 }

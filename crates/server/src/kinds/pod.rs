@@ -7,7 +7,8 @@ mod table;
 mod validate;
 mod warnings;
 
-pub(super) use validate::{overhead, tolerations};
+pub(super) use defaults::spec as default_spec;
+pub(super) use validate::{overhead, spec as validate_spec, tolerations};
 
 use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
 use apply::Filter;
@@ -85,10 +86,6 @@ impl Kind for Pod {
 
     fn complete(&self, object: &mut Value) {
         defaults::complete(object);
-    }
-
-    fn admit(&self, object: &mut Value) -> Result<(), String> {
-        defaults::admit(object)
     }
 
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -180,16 +177,16 @@ impl Kind for Pod {
         match ctx.target {
             WriteTarget::Main => {
                 mirror::update(object, old, errors);
-                validate::spec(object, errors);
+                validate::pod(object, errors);
                 validate::update(object, old, errors);
                 validate::restart::features(object, Some(old), &ctx.gates, errors);
             }
             WriteTarget::Sub(RESIZE) => {
-                validate::spec(object, errors);
+                validate::pod(object, errors);
                 validate::resize(object, old, errors);
             }
             WriteTarget::Sub(_) => {
-                validate::spec(object, errors);
+                validate::pod(object, errors);
                 validate::ephemeral_update(object, old, errors);
             }
             WriteTarget::Status => validate::status(object, old, errors),

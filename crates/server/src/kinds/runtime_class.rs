@@ -4,7 +4,7 @@ mod admit;
 
 pub(crate) use admit::admit;
 
-use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column, name_cell, pod};
+use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, pod, text};
 use crate::metadata;
 use serde_json::{Value, json};
 
@@ -20,11 +20,7 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("RuntimeClass", "runtimeclasses", "runtimeclass")
 };
 
-const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Handler", "string", 0),
-    column("Age", "string", 0),
-];
+const COLUMNS: &[Column] = &[NAME, text("Handler", Cell::At("/handler")), AGE];
 
 impl Kind for RuntimeClass {
     fn info(&self) -> &'static KindInfo {
@@ -59,10 +55,5 @@ impl Kind for RuntimeClass {
 
     fn columns(&self) -> &'static [Column] {
         COLUMNS
-    }
-
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let cells = vec![name_cell(object), object["handler"].clone(), age_cell(object, now)];
-        Row { cells, conditions: Vec::new() }
     }
 }

@@ -1,24 +1,18 @@
 //! Secret.
 
 use super::{
-    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age_cell, column,
+    AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext,
     config_map::{check_immutable, check_keys},
-    name_cell, secret_rules,
+    secret_rules, text,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 pub(super) struct Secret;
 
 static INFO: KindInfo = KindInfo::core("Secret", "secrets", "secret");
 
-const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Type", "string", 0),
-    column("Data", "string", 0),
-    column("Age", "string", 0),
-];
+const COLUMNS: &[Column] = &[NAME, text("Type", Cell::At("/type")), text("Data", Cell::Count("/data")), AGE];
 
 impl Kind for Secret {
     fn info(&self) -> &'static KindInfo {
@@ -56,19 +50,7 @@ impl Kind for Secret {
         COLUMNS
     }
 
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let data = json!(object["data"].as_object().map_or(0, serde_json::Map::len));
-        Row {
-            cells: vec![name_cell(object), object["type"].clone(), data, age_cell(object, now)],
-            conditions: Vec::new(),
-        }
-    }
-
     fn selectable_fields(&self) -> &'static [&'static str] {
         &["type"]
-    }
-
-    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
-        BTreeMap::from([("type", object["type"].as_str().unwrap_or("").to_owned())])
     }
 }

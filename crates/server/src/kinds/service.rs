@@ -2,8 +2,10 @@
 
 mod validate;
 
-use super::{Column, FieldErrors, Kind, KindInfo, Row, WriteContext, WriteTarget, age_cell, column, name_cell};
-use serde_json::{Map, Value, json};
+use super::{
+    AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, WriteContext, WriteTarget, fill::set, or_none, selector, text,
+};
+use serde_json::{Value, json};
 
 pub(super) struct Service;
 
@@ -15,13 +17,13 @@ static INFO: KindInfo = KindInfo {
 };
 
 const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Type", "string", 0),
-    column("Cluster-IP", "string", 0),
-    column("External-IP", "string", 0),
-    column("Port(s)", "string", 0),
-    column("Age", "string", 0),
-    column("Selector", "string", 1),
+    NAME,
+    text("Type", Cell::At("/spec/type")),
+    text("Cluster-IP", Cell::OrNone("/spec/clusterIP")),
+    text("External-IP", Cell::Of(|service, _| json!(external(service)))),
+    text("Port(s)", Cell::Of(|service, _| or_none(&ports(&service["spec"])))),
+    AGE,
+    text("Selector", Cell::Of(|service, _| selector::labels(&service["spec"]["selector"]))).wide(),
 ];
 
 const FIELDS: &[&str] = &["spec.clusterIP", "spec.type"];
@@ -104,39 +106,8 @@ impl Kind for Service {
         COLUMNS
     }
 
-    fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let spec = &object["spec"];
-        let or_none = |text: String| if text.is_empty() { "<none>".to_owned() } else { text };
-        let ip = or_none(spec["clusterIP"].as_str().unwrap_or("").to_owned());
-        let selector = spec["selector"].as_object().into_iter().flatten();
-        let selector: Vec<String> = selector.map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect();
-        let cells = vec![
-            name_cell(object),
-            spec["type"].clone(),
-            json!(ip),
-            json!(external(object)),
-            json!(or_none(ports(spec))),
-            age_cell(object, now),
-            json!(or_none(selector.join(","))),
-        ];
-        Row { cells, conditions: Vec::new() }
-    }
-
     fn selectable_fields(&self) -> &'static [&'static str] {
         FIELDS
-    }
-
-    fn field_values(&self, object: &Value) -> std::collections::BTreeMap<&'static str, String> {
-        let value = |path: &&str| object["spec"][path.trim_start_matches("spec.")].as_str().unwrap_or("").to_owned();
-        FIELDS.iter().map(|f| (*f, value(f))).collect()
-    }
-}
-
-/// Sets what is not set, or is empty text.
-fn set(map: &mut Map<String, Value>, key: &str, value: Value) {
-    let entry = map.entry(key).or_insert(Value::Null);
-    if entry.is_null() || entry == "" {
-        *entry = value;
     }
 }
 

@@ -1,6 +1,6 @@
 //! ServiceAccount.
 
-use super::{Kind, KindInfo, Subresource};
+use super::{AGE, Cell, Column, Kind, KindInfo, NAME, Subresource, text};
 
 pub(super) struct ServiceAccount;
 
@@ -16,8 +16,14 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("ServiceAccount", "serviceaccounts", "serviceaccount")
 };
 
+const COLUMNS: &[Column] = &[NAME, text("Secrets", Cell::Count("/secrets")), AGE];
+
 impl Kind for ServiceAccount {
     fn info(&self) -> &'static KindInfo {
         &INFO
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
     }
 }

@@ -1,17 +1,107 @@
 //! What the tables of all kinds share.
 
-use super::Column;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A column that is always shown.
-pub(crate) const fn column(name: &'static str, kind: &'static str, priority: i32) -> Column {
-    Column { name, kind, format: "", description: "", priority }
+/// A column of the server-side Table.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// Header.
+    pub name: &'static str,
+    /// `string`, `integer`, `date`, ...
+    pub kind: &'static str,
+    /// `name` for the first column, else mostly empty.
+    pub format: &'static str,
+    /// For `kubectl explain`-minded clients.
+    pub description: &'static str,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub priority: i32,
+    /// What stands in it.
+    pub cell: Cell,
 }
 
+/// Where a cell of a Table comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Cell {
+    /// The kind makes its rows as a whole ([`super::Kind::row`]).
+    Row,
+    /// What stands at this JSON pointer, else the zero of the column's type.
+    At(&'static str),
+    /// The text at this JSON pointer, else `<none>`.
+    OrNone(&'static str),
+    /// How many elements stand at this JSON pointer.
+    Count(&'static str),
+    /// How long ago the object was created.
+    Age,
+    /// What this makes of the object, at this time.
+    Of(fn(&Value, Timestamp) -> Value),
+}
+
+impl Column {
+    /// The same, shown with `-o wide` only.
+    pub(crate) const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+
+    pub(crate) fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        match self.cell {
+            Cell::Row => Value::Null,
+            Cell::At(pointer) => match (object.pointer(pointer), self.kind) {
+                (Some(value), _) if !value.is_null() => value.clone(),
+                (_, "integer") => json!(0),
+                (_, "boolean") => json!(false),
+                _ => json!(""),
+            },
+            Cell::OrNone(pointer) => {
+                let text = object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
+                json!(text.unwrap_or("<none>"))
+            }
+            Cell::Count(pointer) => json!(match object.pointer(pointer) {
+                Some(Value::Array(list)) => list.len(),
+                Some(Value::Object(map)) => map.len(),
+                _ => 0,
+            }),
+            Cell::Age => age_cell(object, now),
+            Cell::Of(cell) => cell(object, now),
+        }
+    }
+}
+
+/// A column that is always shown, of a kind that makes its rows as a whole.
+pub(crate) const fn column(name: &'static str, kind: &'static str, priority: i32) -> Column {
+    Column { name, kind, format: "", description: "", priority, cell: Cell::Row }
+}
+
+/// A column of text.
+pub(crate) const fn text(name: &'static str, cell: Cell) -> Column {
+    Column { cell, ..column(name, "string", 0) }
+}
+
+/// A column of numbers.
+pub(crate) const fn integer(name: &'static str, cell: Cell) -> Column {
+    Column { cell, ..column(name, "integer", 0) }
+}
+
+/// A column of flags.
+pub(crate) const fn boolean(name: &'static str, cell: Cell) -> Column {
+    Column { cell, ..column(name, "boolean", 0) }
+}
+
+/// The first column of most kinds.
+pub(crate) const NAME: Column = Column { format: "name", ..text("Name", Cell::At("/metadata/name")) };
+/// How long the object has been there.
+pub(crate) const AGE: Column = text("Age", Cell::Age);
+
 /// The columns of kinds that have nothing of their own to show.
-pub(crate) const NAME_AND_AGE: &[Column] =
-    &[Column { format: "name", ..column("Name", "string", 0) }, column("Age", "string", 0)];
+pub(crate) const NAME_AND_AGE: &[Column] = &[NAME, AGE];
+/// What upstream shows of kinds for which it has no columns at all.
+pub(crate) const NAME_AND_CREATION: &[Column] =
+    &[NAME, Column { cell: Cell::At("/metadata/creationTimestamp"), ..column("Created At", "date", 0) }];
+
+/// Text, or `<none>`.
+pub(crate) fn or_none(text: &str) -> Value {
+    json!(if text.is_empty() { "<none>" } else { text })
+}
 
 /// `metadata.name`.
 pub(crate) fn name_cell(object: &Value) -> Value {
@@ -23,10 +113,15 @@ pub(crate) fn age_cell(object: &Value, now: Timestamp) -> Value {
     json!(age(object["metadata"]["creationTimestamp"].as_str(), now))
 }
 
-/// How long ago a moment was, as upstream's `duration.HumanDuration` writes it.
+/// How long ago a moment was.
 pub(crate) fn age(since: Option<&str>, now: Timestamp) -> String {
-    let Some(since) = since.and_then(|s| s.parse::<Timestamp>().ok()) else { return "<unknown>".to_owned() };
-    let s = now.duration_since(since).as_secs().max(0);
+    let since = since.and_then(|s| s.parse::<Timestamp>().ok());
+    since.map_or_else(|| "<unknown>".to_owned(), |since| duration(now.duration_since(since).as_secs()))
+}
+
+/// So many seconds, as upstream's `duration.HumanDuration` writes them.
+pub(crate) fn duration(seconds: i64) -> String {
+    let s = seconds.max(0);
     let (m, h, d, y) = (s / 60, s / 3600, s / 86_400, s / 31_536_000);
     match s {
         0..120 => format!("{s}s"),

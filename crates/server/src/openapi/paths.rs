@@ -90,7 +90,7 @@ impl Operation<'_> {
 
 /// All paths of a kind.
 pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
-    let Some(schema) = name(info.group, info.kind) else { return Vec::new() };
+    let Some(schema) = name(info.group, info.version, info.kind) else { return Vec::new() };
     let root = root(info.group, info.version);
     let base = if info.namespaced {
         format!("/{root}/namespaces/{{namespace}}/{}", info.plural)
@@ -156,7 +156,7 @@ fn path_parameters(info: &KindInfo, named: bool) -> Value {
 fn subresources(info: &KindInfo, base: &str, scope: &str) -> Vec<(String, Value)> {
     let mut paths = Vec::new();
     for sub in info.subresources.iter().filter(|s| s.name != "log") {
-        let Some(schema) = name(sub.group, sub.kind).map(|n| reference(&n)) else { continue };
+        let Some(schema) = name(sub.group, sub.version, sub.kind).map(|n| reference(&n)) else { continue };
         let mut value = json!({"parameters": path_parameters(info, true)});
         for verb in sub.verbs {
             let (method, action) = match *verb {

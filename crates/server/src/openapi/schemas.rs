@@ -1,63 +1,21 @@
 //! The schemas of kinds and of everything that they are made of, in upstream's form.
 
+use super::types::find;
 use crate::{
     kinds::{Kind, KindInfo},
     protobuf::merging,
 };
-use k8s_openapi::{
-    api::{
-        authentication::v1 as authentication, autoscaling::v1 as autoscaling, coordination::v1 as coordination,
-        core::v1, events::v1 as events, node::v1 as node, policy::v1 as policy,
-    },
-    apimachinery::pkg::apis::meta::v1 as meta,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
-
-/// The body of a request or an answer.
-struct Type {
-    group: &'static str,
-    kind: &'static str,
-    /// Adds it, and what it refers to.
-    add: fn(&mut SchemaGenerator),
-    name: fn() -> Cow<'static, str>,
-}
-
-const fn of_type<T: JsonSchema>(group: &'static str, kind: &'static str) -> Type {
-    Type { group, kind, add: add::<T>, name: T::schema_name }
-}
 
 fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
     let _ = generator.subschema_for::<T>();
 }
 
-const TYPES: [Type; 16] = [
-    of_type::<v1::Binding>("", "Binding"),
-    of_type::<v1::ConfigMap>("", "ConfigMap"),
-    of_type::<v1::Event>("", "Event"),
-    of_type::<v1::Namespace>("", "Namespace"),
-    of_type::<v1::Node>("", "Node"),
-    of_type::<v1::Pod>("", "Pod"),
-    of_type::<v1::Secret>("", "Secret"),
-    of_type::<v1::Service>("", "Service"),
-    of_type::<v1::ServiceAccount>("", "ServiceAccount"),
-    of_type::<authentication::TokenRequest>("authentication.k8s.io", "TokenRequest"),
-    of_type::<autoscaling::Scale>("autoscaling", "Scale"),
-    of_type::<coordination::Lease>("coordination.k8s.io", "Lease"),
-    of_type::<events::Event>("events.k8s.io", "Event"),
-    of_type::<node::RuntimeClass>("node.k8s.io", "RuntimeClass"),
-    of_type::<policy::Eviction>("policy", "Eviction"),
-    of_type::<policy::PodDisruptionBudget>("policy", "PodDisruptionBudget"),
-];
-
-fn find(group: &str, kind: &str) -> Option<&'static Type> {
-    TYPES.iter().find(|t| (t.group, t.kind) == (group, kind))
-}
-
 /// The name of a kind's schema, for example `io.k8s.api.core.v1.Pod`; `None` when it has none.
-pub(super) fn name(group: &str, kind: &str) -> Option<String> {
-    find(group, kind).map(|t| (t.name)().into_owned())
+pub(super) fn name(group: &str, version: &str, kind: &str) -> Option<String> {
+    find(group, version, kind).map(|t| (t.name)().into_owned())
 }
 
 /// The schemas that these kinds, their lists and their subresources need.
@@ -71,7 +29,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     for info in kinds.iter().map(|k| k.info()) {
         let others = info.subresources.iter().map(|s| (s.group, s.version, s.kind));
         for (group, version, kind) in std::iter::once((info.group, info.version, info.kind)).chain(others) {
-            if let Some(found) = find(group, kind) {
+            if let Some(found) = find(group, version, kind) {
                 (found.add)(&mut generator);
                 named.push(((found.name)(), json!({"group": group, "kind": kind, "version": version})));
             }
@@ -149,7 +107,7 @@ pub(super) fn reference(name: &str) -> Value {
 
 /// The schema of a kind's list.
 fn list(info: &KindInfo) -> Option<(String, Value)> {
-    let item = name(info.group, info.kind)?;
+    let item = name(info.group, info.version, info.kind)?;
     let text = |description: &str| json!({"type": "string", "description": description});
     let schema = json!({
         "description": format!("{0}List is a list of {0} objects.", info.kind),

@@ -22,6 +22,8 @@ mod features;
 #[cfg(test)]
 mod full;
 #[cfg(test)]
+mod kinds;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod managed_fields;

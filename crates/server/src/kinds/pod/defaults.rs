@@ -1,12 +1,10 @@
 //! What upstream's `SetDefaults_Pod` and its kin fill in, and what its admission does: tolerations, priority.
 
+use crate::kinds::fill::{each, inner, set, set_number};
 use api::resources::{self, Side};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value, json};
 
-/// Priorities that every cluster has.
-const PRIORITY_CLASSES: [(&str, i64); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 /// Text fields of the spec that upstream leaves out when they are empty.
 const TEXT: [&str; 8] = [
     "nodeName",
@@ -26,6 +24,20 @@ pub(super) fn pod(object: &mut Value) {
         object["spec"] = json!({});
     }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    self::spec(spec);
+    set(spec, "enableServiceLinks", json!(true));
+    let host_network = spec.get("hostNetwork") == Some(&json!(true));
+    for list in ["initContainers", "containers"] {
+        each(spec, list, requests_from_limits);
+        if host_network {
+            each(spec, list, ports_of_the_host);
+        }
+    }
+    pod_requests(spec);
+}
+
+/// What the spec of a Pod and that of a template of Pods have in common (`SetDefaults_PodSpec`).
+pub(in crate::kinds) fn spec(spec: &mut Map<String, Value>) {
     spec.retain(|key, value| {
         !(TEXT.contains(&key.as_str()) && value == "" || SWITCHES.contains(&key.as_str()) && value == &json!(false))
     });
@@ -37,20 +49,23 @@ pub(super) fn pod(object: &mut Value) {
         ("dnsPolicy", json!("ClusterFirst")),
         ("securityContext", json!({})),
         ("schedulerName", json!("default-scheduler")),
-        ("enableServiceLinks", json!(true)),
     ];
     values.into_iter().for_each(|(key, value)| set(spec, key, value));
     for field in ["serviceAccountName", "serviceAccount"] {
         account.iter().for_each(|account| drop(spec.insert(field.to_owned(), account.clone())));
     }
-    let host_network = spec.get("hostNetwork") == Some(&json!(true));
-    for list in ["initContainers", "containers"] {
-        each(spec, list, |c| container(c, host_network));
-        each(spec, list, requests_from_limits);
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        each(spec, list, container);
     }
-    each(spec, "ephemeralContainers", |c| container(c, false));
     each(spec, "volumes", volume);
-    pod_requests(spec);
+}
+
+/// In the node's network, what a container listens on is the node's port.
+fn ports_of_the_host(container: &mut Map<String, Value>) {
+    each(container, "ports", |p| {
+        let port = p.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
+        set_number(p, "hostPort", port);
+    });
 }
 
 /// Upstream's `ServiceAccount` and `DefaultTolerationSeconds` admission.
@@ -66,59 +81,7 @@ pub(super) fn complete(object: &mut Value) {
     tolerations(spec);
 }
 
-/// Upstream's `Priority` admission.
-pub(super) fn admit(object: &mut Value) -> Result<(), String> {
-    let spec = &mut object["spec"];
-    let class = spec["priorityClassName"].as_str().unwrap_or("").to_owned();
-    let priority = match class.as_str() {
-        "" => 0,
-        name => {
-            let found = PRIORITY_CLASSES.iter().find(|(n, _)| *n == name);
-            found.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?.1
-        }
-    };
-    let given = &spec["priority"];
-    if given.as_i64().is_some_and(|g| g != priority) {
-        return Err(format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
-        ));
-    }
-    if let Some(policy) = spec["preemptionPolicy"].as_str().filter(|p| *p != "PreemptLowerPriority") {
-        return Err(format!(
-            "the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name"
-        ));
-    }
-    spec["priority"] = json!(priority);
-    spec["preemptionPolicy"] = json!("PreemptLowerPriority");
-    Ok(())
-}
-
-/// Sets what is not set, or is empty text.
-fn set(map: &mut Map<String, Value>, key: &str, value: Value) {
-    let entry = map.entry(key).or_insert(Value::Null);
-    if entry.is_null() || entry == "" {
-        *entry = value;
-    }
-}
-
-/// Sets a number that is not set, or is 0.
-fn set_number(map: &mut Map<String, Value>, key: &str, value: i64) {
-    let entry = map.entry(key).or_insert(Value::Null);
-    if entry.as_i64().unwrap_or(0) == 0 {
-        *entry = json!(value);
-    }
-}
-
-fn each(map: &mut Map<String, Value>, list: &str, mut fill: impl FnMut(&mut Map<String, Value>)) {
-    let items = map.get_mut(list).and_then(Value::as_array_mut);
-    items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(&mut fill);
-}
-
-fn inner<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
-    map.get_mut(key).and_then(Value::as_object_mut)
-}
-
-fn container(c: &mut Map<String, Value>, host_network: bool) {
+fn container(c: &mut Map<String, Value>) {
     let image = c.get("image").and_then(Value::as_str).unwrap_or("").to_owned();
     set(c, "imagePullPolicy", json!(pull_policy(&image)));
     set(c, "terminationMessagePath", json!("/dev/termination-log"));
@@ -131,10 +94,7 @@ fn container(c: &mut Map<String, Value>, host_network: bool) {
     }
     each(c, "ports", |p| {
         set(p, "protocol", json!("TCP"));
-        let port = p.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
-        if host_network {
-            set_number(p, "hostPort", port);
-        } else if p.get("hostPort") == Some(&json!(0)) {
+        if p.get("hostPort") == Some(&json!(0)) {
             p.remove("hostPort");
         }
     });

@@ -28,7 +28,13 @@ pub(in crate::kinds) use scheduling::tolerations;
 pub(super) use update::{status, update};
 
 use crate::{
-    kinds::{FieldErrors, FieldPath},
+    kinds::{
+        FieldErrors, FieldPath,
+        checks::{
+            descending_path, dns_label, ip, items, not_negative, one_of, port, qualified, required_label, subdomain,
+            text,
+        },
+    },
     metadata,
 };
 use serde_json::{Value, json};
@@ -37,7 +43,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// A new Pod.
 pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
-    spec(object, errors);
+    pod(object, errors);
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if items(spec, "ephemeralContainers").next().is_some() {
         errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
@@ -49,22 +55,26 @@ pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
     security::sysctls_of_the_node(spec, &path.child("securityContext").child("sysctls"), errors);
 }
 
-/// The spec of a Pod, new or changed (`ValidatePodSpec`).
-pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+/// What holds for every Pod, new or changed.
+pub(super) fn pod(object: &Value, errors: &mut FieldErrors) {
     apparmor::of_annotations(object, errors);
     deletion_cost(&object["metadata"]["annotations"], errors);
+    spec(&object["spec"], &FieldPath::new("spec"), errors);
+}
+
+/// The spec of a Pod, or of a template of Pods (`ValidatePodSpec`).
+pub(in crate::kinds) fn spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let volumes = volume::all(spec, &path.child("volumes"), errors);
     claims::of_pod(spec, &path.child("resourceClaims"), errors);
-    container::all(spec, &path, &volumes, errors);
+    container::all(spec, path, &volumes, errors);
     resources::pod(spec, &path.child("resources"), errors);
     overhead(&spec["overhead"], &path.child("overhead"), errors);
-    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], &path, errors);
-    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], &path, errors);
+    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
+    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
     metadata::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
-    security::of_pod(spec, &path, errors);
+    security::of_pod(spec, path, errors);
     dns::config(spec, &path.child("dnsConfig"), errors);
-    scheduling::all(spec, &path, errors);
+    scheduling::all(spec, path, errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
         if !text(spec, name).is_empty() {
             subdomain(&spec[name], &path.child(name), errors);
@@ -79,7 +89,7 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
             dns_label(&spec[name], &path.child(name), errors);
         }
     }
-    hostname_override(spec, &path, errors);
+    hostname_override(spec, path, errors);
     for (i, alias) in items(spec, "hostAliases").enumerate() {
         let path = path.child("hostAliases").index(i);
         ip(&alias["ip"], &path.child("ip"), errors);
@@ -88,11 +98,11 @@ pub(super) fn spec(object: &Value, errors: &mut FieldErrors) {
         }
     }
     if spec.get("preemptionPolicy").is_some() {
-        one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], &path, errors);
+        one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
     }
     if let Some(os) = spec.get("os") {
         one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
-        os::all(spec, &path, errors);
+        os::all(spec, path, errors);
     }
 }
 
@@ -122,68 +132,5 @@ fn hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|f| spec[f] == json!(true)) {
         errors.forbidden(&at, &format!("may not be specified when {field} is true"));
-    }
-}
-
-fn items<'a>(v: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    v[list].as_array().into_iter().flatten()
-}
-
-fn text<'a>(v: &'a Value, key: &str) -> &'a str {
-    v[key].as_str().unwrap_or("")
-}
-
-/// A field that must be set, to one of these.
-fn one_of(v: &Value, key: &str, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    match text(v, key) {
-        "" => errors.required(&path.child(key), ""),
-        value if allowed.contains(&value) => {}
-        _ => errors.not_supported(&path.child(key), &v[key], allowed),
-    }
-}
-
-fn required_label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if v.as_str().unwrap_or("").is_empty() { errors.required(path, "") } else { dns_label(v, path, errors) }
-}
-
-fn dns_label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    api::names::dns1123_label(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
-}
-
-fn subdomain(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    api::names::dns1123_subdomain(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
-}
-
-fn qualified(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    api::names::qualified_name(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
-}
-
-fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if v.as_str().unwrap_or("").parse::<std::net::IpAddr>().is_err() {
-        errors.invalid(path, v, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-    }
-}
-
-/// A number that may not be below zero.
-fn not_negative(v: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if v[key].as_i64().is_some_and(|n| n < 0) {
-        errors.invalid(&path.child(key), &v[key], "must be greater than or equal to 0");
-    }
-}
-
-fn port(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !v.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
-        errors.invalid(path, v, "must be between 1 and 65535, inclusive");
-    }
-}
-
-/// A relative path that leads nowhere above (`validateLocalDescendingPath`).
-fn descending_path(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let target = v.as_str().unwrap_or("");
-    if target.starts_with('/') {
-        errors.invalid(path, v, "must be a relative path");
-    }
-    if target.split('/').any(|part| part == "..") {
-        errors.invalid(path, v, "must not contain '..'");
     }
 }

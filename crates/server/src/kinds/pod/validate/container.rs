@@ -117,9 +117,10 @@ fn ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErro
             port(&p["hostPort"], &path.child("hostPort"), errors);
         }
         one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
-        if host_network && p["hostPort"] != p["containerPort"] {
+        // A template need not say it: the Pod that is made of it gets the port as a default.
+        if host_network && p.get("hostPort").is_some_and(|port| *port != p["containerPort"]) {
             let text = "must match `containerPort` when `hostNetwork` is true";
-            errors.invalid(&path.child("hostPort"), &json!(p["hostPort"].as_i64().unwrap_or(0)), text);
+            errors.invalid(&path.child("hostPort"), &p["hostPort"], text);
         }
     }
 }

@@ -1,0 +1,48 @@
+//! ControllerRevision: what a StatefulSet or DaemonSet looked like once.
+
+use super::GROUP;
+use crate::kinds::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{immutable, items, text as text_of},
+    plain::Plain,
+    text,
+};
+use serde_json::{Value, json};
+
+pub(in crate::kinds) static CONTROLLER_REVISION: Plain = Plain {
+    columns: &[
+        NAME,
+        text("Controller", Cell::Of(|r, _| json!(controller(r)))),
+        text("Revision", Cell::Of(|r, _| json!(r["revision"].as_i64().unwrap_or(0)))),
+        AGE,
+    ],
+    validate,
+    validate_change,
+    ..Plain::of(&KindInfo::of(GROUP, "ControllerRevision", "controllerrevisions", "controllerrevision"))
+};
+
+/// `daemonset.apps/name`.
+fn controller(object: &Value) -> String {
+    let owner = items(&object["metadata"], "ownerReferences").find(|o| o["controller"] == json!(true));
+    owner.map_or_else(
+        || "<none>".to_owned(),
+        |o| {
+            let group = text_of(o, "apiVersion").split_once('/').map_or(String::new(), |(g, _)| format!(".{g}"));
+            format!("{}{group}/{}", text_of(o, "kind").to_lowercase(), text_of(o, "name"))
+        },
+    )
+}
+
+/// `ValidateControllerRevision`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    if object["data"].is_null() {
+        errors.required(&FieldPath::new("data"), "data is mandatory");
+    }
+    if object["revision"].as_i64().is_some_and(|r| r < 0) {
+        errors.invalid(&FieldPath::new("revision"), &object["revision"], "must be greater than or equal to 0");
+    }
+}
+
+fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    immutable(&object["data"], &old["data"], &FieldPath::new("data"), errors);
+}

@@ -1,0 +1,110 @@
+//! StatefulSet.
+
+use super::{GROUP, SCALE, deployment::ready, not_negatives, selector_and_template};
+use crate::kinds::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{int_or_percent, not_negative},
+    core::default_claim,
+    fill,
+    plain::Plain,
+    template::{self, CONTAINERS, IMAGES},
+    text,
+};
+use serde_json::{Value, json};
+
+pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
+    columns: &[NAME, text("Ready", Cell::Of(|s, _| json!(ready(s)))), AGE, CONTAINERS, IMAGES],
+    default,
+    name: api::names::dns1123_label,
+    validate,
+    validate_change,
+    ..Plain::of(&KindInfo {
+        short_names: &["sts"],
+        categories: &["all"],
+        status: true,
+        generation: true,
+        subresources: &[SCALE],
+        ..KindInfo::of(GROUP, "StatefulSet", "statefulsets", "statefulset")
+    })
+};
+
+/// What an update may change.
+const UPDATABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+/// `SetDefaults_StatefulSet`.
+fn default(object: &mut Value) {
+    template::default(object, template::SPEC);
+    let values = [
+        ("podManagementPolicy", json!("OrderedReady")),
+        ("replicas", json!(1)),
+        ("revisionHistoryLimit", json!(10)),
+        ("persistentVolumeClaimRetentionPolicy", json!({})),
+    ];
+    fill::at(object, "/spec", &values);
+    let retain = [("whenDeleted", json!("Retain")), ("whenScaled", json!("Retain"))];
+    fill::at(object, "/spec/persistentVolumeClaimRetentionPolicy", &retain);
+    fill::at(object, "/spec/updateStrategy", &[("type", json!("RollingUpdate"))]);
+    if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
+        fill::at(object, "/spec/updateStrategy", &[("rollingUpdate", json!({}))]);
+        fill::at(object, "/spec/updateStrategy/rollingUpdate", &[("partition", json!(0))]);
+    }
+    let claims = object.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
+    claims.into_iter().flatten().for_each(default_claim);
+}
+
+/// `ValidateStatefulSetSpec`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let policy = &spec["podManagementPolicy"];
+    if !matches!(policy.as_str(), Some("OrderedReady" | "Parallel")) {
+        let why = "must be 'OrderedReady' or 'Parallel'";
+        errors.invalid(&path.child("podManagementPolicy"), policy, why);
+    }
+    strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
+    let (retention, at) =
+        (&spec["persistentVolumeClaimRetentionPolicy"], path.child("persistentVolumeClaimRetentionPolicy"));
+    for field in ["whenDeleted", "whenScaled"] {
+        if !matches!(retention[field].as_str(), Some("Retain" | "Delete")) {
+            errors.not_supported(&at.child(field), &retention[field], &["Delete", "Retain"]);
+        }
+    }
+    not_negatives(spec, &["replicas", "minReadySeconds", "revisionHistoryLimit"], &path, errors);
+    not_negative(&spec["ordinals"], "start", &path.child("ordinals"), errors);
+    selector_and_template(spec, "statefulset", "StatefulSet", &path, errors);
+}
+
+fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
+    match strategy["type"].as_str().unwrap_or("") {
+        "OnDelete" if !rolling.is_null() => {
+            errors.invalid(&at, rolling, "only allowed for updateStrategy 'RollingUpdate'");
+        }
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            not_negative(rolling, "partition", &at, errors);
+            int_or_percent(&rolling["maxUnavailable"], &at.child("maxUnavailable"), errors);
+        }
+        _ => errors.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+}
+
+/// `ValidateStatefulSetUpdate`.
+fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (mut new, before) = (object["spec"].clone(), &old["spec"]);
+    for field in UPDATABLE {
+        new[field] = before[field].clone();
+    }
+    new.as_object_mut().into_iter().for_each(|spec| spec.retain(|_, value| !value.is_null()));
+    if &new != before {
+        let path = FieldPath::new("spec");
+        errors.forbidden(&path, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden");
+    }
+}

@@ -1,0 +1,10 @@
+//! `batch/v1`: kinds whose Pods end.
+
+mod cron;
+mod cron_job;
+mod job;
+
+pub(super) use cron_job::CRON_JOB;
+pub(super) use job::JOB;
+
+const GROUP: &str = "batch";

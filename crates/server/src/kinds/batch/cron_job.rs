@@ -1,0 +1,106 @@
+//! CronJob.
+
+use super::{GROUP, cron, job};
+use crate::kinds::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, age, boolean,
+    checks::{not_negative, one_of, text as text_of},
+    fill, integer,
+    plain::Plain,
+    selector, template, text,
+};
+use serde_json::{Value, json};
+
+pub(in crate::kinds) static CRON_JOB: Plain = Plain {
+    columns: &[
+        NAME,
+        text("Schedule", Cell::At("/spec/schedule")),
+        text("Timezone", Cell::OrNone("/spec/timeZone")),
+        boolean("Suspend", Cell::Of(|c, _| json!(if c["spec"]["suspend"] == json!(true) { "True" } else { "False" }))),
+        integer("Active", Cell::Count("/status/active")),
+        text(
+            "Last Schedule",
+            Cell::Of(|c, now| match c["status"]["lastScheduleTime"].as_str() {
+                Some(time) => json!(age(Some(time), now)),
+                None => json!("<none>"),
+            }),
+        ),
+        AGE,
+        text("Containers", Cell::Of(|c, _| template::joined(&c["spec"]["jobTemplate"]["spec"]["template"], "name")))
+            .wide(),
+        text("Images", Cell::Of(|c, _| template::joined(&c["spec"]["jobTemplate"]["spec"]["template"], "image")))
+            .wide(),
+        text("Selector", Cell::Of(|c, _| selector::shown(&c["spec"]["jobTemplate"]["spec"]["selector"]))).wide(),
+    ],
+    default,
+    validate,
+    ..Plain::of(&KindInfo {
+        short_names: &["cj"],
+        categories: &["all"],
+        status: true,
+        generation: true,
+        ..KindInfo::of(GROUP, "CronJob", "cronjobs", "cronjob")
+    })
+};
+
+/// Names of Jobs are made of that of their CronJob, and a time.
+const LONGEST_NAME: usize = 52;
+
+/// `SetDefaults_CronJob`.
+fn default(object: &mut Value) {
+    let values = [
+        ("concurrencyPolicy", json!("Allow")),
+        ("suspend", json!(false)),
+        ("successfulJobsHistoryLimit", json!(3)),
+        ("failedJobsHistoryLimit", json!(1)),
+    ];
+    fill::at(object, "/spec", &values);
+    template::default(object, "/spec/jobTemplate/spec/template");
+}
+
+/// `ValidateCronJobSpec`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let name = text_of(&object["metadata"], "name");
+    if name.len() > LONGEST_NAME {
+        let at = FieldPath::new("metadata").child("name");
+        errors.invalid(&at, &json!(name), &format!("must be no more than {LONGEST_NAME} characters"));
+    }
+    let (at, schedule) = (path.child("schedule"), text_of(spec, "schedule"));
+    if schedule.is_empty() {
+        errors.required(&at, "");
+    } else if let Err(why) = cron::check(schedule) {
+        errors.invalid(&at, &spec["schedule"], &why);
+    }
+    not_negative(spec, "startingDeadlineSeconds", &path, errors);
+    if spec.get("timeZone").is_some() {
+        time_zone(&spec["timeZone"], &path.child("timeZone"), errors);
+    }
+    one_of(spec, "concurrencyPolicy", &["Allow", "Forbid", "Replace"], &path, errors);
+    let (job, at) = (&spec["jobTemplate"]["spec"], path.child("jobTemplate").child("spec"));
+    if job["manualSelector"] == json!(true) {
+        errors.not_supported(&at.child("manualSelector"), &json!(true), &["nil", "false"]);
+    }
+    // Each Job gets a selector of its own, and the other defaults of a Job.
+    let mut made = spec["jobTemplate"].clone();
+    job::default_spec(&mut made, "/spec");
+    job::validate_shape(&made["spec"], &at, errors);
+    for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        not_negative(spec, field, &path, errors);
+    }
+}
+
+fn time_zone(zone: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match zone.as_str().unwrap_or("") {
+        "" => errors.invalid(path, zone, "timeZone must be nil or non-empty string"),
+        "Local" => errors.invalid(
+            path,
+            zone,
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        ),
+        // A machine without a database of time zones knows none.
+        name if !jiff::tz::db().is_definitively_empty() && jiff::tz::TimeZone::get(name).is_err() => {
+            errors.invalid(path, zone, &format!("unknown time zone {name}"));
+        }
+        _ => {}
+    }
+}

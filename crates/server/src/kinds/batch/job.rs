@@ -1,0 +1,209 @@
+//! Job.
+
+use super::GROUP;
+use crate::kinds::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
+    checks::{immutable, items, not_negative, text as text_of},
+    duration, fill,
+    plain::Plain,
+    selector,
+    template::{self, CONTAINERS, IMAGES, SELECTOR},
+    text,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub(in crate::kinds) static JOB: Plain = Plain {
+    columns: &[
+        NAME,
+        text("Status", Cell::Of(|job, _| json!(status(job)))),
+        text("Completions", Cell::Of(|job, _| json!(completions(job)))),
+        text("Duration", Cell::Of(|job, now| json!(took(job, now)))),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    fields: &["status.successful"],
+    default,
+    prepare,
+    name: api::names::dns1123_subdomain,
+    validate: |job, errors| validate(&job["spec"], &FieldPath::new("spec"), errors),
+    validate_change,
+    ..Plain::of(&KindInfo {
+        categories: &["all"],
+        status: true,
+        generation: true,
+        orphans: true,
+        ..KindInfo::of(GROUP, "Job", "jobs", "job")
+    })
+};
+
+const UID: &str = "batch.kubernetes.io/controller-uid";
+
+/// As `printJob` has it: the first condition that holds, in this order.
+fn status(job: &Value) -> &str {
+    let holds = |kind: &str| items(&job["status"], "conditions").any(|c| c["type"] == kind && c["status"] == "True");
+    let ending = !job["metadata"]["deletionTimestamp"].is_null();
+    match ["Complete", "Failed"].into_iter().find(|c| holds(c)) {
+        Some(end) => end,
+        None if ending => "Terminating",
+        None => {
+            let next = ["Suspended", "FailureTarget", "SuccessCriteriaMet"].into_iter().find(|c| holds(c));
+            next.unwrap_or("Running")
+        }
+    }
+}
+
+fn completions(job: &Value) -> String {
+    let done = job["status"]["succeeded"].as_i64().unwrap_or(0);
+    match (job["spec"]["completions"].as_i64(), job["spec"]["parallelism"].as_i64().unwrap_or(0)) {
+        (Some(wanted), _) => format!("{done}/{wanted}"),
+        (None, parallel) if parallel > 1 => format!("{done}/1 of {parallel}"),
+        (None, _) => format!("{done}/1"),
+    }
+}
+
+fn took(job: &Value, now: Timestamp) -> String {
+    let time = |field: &str| job["status"][field].as_str().and_then(|t| t.parse::<Timestamp>().ok());
+    let Some(start) = time("startTime") else { return String::new() };
+    duration(time("completionTime").unwrap_or(now).duration_since(start).as_secs())
+}
+
+/// `SetDefaults_Job`.
+fn default(object: &mut Value) {
+    template::default(object, template::SPEC);
+    default_labels(object);
+    default_spec(object, "/spec");
+}
+
+/// A Job without labels has those of its Pods.
+fn default_labels(object: &mut Value) {
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    let own = object["metadata"]["labels"].as_object().is_some_and(|l| !l.is_empty());
+    if labels.is_object() && !own {
+        object["metadata"]["labels"] = labels;
+    }
+}
+
+/// Defaults of a Job's spec, without those of its template.
+pub(super) fn default_spec(object: &mut Value, at: &str) {
+    let Some(spec) = object.pointer_mut(at) else { return };
+    if spec["completions"].is_null() && spec["parallelism"].is_null() {
+        spec["completions"] = json!(1);
+    }
+    let indexed = !spec["backoffLimitPerIndex"].is_null();
+    let failed = !spec["podFailurePolicy"].is_null();
+    let values = [
+        ("parallelism", json!(1)),
+        ("backoffLimit", json!(if indexed { i32::MAX } else { 6 })),
+        ("completionMode", json!("NonIndexed")),
+        ("suspend", json!(false)),
+        ("podReplacementPolicy", json!(if failed { "Failed" } else { "TerminatingOrFailed" })),
+    ];
+    fill::at(object, at, &values);
+}
+
+/// Pods of a Job carry its UID and its name, and are selected by the former (`generateSelector`).
+fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
+    if old.is_some() || object["spec"]["manualSelector"] == json!(true) {
+        return;
+    }
+    let (uid, name) = (object["metadata"]["uid"].clone(), object["metadata"]["name"].clone());
+    let names = [("batch.kubernetes.io/job-name", &name), ("job-name", &name), (UID, &uid), ("controller-uid", &uid)];
+    for (key, value) in names {
+        object["spec"]["template"]["metadata"]["labels"][key] = value.clone();
+    }
+    // One that was given stays, and is refused if it does not select the template.
+    object["spec"]["selector"]["matchLabels"][UID] = uid;
+    default_labels(object);
+}
+
+/// `ValidateJobSpec`.
+pub(super) fn validate(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_shape(spec, path, errors);
+    let (at, template_path) = (path.child("selector"), path.child("template"));
+    if spec["selector"].is_null() {
+        errors.required(&at, "");
+    } else {
+        selector::validate(&spec["selector"], &at, errors);
+    }
+    if let Some(selected) = selector::selects(&spec["selector"], &spec["template"]["metadata"]["labels"]) {
+        template::validate_selected(&spec["template"], selected, &template_path, errors);
+    }
+}
+
+/// What holds for a Job's spec, whether its selector is there already or not.
+pub(super) fn validate_shape(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let numbers = [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ];
+    numbers.iter().for_each(|field| not_negative(spec, field, path, errors));
+    match text_of(spec, "completionMode") {
+        "NonIndexed" => {}
+        "Indexed" => {
+            if spec["completions"].is_null() {
+                errors.required(&path.child("completions"), "when completion mode is Indexed");
+            }
+            let (parallel, most) = (&spec["parallelism"], 100_000);
+            if parallel.as_i64().is_some_and(|n| n > most) {
+                let why = format!("must be less than or equal to {most} when completion mode is Indexed");
+                errors.invalid(&path.child("parallelism"), parallel, &why);
+            }
+        }
+        _ => errors.not_supported(&path.child("completionMode"), &spec["completionMode"], &["NonIndexed", "Indexed"]),
+    }
+    let at = path.child("template");
+    template::validate(&spec["template"], &at, errors);
+    let (pods, at) = (&spec["template"]["spec"], at.child("spec").child("restartPolicy"));
+    match text_of(pods, "restartPolicy") {
+        "Always" => errors.required(&at, "valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" | "Never" => {}
+        _ => errors.not_supported(&at, &pods["restartPolicy"], &["OnFailure", "Never"]),
+    }
+}
+
+/// `ValidateJobSpecUpdate`.
+fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
+    let same = |field: &str, errors: &mut FieldErrors| {
+        immutable(&spec[field], &before[field], &path.child(field), errors);
+    };
+    // An indexed Job grows and shrinks as a whole.
+    if spec["completionMode"] != "Indexed" || spec["completions"] != spec["parallelism"] {
+        same("completions", errors);
+    }
+    same("selector", errors);
+    // One that waits may still be told where its Pods go.
+    let waits = before["suspend"] == json!(true) && old["status"]["startTime"].is_null();
+    let (mut template, was) = (spec["template"].clone(), &before["template"]);
+    if waits {
+        for field in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
+            keep(&mut template["spec"], &was["spec"], field);
+        }
+        for field in ["labels", "annotations"] {
+            keep(&mut template["metadata"], &was["metadata"], field);
+        }
+    }
+    if &template != was {
+        errors.invalid(&path.child("template"), &spec["template"], "field is immutable");
+    }
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+        same(field, errors);
+    }
+}
+
+/// Takes a field as it was.
+fn keep(new: &mut Value, old: &Value, field: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => drop(map.insert(field.to_owned(), value.clone())),
+        None => drop(map.remove(field)),
+    }
+}

@@ -1,0 +1,101 @@
+//! Checks of single fields that many kinds share, in upstream's words.
+
+use super::{FieldErrors, FieldPath};
+use serde_json::{Value, json};
+
+pub(in crate::kinds) fn items<'a>(v: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    v[list].as_array().into_iter().flatten()
+}
+
+pub(in crate::kinds) fn text<'a>(v: &'a Value, key: &str) -> &'a str {
+    v[key].as_str().unwrap_or("")
+}
+
+/// A field that must be set, to one of these.
+pub(in crate::kinds) fn one_of(v: &Value, key: &str, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+    match text(v, key) {
+        "" => errors.required(&path.child(key), ""),
+        value if allowed.contains(&value) => {}
+        _ => errors.not_supported(&path.child(key), &v[key], allowed),
+    }
+}
+
+pub(in crate::kinds) fn required_label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().unwrap_or("").is_empty() { errors.required(path, "") } else { dns_label(v, path, errors) }
+}
+
+pub(in crate::kinds) fn dns_label(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    api::names::dns1123_label(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+pub(in crate::kinds) fn subdomain(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    api::names::dns1123_subdomain(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+pub(in crate::kinds) fn qualified(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    api::names::qualified_name(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+pub(in crate::kinds) fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().unwrap_or("").parse::<std::net::IpAddr>().is_err() {
+        errors.invalid(path, v, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+}
+
+/// A number that may not be below zero.
+pub(in crate::kinds) fn not_negative(v: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    if v[key].as_i64().is_some_and(|n| n < 0) {
+        errors.invalid(&path.child(key), &v[key], "must be greater than or equal to 0");
+    }
+}
+
+pub(in crate::kinds) fn port(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !v.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
+        errors.invalid(path, v, "must be between 1 and 65535, inclusive");
+    }
+}
+
+/// A relative path that leads nowhere above (`validateLocalDescendingPath`).
+pub(in crate::kinds) fn descending_path(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let target = v.as_str().unwrap_or("");
+    if target.starts_with('/') {
+        errors.invalid(path, v, "must be a relative path");
+    }
+    if target.split('/').any(|part| part == "..") {
+        errors.invalid(path, v, "must not contain '..'");
+    }
+}
+
+/// What is there, or the zero of its type.
+fn or_zero(v: &Value, zero: Value) -> Value {
+    if v.is_null() { zero } else { v.clone() }
+}
+
+/// A value that stays as it was made (`ValidateImmutableField`).
+pub(in crate::kinds) fn immutable(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if new != old {
+        errors.invalid(path, &or_zero(new, json!(null)), "field is immutable");
+    }
+}
+
+/// A number of things, or a part of them in percent (`ValidatePositiveIntOrPercent`, `IsNotMoreThan100Percent`).
+pub(in crate::kinds) fn int_or_percent(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match v {
+        Value::String(text) => {
+            let digits = text.strip_suffix('%').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
+            if digits.is_none() {
+                let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+                errors.invalid(path, v, why);
+            }
+        }
+        number if number.as_i64().is_some_and(|n| n < 0) => {
+            errors.invalid(path, v, "must be greater than or equal to 0");
+        }
+        _ => {}
+    }
+}
+
+/// The part in percent that the value is, if it is one.
+pub(in crate::kinds) fn percent(v: &Value) -> Option<u64> {
+    v.as_str()?.strip_suffix('%')?.parse().ok()
+}

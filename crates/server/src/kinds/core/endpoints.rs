@@ -1,0 +1,78 @@
+//! Endpoints.
+
+use crate::kinds::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{dns_label, ip, items, one_of, port, text as text_of},
+    fill,
+    plain::Plain,
+    text,
+};
+use serde_json::{Value, json};
+
+pub(in crate::kinds) static ENDPOINTS: Plain = Plain {
+    columns: &[NAME, text("Endpoints", Cell::Of(|e, _| json!(shown(e)))), AGE],
+    default: |object| {
+        for subset in object.get_mut("subsets").and_then(Value::as_array_mut).into_iter().flatten() {
+            for i in 0..items(subset, "ports").count() {
+                fill::at(subset, &format!("/ports/{i}"), &[("protocol", json!("TCP"))]);
+            }
+        }
+    },
+    validate,
+    ..Plain::of(&KindInfo { short_names: &["ep"], ..KindInfo::core("Endpoints", "endpoints", "endpoints") })
+};
+
+/// How many addresses a table shows.
+const MOST: usize = 3;
+
+/// The first addresses, each with each port of its subset (`formatEndpoints`).
+fn shown(object: &Value) -> String {
+    let mut all = Vec::new();
+    for subset in items(object, "subsets") {
+        let addresses = || items(subset, "addresses").map(|a| text_of(a, "ip"));
+        if items(subset, "ports").next().is_none() {
+            all.extend(addresses().map(str::to_owned));
+        }
+        for port in items(subset, "ports").filter_map(|p| p["port"].as_i64()) {
+            all.extend(
+                addresses().map(|ip| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }),
+            );
+        }
+    }
+    match all.len() {
+        0 if items(object, "subsets").next().is_none() => "<none>".to_owned(),
+        count if count > MOST => format!("{} + {} more...", all[..MOST].join(","), count - MOST),
+        _ => all.join(","),
+    }
+}
+
+/// `validateEndpointSubsets`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    for (i, subset) in items(object, "subsets").enumerate() {
+        let path = FieldPath::new("subsets").index(i);
+        let lists = ["addresses", "notReadyAddresses"];
+        if lists.iter().all(|list| items(subset, list).next().is_none()) {
+            errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in lists {
+            for (j, address) in items(subset, list).enumerate() {
+                let path = path.child(list).index(j);
+                ip(&address["ip"], &path.child("ip"), errors);
+                if !text_of(address, "hostname").is_empty() {
+                    dns_label(&address["hostname"], &path.child("hostname"), errors);
+                }
+            }
+        }
+        let several = items(subset, "ports").count() > 1;
+        for (j, p) in items(subset, "ports").enumerate() {
+            let path = path.child("ports").index(j);
+            match text_of(p, "name") {
+                "" if several => errors.required(&path.child("name"), ""),
+                "" => {}
+                _ => dns_label(&p["name"], &path.child("name"), errors),
+            }
+            port(&p["port"], &path.child("port"), errors);
+            one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
+        }
+    }
+}

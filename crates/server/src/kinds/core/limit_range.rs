@@ -1,0 +1,98 @@
+//! LimitRange. Its limits are not held yet.
+
+use crate::kinds::{
+    FieldErrors, FieldPath, KindInfo, NAME_AND_CREATION,
+    checks::{items, one_of, text},
+    plain::Plain,
+};
+use api::quantity::Amount;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+pub(in crate::kinds) static LIMIT_RANGE: Plain = Plain {
+    columns: NAME_AND_CREATION,
+    default: |object| {
+        let limits = object.pointer_mut("/spec/limits").and_then(Value::as_array_mut);
+        limits.into_iter().flatten().filter(|l| l["type"] == "Container").for_each(default);
+    },
+    validate,
+    ..Plain::of(&KindInfo { short_names: &["limits"], ..KindInfo::core("LimitRange", "limitranges", "limitrange") })
+};
+
+/// What a container may have at most is what it gets if it does not say, and what is asked for as well; else what it
+/// must have at least is asked for (`SetDefaults_LimitRangeItem`).
+fn default(item: &mut Value) {
+    for (into, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
+        let given = item[from].as_object().cloned().unwrap_or_default();
+        let mut filled = item[into].as_object().cloned().unwrap_or_default();
+        given.into_iter().for_each(|(key, value)| {
+            filled.entry(key).or_insert(value);
+        });
+        if !filled.is_empty() {
+            item[into] = Value::Object(filled);
+        }
+    }
+}
+
+/// `ValidateLimitRange`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for (i, item) in items(&object["spec"], "limits").enumerate() {
+        let path = FieldPath::new("spec").child("limits").index(i);
+        let kind = text(item, "type");
+        if !seen.insert(kind) {
+            errors.duplicate(&path.child("type"), &item["type"]);
+        }
+        if !kind.contains('/') {
+            one_of(item, "type", &["Container", "PersistentVolumeClaim", "Pod"], &path, errors);
+        }
+        if kind == "Pod" {
+            for list in ["default", "defaultRequest"].into_iter().filter(|l| filled(&item[l])) {
+                errors.forbidden(&path.child(list), "may not be specified when `type` is 'Pod'");
+            }
+        }
+        if kind == "PersistentVolumeClaim" && item["min"]["storage"].is_null() && item["max"]["storage"].is_null() {
+            errors.required(
+                &path.child("limits"),
+                "either minimum or maximum storage value is required, but neither was provided",
+            );
+        }
+        order(item, &path, errors);
+    }
+}
+
+fn filled(list: &Value) -> bool {
+    list.as_object().is_some_and(|l| !l.is_empty())
+}
+
+/// The least is not above the greatest, and defaults lie between them.
+fn order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let lists = ["min", "defaultRequest", "default", "max"];
+    let names: BTreeSet<&String> =
+        lists.iter().flat_map(|l| item[l].as_object().into_iter().flat_map(Map::keys)).collect();
+    let amount = |list: &str, name: &str| item[list][name].as_str().and_then(|q| Amount::parse(q).ok());
+    for name in names {
+        let pairs = [
+            ("min", "max"),
+            ("min", "defaultRequest"),
+            ("defaultRequest", "max"),
+            ("defaultRequest", "default"),
+            ("default", "max"),
+        ];
+        for (low, high) in pairs {
+            let (Some(least), Some(most)) = (amount(low, name), amount(high, name)) else { continue };
+            if least > most {
+                let shown = |list: &str| item[list][name].as_str().unwrap_or("");
+                let called = |list: &str| if list == "defaultRequest" { "default request" } else { list }.to_owned();
+                let why = format!(
+                    "{} value {} is greater than {} value {}",
+                    called(low),
+                    shown(low),
+                    called(high),
+                    shown(high)
+                );
+                errors.invalid(&path.child(low).key(name), &json!(shown(low)), &why);
+            }
+        }
+    }
+}

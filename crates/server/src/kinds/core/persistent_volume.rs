@@ -1,0 +1,126 @@
+//! PersistentVolume. Nothing binds it to a claim yet.
+
+use super::{access_modes, check_access_modes, check_positive, storage_class};
+use crate::kinds::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
+    checks::{immutable, text as text_of},
+    fill,
+    plain::Plain,
+    text,
+};
+use serde_json::{Value, json};
+
+pub(in crate::kinds) static PERSISTENT_VOLUME: Plain = Plain {
+    columns: &[
+        NAME,
+        text("Capacity", Cell::At("/spec/capacity/storage")),
+        text("Access Modes", Cell::Of(|v, _| json!(access_modes(&v["spec"]["accessModes"])))),
+        text("Reclaim Policy", Cell::At("/spec/persistentVolumeReclaimPolicy")),
+        text("Status", Cell::Of(|v, _| json!(status(v)))),
+        text("Claim", Cell::Of(|v, _| json!(claim(&v["spec"]["claimRef"])))),
+        text("StorageClass", Cell::Of(|v, _| json!(storage_class(v)))),
+        text("VolumeAttributesClass", Cell::Of(|v, _| json!(attributes_class(v)))),
+        text("Reason", Cell::At("/status/reason")),
+        AGE,
+        text("VolumeMode", Cell::Of(|v, _| json!(v["spec"]["volumeMode"].as_str().unwrap_or("<unset>")))).wide(),
+    ],
+    default: |object| {
+        let values = [("persistentVolumeReclaimPolicy", json!("Retain")), ("volumeMode", json!("Filesystem"))];
+        fill::at(object, "/spec", &values);
+        fill::at(object, "/spec/hostPath", &[("type", json!(""))]);
+    },
+    prepare,
+    validate,
+    validate_change,
+    ..Plain::of(&KindInfo {
+        short_names: &["pv"],
+        namespaced: false,
+        status: true,
+        ..KindInfo::core("PersistentVolume", "persistentvolumes", "persistentvolume")
+    })
+};
+
+/// What a spec says beside where the volume is.
+const NO_SOURCES: [&str; 9] = [
+    "capacity",
+    "accessModes",
+    "claimRef",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "mountOptions",
+    "volumeMode",
+    "nodeAffinity",
+    "volumeAttributesClassName",
+];
+
+pub(super) fn attributes_class(object: &Value) -> &str {
+    object["spec"]["volumeAttributesClassName"].as_str().unwrap_or("<unset>")
+}
+
+fn status(object: &Value) -> &str {
+    if object["metadata"]["deletionTimestamp"].is_null() { text_of(&object["status"], "phase") } else { "Terminating" }
+}
+
+fn claim(reference: &Value) -> String {
+    match text_of(reference, "name") {
+        "" => String::new(),
+        name => format!("{}/{name}", text_of(reference, "namespace")),
+    }
+}
+
+fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
+    if old.is_none() {
+        object["status"]["phase"] = json!("Pending");
+    }
+}
+
+/// `ValidatePersistentVolumeSpec`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    check_access_modes(spec, &path, "", errors);
+    let at = path.child("capacity");
+    let capacity = spec["capacity"].as_object().cloned().unwrap_or_default();
+    if capacity.is_empty() {
+        errors.required(&at, "");
+    }
+    if !capacity.contains_key("storage") || capacity.len() > 1 {
+        errors.not_supported(&at, &spec["capacity"], &["storage"]);
+    }
+    for (name, quantity) in &capacity {
+        check_positive(quantity, &at.key(name), errors);
+    }
+    let policies = ["Delete", "Recycle", "Retain"];
+    if !policies.contains(&text_of(spec, "persistentVolumeReclaimPolicy")) {
+        let at = path.child("persistentVolumeReclaimPolicy");
+        errors.not_supported(&at, &spec["persistentVolumeReclaimPolicy"], &policies);
+    }
+    let mut sources = spec.as_object().into_iter().flatten().filter(|(key, _)| !NO_SOURCES.contains(&key.as_str()));
+    match sources.next() {
+        None => errors.required(&path, "must specify a volume type"),
+        Some(_) => sources.for_each(|(other, _)| {
+            errors.forbidden(&path.child(other), "may not specify more than 1 volume type");
+        }),
+    }
+    if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
+        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    }
+}
+
+/// `ValidatePersistentVolumeUpdate`: a volume stays where it is.
+fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
+    let sources = |spec: &Value| -> Vec<(String, Value)> {
+        let all = spec.as_object().into_iter().flatten();
+        all.filter(|(k, _)| !NO_SOURCES.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    if sources(spec) != sources(before) {
+        errors.forbidden(
+            &path.child("persistentvolumesource"),
+            "spec.persistentvolumesource is immutable after creation",
+        );
+    }
+    immutable(&spec["volumeMode"], &before["volumeMode"], &path.child("volumeMode"), errors);
+    if !before["nodeAffinity"].is_null() {
+        immutable(&spec["nodeAffinity"], &before["nodeAffinity"], &path.child("nodeAffinity"), errors);
+    }
+}

@@ -1,0 +1,55 @@
+//! PodDisruptionBudget (`policy/v1`). Evictions do not ask it yet.
+
+use super::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{int_or_percent, percent},
+    integer,
+    plain::Plain,
+    selector, text,
+};
+use serde_json::{Value, json};
+
+pub(super) static POD_DISRUPTION_BUDGET: Plain = Plain {
+    columns: &[
+        NAME,
+        text("Min Available", Cell::Of(|b, _| shown(&b["spec"]["minAvailable"]))),
+        text("Max Unavailable", Cell::Of(|b, _| shown(&b["spec"]["maxUnavailable"]))),
+        integer("Allowed Disruptions", Cell::At("/status/disruptionsAllowed")),
+        AGE,
+    ],
+    validate,
+    ..Plain::of(&KindInfo {
+        short_names: &["pdb"],
+        status: true,
+        generation: true,
+        ..KindInfo::of("policy", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget")
+    })
+};
+
+fn shown(amount: &Value) -> Value {
+    match amount {
+        Value::Null => json!("N/A"),
+        Value::String(text) => json!(text),
+        number => json!(number.to_string()),
+    }
+}
+
+/// `ValidatePodDisruptionBudgetSpec`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let fields = ["minAvailable", "maxUnavailable"];
+    if fields.iter().all(|field| !spec[field].is_null()) {
+        errors.invalid(&path, spec, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for field in fields.into_iter().filter(|f| !spec[f].is_null()) {
+        int_or_percent(&spec[field], &path.child(field), errors);
+        if percent(&spec[field]).is_some_and(|p| p > 100) {
+            errors.invalid(&path.child(field), &spec[field], "must not be greater than 100%");
+        }
+    }
+    selector::validate(&spec["selector"], &path.child("selector"), errors);
+    let policy = &spec["unhealthyPodEvictionPolicy"];
+    if !matches!(policy.as_str(), None | Some("AlwaysAllow" | "IfHealthyBudget")) {
+        errors.not_supported(&path.child("unhealthyPodEvictionPolicy"), policy, &["AlwaysAllow", "IfHealthyBudget"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Label selectors of objects: what they may say, what they select, and how tables show them.
+
+use super::{FieldErrors, FieldPath, checks::items, checks::text, or_none};
+use crate::metadata;
+use api::selector::Selector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Value, json};
+
+/// Checks a label selector (`ValidateLabelSelector`).
+pub(in crate::kinds) fn validate(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    metadata::labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
+    for (i, r) in items(selector, "matchExpressions").enumerate() {
+        let path = path.child("matchExpressions").index(i);
+        let (at, count) = (path.child("values"), items(r, "values").count());
+        match text(r, "operator") {
+            "In" | "NotIn" if count == 0 => {
+                errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if count > 0 => {
+                errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+        }
+        api::names::qualified_name(text(r, "key"))
+            .iter()
+            .for_each(|e| errors.invalid(&path.child("key"), &r["key"], e));
+        for (j, value) in items(r, "values").enumerate() {
+            let wrong = api::names::label_value(value.as_str().unwrap_or(""));
+            wrong.iter().for_each(|e| errors.invalid(&at.index(j), value, e));
+        }
+    }
+}
+
+/// Whether a selector selects everything, since it says nothing.
+pub(in crate::kinds) fn is_empty(selector: &Value) -> bool {
+    selector["matchLabels"].as_object().is_none_or(serde_json::Map::is_empty)
+        && items(selector, "matchExpressions").next().is_none()
+}
+
+/// Whether a selector selects what has these labels; none at all selects nothing, and an empty one everything. `None`
+/// when it makes no sense.
+pub(in crate::kinds) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
+    if selector.is_null() {
+        return Some(false);
+    }
+    let lacks_values = |r: &Value| matches!(text(r, "operator"), "In" | "NotIn") && items(r, "values").next().is_none();
+    if items(selector, "matchExpressions").any(lacks_values) {
+        return None;
+    }
+    let typed: LabelSelector = serde_json::from_value(selector.clone()).ok()?;
+    let selector = Selector::from_object(&typed).ok()?;
+    Some(selector.matches(|key| labels.get(key).and_then(Value::as_str)))
+}
+
+/// Labels as tables show them.
+pub(in crate::kinds) fn labels(labels: &Value) -> Value {
+    or_none(&pairs(labels).join(","))
+}
+
+/// A selector as tables show it.
+pub(in crate::kinds) fn shown(selector: &Value) -> Value {
+    or_none(&as_text(selector))
+}
+
+/// A selector in the form of query parameters, ordered by its keys; empty when it says nothing.
+pub(crate) fn as_text(selector: &Value) -> String {
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let mut all: Vec<(String, String)> =
+        labels.map(|(k, v)| (k.clone(), format!("{k}={}", v.as_str().unwrap_or("")))).collect();
+    for r in items(selector, "matchExpressions") {
+        let key = text(r, "key");
+        let mut values: Vec<&str> = items(r, "values").filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let requirement = match text(r, "operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        };
+        all.push((key.to_owned(), requirement));
+    }
+    all.sort();
+    all.into_iter().map(|(_, requirement)| requirement).collect::<Vec<_>>().join(",")
+}
+
+/// Plain labels in the form of query parameters.
+pub(crate) fn labels_as_text(labels: &Value) -> String {
+    pairs(labels).join(",")
+}
+
+fn pairs(labels: &Value) -> Vec<String> {
+    let mut pairs: Vec<String> =
+        labels.as_object().into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect();
+    pairs.sort();
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_shown_as_a_query_says_it() {
+        let check = |selector: Value, expected: &str| assert_eq!(shown(&selector), expected);
+        check(json!({}), "<none>");
+        check(json!({"matchLabels": {"b": "1", "a": "2"}}), "a=2,b=1");
+        let of = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+        check(
+            json!({"matchLabels": {"m": "1"}, "matchExpressions": [
+                of("z", "In", json!(["b", "a"])), of("a", "NotIn", json!(["x"])), of("k", "Exists", json!([])), of("l", "DoesNotExist", json!([])),
+            ]}),
+            "a notin (x),k,!l,m=1,z in (a,b)",
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! `apps/v1`.
+
+use super::*;
+
+fn set(kind: &str, more: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template("web")},
+    });
+    merge_into(&mut object, &more);
+    object
+}
+
+#[tokio::test]
+async fn deployments() {
+    Of {
+        path: "/apis/apps/v1/namespaces/default/deployments",
+        discovery: json!({"singularName": "deployment", "shortNames": ["deploy"], "categories": ["all"], "status": true}),
+        manifest: set("Deployment", json!({})),
+        made: json!({
+            "metadata": {"generation": 1},
+            "spec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+                "template": {"spec": {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
+                    "enableServiceLinks": null, "tolerations": null, "serviceAccountName": null, "priority": null,
+                    "containers": [{"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "File"}]}}},
+            "status": {},
+        }),
+        wrong: &[
+            (r#"{"spec": {"selector": null}}"#, "[spec.selector: Required value, spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`]"),
+            (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
+            (
+                r#"{"spec": {"selector": {"matchLabels": {"app": "other"}}}}"#,
+                "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
+            ),
+            (r#"{"spec": {"replicas": -1}}"#, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+            (r#"{"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}"#, "spec.template.spec.containers[0].image: Required value"),
+            (
+                r#"{"spec": {"template": {"spec": {"restartPolicy": "Never"}}}}"#,
+                "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"",
+            ),
+            (
+                r#"{"spec": {"template": {"spec": {"activeDeadlineSeconds": 5}}}}"#,
+                "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported",
+            ),
+            (
+                r#"{"spec": {"strategy": {"type": "Sudden"}}}"#,
+                "spec.strategy.type: Unsupported value: \"Sudden\": supported values: \"Recreate\", \"RollingUpdate\"",
+            ),
+            (
+                r#"{"spec": {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}}}"#,
+                "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+            ),
+            (
+                r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}}"#,
+                "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
+            ),
+            (
+                r#"{"spec": {"minReadySeconds": 600}}"#,
+                "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds",
+            ),
+        ],
+        columns: "Name|Ready|Up-to-date|Available|Age|Containers|Images|Selector",
+        cells: json!(["web", "0/1", 0, 0, null, "c", "busybox:1", "app=web"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn replica_sets() {
+    Of {
+        path: "/apis/apps/v1/namespaces/default/replicasets",
+        discovery: json!({"singularName": "replicaset", "shortNames": ["rs"], "categories": ["all"], "status": true}),
+        manifest: set("ReplicaSet", json!({"spec": {"replicas": 3}})),
+        made: json!({"metadata": {"generation": 1}, "spec": {"replicas": 3}, "status": {"replicas": 0}}),
+        wrong: &[
+            (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
+            (
+                r#"{"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}}"#,
+                "[spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', spec.selector: Invalid value: {\"matchExpressions\":[{\"key\":\"app\",\"operator\":\"In\"}],\"matchLabels\":{\"app\":\"web\"}}: invalid label selector]",
+            ),
+        ],
+        columns: "Name|Desired|Current|Ready|Age|Containers|Images|Selector",
+        cells: json!(["web", 3, 0, 0, null, "c", "busybox:1", "app=web"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn stateful_sets() {
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    Of {
+        path: "/apis/apps/v1/namespaces/default/statefulsets",
+        discovery: json!({"singularName": "statefulset", "shortNames": ["sts"], "categories": ["all"], "status": true}),
+        manifest: set("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim]}})),
+        made: json!({
+            "spec": {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+                "volumeClaimTemplates": [{"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}]},
+            "status": {"replicas": 0, "availableReplicas": 0},
+        }),
+        wrong: &[
+            (
+                r#"{"spec": {"podManagementPolicy": "Random"}}"#,
+                "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
+            ),
+            (
+                r#"{"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}}}"#,
+                "spec.updateStrategy.rollingUpdate: Invalid value: {\"partition\":1}: only allowed for updateStrategy 'RollingUpdate'",
+            ),
+            (
+                r#"{"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}"#,
+                "spec.template.spec.restartPolicy: Unsupported value: \"OnFailure\": supported values: \"Always\"",
+            ),
+        ],
+        columns: "Name|Ready|Age|Containers|Images",
+        cells: json!(["web", "0/1", null, "c", "busybox:1"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn daemon_sets() {
+    Of {
+        path: "/apis/apps/v1/namespaces/default/daemonsets",
+        discovery: json!({"singularName": "daemonset", "shortNames": ["ds"], "categories": ["all"], "status": true}),
+        manifest: set("DaemonSet", json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})),
+        made: json!({
+            "spec": {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}},
+            "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+        }),
+        wrong: &[
+            (
+                r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}}}"#,
+                "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero",
+            ),
+            (
+                r#"{"spec": {"updateStrategy": {"type": "Never"}}}"#,
+                "spec.updateStrategy.type: Unsupported value: \"Never\": supported values: \"RollingUpdate\", \"OnDelete\"",
+            ),
+        ],
+        columns: "Name|Desired|Current|Ready|Up-to-date|Available|Node Selector|Age|Containers|Images|Selector",
+        cells: json!(["web", 0, 0, 0, 0, 0, "disk=ssd", null, "c", "busybox:1", "app=web"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn controller_revisions() {
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web", "uid": "u", "controller": true}]);
+    Of {
+        path: "/apis/apps/v1/namespaces/default/controllerrevisions",
+        discovery: json!({"singularName": "controllerrevision"}),
+        manifest: json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "web-1", "ownerReferences": owner},
+            "data": {"any": "thing"}, "revision": 2}),
+        made: json!({"revision": 2, "data": {"any": "thing"}}),
+        wrong: &[
+            (r#"{"data": null}"#, "data: Required value: data is mandatory"),
+            (r#"{"revision": -1}"#, "revision: Invalid value: -1: must be greater than or equal to 0"),
+        ],
+        columns: "Name|Controller|Revision|Age",
+        cells: json!(["web-1", "daemonset.apps/web", 2, null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_selected_once_is_selected_for_good() {
+    let api = Api::new().await;
+    for (kind, plural) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets"), ("DaemonSet", "daemonsets")] {
+        let path = format!("/apis/apps/v1/namespaces/default/{plural}");
+        api.check(post(&path, &set(kind, json!({}))), 201, json!({})).await;
+        let other = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}, "template": {"metadata": {"labels": {"app": "other"}}}}});
+        let message = format!(
+            "{kind}.apps \"web\" is invalid: spec.selector: Invalid value: {{\"matchLabels\":{{\"app\":\"other\"}}}}: field is immutable"
+        );
+        api.check(merge(format!("{path}/web"), &other), 422, json!({"message": message})).await;
+        let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}}});
+        let ask = patch("strategic-merge-patch", format!("{path}/web"), &image);
+        api.check(ask, 200, json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [{"image": "busybox:2"}]}}}}))
+            .await;
+    }
+    let path = "/apis/apps/v1/namespaces/default/statefulsets";
+    api.check(post(path, &set("StatefulSet", json!({}))), 201, json!({})).await;
+    let message = "StatefulSet.apps \"web\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+    let other = merge(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
+    api.check(other, 422, json!({"message": message})).await;
+    let more = merge(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
+    api.check(more, 200, json!({"spec": {"replicas": 3}, "metadata": {"generation": 2}})).await;
+}

@@ -1,0 +1,148 @@
+//! Kinds of the core group that nothing acts upon yet.
+
+use super::*;
+
+#[tokio::test]
+async fn replication_controllers() {
+    Of {
+        path: "/api/v1/namespaces/default/replicationcontrollers",
+        discovery: json!({"singularName": "replicationcontroller", "shortNames": ["rc"], "categories": ["all"], "status": true}),
+        manifest: json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": {"template": template("old")}}),
+        made: json!({"metadata": {"labels": {"app": "old"}}, "spec": {"replicas": 1, "selector": {"app": "old"}}, "status": {"replicas": 0}}),
+        wrong: &[
+            (
+                r#"{"spec": {"selector": {"app": "new"}}}"#,
+                "spec.template.metadata.labels: Invalid value: {\"app\":\"old\"}: `selector` does not match template `labels`",
+            ),
+            (r#"{"spec": {"selector": {"app": "old"}, "template": null}}"#, "spec.template: Required value"),
+        ],
+        columns: "Name|Desired|Current|Ready|Age|Containers|Images|Selector",
+        cells: json!(["old", 1, 0, 0, null, "c", "busybox:1", "app=old"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn pod_templates() {
+    Of {
+        path: "/api/v1/namespaces/default/podtemplates",
+        discovery: json!({"singularName": "podtemplate"}),
+        manifest: json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": template("t")}),
+        made: json!({"metadata": {"generation": 1}, "template": {"spec": {"restartPolicy": "Always"}}}),
+        wrong: &[(
+            r#"{"template": {"spec": {"containers": [{"name": "C", "image": "i"}]}}}"#,
+            "template.spec.containers[0].name: Invalid value: \"C\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+        )],
+        columns: "Name|Containers|Images|Pod Labels",
+        cells: json!(["t", "c", "busybox:1", "app=t"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn endpoints() {
+    Of {
+        path: "/api/v1/namespaces/default/endpoints",
+        discovery: json!({"singularName": "endpoints", "shortNames": ["ep"]}),
+        manifest: json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "db"}, "subsets": [
+            {"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]},
+        ]}),
+        made: json!({"subsets": [{"ports": [{"protocol": "TCP"}, {"protocol": "TCP"}]}]}),
+        wrong: &[
+            (r#"{"subsets": [{"ports": [{"port": 1}]}]}"#, "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"),
+            (
+                r#"{"subsets": [{"addresses": [{"ip": "here"}]}]}"#,
+                "subsets[0].addresses[0].ip: Invalid value: \"here\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            ),
+        ],
+        columns: "Name|Endpoints|Age",
+        cells: json!(["db", "10.0.0.1:1,10.0.0.2:1,10.0.0.1:2 + 1 more...", null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn limit_ranges() {
+    Of {
+        path: "/api/v1/namespaces/default/limitranges",
+        discovery: json!({"singularName": "limitrange", "shortNames": ["limits"]}),
+        manifest: json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"},
+            "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}}),
+        made: json!({"spec": {"limits": [{"default": {"cpu": "2"}, "defaultRequest": {"cpu": "2", "memory": "1Mi"}}]}}),
+        wrong: &[
+            (
+                r#"{"spec": {"limits": [{"type": "Pod", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}}"#,
+                "spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1",
+            ),
+            (
+                r#"{"spec": {"limits": [{"type": "Pod", "default": {"cpu": "2"}}]}}"#,
+                "spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'",
+            ),
+        ],
+        columns: "Name|Created At",
+        cells: json!(["l", null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn resource_quotas() {
+    Of {
+        path: "/api/v1/namespaces/default/resourcequotas",
+        discovery: json!({"singularName": "resourcequota", "shortNames": ["quota"], "status": true}),
+        manifest: json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "10", "limits.cpu": "4"}}}),
+        made: json!({"spec": {"hard": {"pods": "10"}}, "status": {}}),
+        wrong: &[(r#"{"spec": {"hard": {"pods": "-1"}}}"#, "spec.hard[pods]: Invalid value: \"-1\": must be greater than or equal to 0")],
+        columns: "Name|Request|Limit|Age",
+        cells: json!(["q", "", "", null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn persistent_volumes() {
+    Of {
+        path: "/api/v1/persistentvolumes",
+        discovery: json!({"singularName": "persistentvolume", "shortNames": ["pv"], "status": true}),
+        manifest: json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"], "hostPath": {"path": "/v"}, "storageClassName": "slow"}}),
+        made: json!({"spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}),
+        wrong: &[
+            (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value"),
+            (r#"{"spec": {"hostPath": null}}"#, "spec: Required value: must specify a volume type"),
+            (r#"{"spec": {"capacity": {"storage": "0"}}}"#, "spec.capacity[storage]: Invalid value: \"0\": must be greater than zero"),
+        ],
+        columns: "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|VolumeMode",
+        cells: json!(["v", "1Gi", "RWO,RWX", "Retain", "Pending", "", "slow", "<unset>", "", null, "Filesystem"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn persistent_volume_claims() {
+    Of {
+        path: "/api/v1/namespaces/default/persistentvolumeclaims",
+        discovery: json!({"singularName": "persistentvolumeclaim", "shortNames": ["pvc"], "status": true}),
+        manifest: json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
+        made: json!({"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}),
+        wrong: &[
+            (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value: at least 1 access mode is required"),
+            (
+                r#"{"spec": {"accessModes": ["Often"]}}"#,
+                "spec.accessModes: Unsupported value: \"Often\": supported values: \"ReadOnlyMany\", \"ReadWriteMany\", \"ReadWriteOnce\", \"ReadWriteOncePod\"",
+            ),
+            (r#"{"spec": {"resources": null}}"#, "spec.resources[storage]: Required value"),
+        ],
+        columns: "Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|VolumeMode",
+        cells: json!(["c", "Pending", "", "", "", "", "<unset>", null, "Filesystem"]),
+    }
+    .check()
+    .await;
+}

@@ -1,0 +1,144 @@
+//! Every kind that nothing acts upon yet, as a user meets it: made, listed, described, explained, scaled and deleted.
+
+use super::shell;
+use crate::Shared;
+use tests::Cluster;
+
+pub(super) const TESTS: &[Shared] = &[
+    ("kubectl makes, shows, describes and deletes every kind", every_kind),
+    ("kubectl scales what has replicas", scales),
+    ("a Pod has the priority of its class", priorities),
+];
+
+/// What kubectl calls the object, and what it is made of.
+const KINDS: &[(&str, &str)] = &[
+    ("controllerrevision.apps/NAME", "{apiVersion: apps/v1, kind: ControllerRevision, data: {a: b}, revision: 1}"),
+    ("daemonset.apps/NAME", "{apiVersion: apps/v1, kind: DaemonSet, spec: {selector: SELECTOR, template: TEMPLATE}}"),
+    (
+        "deployment.apps/NAME",
+        "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 0, selector: SELECTOR, template: TEMPLATE}}",
+    ),
+    (
+        "replicaset.apps/NAME",
+        "{apiVersion: apps/v1, kind: ReplicaSet, spec: {replicas: 0, selector: SELECTOR, template: TEMPLATE}}",
+    ),
+    (
+        "statefulset.apps/NAME",
+        "{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 0, serviceName: s, selector: SELECTOR, template: TEMPLATE}}",
+    ),
+    (
+        "job.batch/NAME",
+        "{apiVersion: batch/v1, kind: Job, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}",
+    ),
+    (
+        "cronjob.batch/NAME",
+        "{apiVersion: batch/v1, kind: CronJob, spec: {schedule: '@daily', suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}}",
+    ),
+    (
+        "endpoints/NAME",
+        "{apiVersion: v1, kind: Endpoints, subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]}",
+    ),
+    ("limitrange/NAME", "{apiVersion: v1, kind: LimitRange, spec: {limits: [{type: Container, max: {cpu: 2}}]}}"),
+    (
+        "persistentvolume/NAME",
+        "{apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /v}}}",
+    ),
+    (
+        "persistentvolumeclaim/NAME",
+        "{apiVersion: v1, kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
+    ),
+    ("podtemplate/NAME", "{apiVersion: v1, kind: PodTemplate, template: TEMPLATE}"),
+    (
+        "replicationcontroller/NAME",
+        "{apiVersion: v1, kind: ReplicationController, spec: {replicas: 0, template: TEMPLATE}}",
+    ),
+    ("resourcequota/NAME", "{apiVersion: v1, kind: ResourceQuota, spec: {hard: {pods: 9}}}"),
+    (
+        "endpointslice.discovery.k8s.io/NAME",
+        "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: [{addresses: [10.0.0.1]}]}",
+    ),
+    (
+        "poddisruptionbudget.policy/NAME",
+        "{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {minAvailable: 1, selector: SELECTOR}}",
+    ),
+    ("priorityclass.scheduling.k8s.io/NAME", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, value: 7}"),
+    (
+        "clusterrole.rbac.authorization.k8s.io/NAME",
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, rules: [{nonResourceURLs: [/x], verbs: [get]}]}",
+    ),
+    (
+        "clusterrolebinding.rbac.authorization.k8s.io/NAME",
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, roleRef: {kind: ClusterRole, name: r, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: User, name: u, apiGroup: rbac.authorization.k8s.io}]}",
+    ),
+    (
+        "role.rbac.authorization.k8s.io/NAME",
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}",
+    ),
+    (
+        "rolebinding.rbac.authorization.k8s.io/NAME",
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, roleRef: {kind: Role, name: r, apiGroup: rbac.authorization.k8s.io}}",
+    ),
+];
+
+const TEMPLATE: &str = "{metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}";
+
+fn every_kind(cluster: &Cluster) {
+    let shell = shell(cluster);
+    // What is in no namespace is named after this test's.
+    let name = shell.kubectl().namespace().to_owned();
+    for (called, manifest) in KINDS {
+        let called = called.replace("NAME", &name);
+        let manifest = manifest.replace("TEMPLATE", TEMPLATE).replace("SELECTOR", "{matchLabels: {app: web}}");
+        shell.file("one.yaml", manifest.replacen('{', &format!("{{metadata: {{name: {name}}}, "), 1));
+        let (kind, _) = called.split_once('/').expect("a kind and a name");
+        shell.check(&[
+            ("kubectl create -f one.yaml --validate=strict", 0, &format!("{called} created")),
+            (&format!("kubectl get {called} -o name"), 0, &called),
+            (&format!("kubectl get {called} --no-headers"), 0, &format!("{name}...")),
+            (&format!("kubectl describe {called}"), 0, &format!("Name: {name}...")),
+            (&format!("kubectl explain {kind}"), 0, "...KIND: ...VERSION: ..."),
+            ("kubectl apply -f one.yaml --server-side --force-conflicts", 0, &format!("{called} serverside-applied")),
+            (&format!("kubectl label {called} seen=yes"), 0, &format!("{called} labeled")),
+            (&format!("kubectl delete {called} --timeout=30s"), 0, &format!("...{name}\" deleted...")),
+            (&format!("kubectl get {called}"), 1, "Error from server (NotFound): ..."),
+        ]);
+    }
+}
+
+fn scales(cluster: &Cluster) {
+    let shell = shell(cluster);
+    shell.check(&[
+        ("kubectl create deployment web --image=i --replicas=0", 0, "deployment.apps/web created"),
+        (
+            "kubectl scale deployment web --replicas=3 --current-replicas=1",
+            1,
+            "error: Expected replicas to be 1, was 0",
+        ),
+        ("kubectl scale deployment web --replicas=0", 0, "deployment.apps/web scaled"),
+        ("kubectl get deployment web", 0, "NAME READY UP-TO-DATE AVAILABLE AGE web 0/0 0 0 ..."),
+        ("kubectl set image deployment/web i=j:1", 0, "deployment.apps/web image updated"),
+        ("kubectl get deployment web -o wide --no-headers", 0, "web 0/0 0 0 ... i j:1 app=web"),
+        ("kubectl delete deployment web", 0, "...\"web\" deleted..."),
+    ]);
+}
+
+fn priorities(cluster: &Cluster) {
+    let shell = shell(cluster);
+    let class = shell.kubectl().namespace().to_owned();
+    shell.check(&[
+        (
+            &format!("kubectl create priorityclass {class} --value=1000 --preemption-policy=Never"),
+            0,
+            &format!("priorityclass.scheduling.k8s.io/{class} created"),
+        ),
+        (&format!("kubectl get priorityclass {class} --no-headers"), 0, &format!("{class} 1000 false ... Never")),
+        (
+            &format!("kubectl run p --image=i --restart=Never --overrides='{{\"spec\":{{\"priorityClassName\":\"{class}\",\"schedulerName\":\"none\"}}}}'"),
+            0,
+            "pod/p created",
+        ),
+        ("kubectl get pod p -o jsonpath='{.spec.priority} {.spec.preemptionPolicy}'", 0, "1000 Never"),
+        (&format!("kubectl delete priorityclass {class}"), 0, "...deleted..."),
+        ("kubectl delete pod p --now", 0, "..."),
+    ]);
+}
