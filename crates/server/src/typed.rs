@@ -55,7 +55,7 @@ impl Reader {
                     clean.insert(key.clone(), value.clone());
                     continue;
                 }
-                _ => find(message, key),
+                _ => message.named(key),
             };
             let at = self.enter(key);
             match field {
@@ -157,14 +157,6 @@ impl Reader {
         }
         format!("json: cannot unmarshal {found} into Go struct field {parent}.{path} of type {expected}")
     }
-}
-
-/// The field of this name, also where it stands in a message whose fields are the parent's.
-fn find<'a>(message: &'a Message, name: &str) -> Option<&'a Field> {
-    message.fields.iter().find_map(|field| match (field.shape, field.kind) {
-        (Shape::Inline, Kind::Message(place)) => find(&TABLE.messages[place], name),
-        _ => (field.name == name).then_some(field),
-    })
 }
 
 /// Whether Go leaves a value out that may be left out.

@@ -1,31 +1,12 @@
-//! Strategic merge patch, as `k8s.io/apimachinery/pkg/util/strategicpatch` does it.
+//! Strategic merge patch, as `k8s.io/apimachinery/pkg/util/strategicpatch` does it. Which lists are merged, and by what,
+//! are facts of the table.
 
+use crate::protobuf::{
+    merging,
+    table::{Kind, Message, Shape, TABLE},
+};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-
-/// Lists that are merged by a key (`x-kubernetes-patch-merge-key`), by the name of their field.
-const MERGE_KEYS: &[(&str, &str)] = &[
-    ("containers", "name"),
-    ("initContainers", "name"),
-    ("ephemeralContainers", "name"),
-    ("volumes", "name"),
-    ("env", "name"),
-    ("ports", "containerPort"),
-    ("volumeMounts", "mountPath"),
-    ("volumeDevices", "devicePath"),
-    ("secrets", "name"),
-    ("hostAliases", "ip"),
-    ("schedulingGates", "name"),
-    ("resourceClaims", "name"),
-    ("resourceClaimStatuses", "name"),
-    ("allocatedResourcesStatus", "name"),
-    ("topologySpreadConstraints", "topologyKey"),
-    ("conditions", "type"),
-    ("addresses", "type"),
-    ("ownerReferences", "uid"),
-    ("podIPs", "ip"),
-    ("hostIPs", "ip"),
-];
 
 /// Upstream's words for patches that are not of the documented form.
 const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
@@ -42,15 +23,23 @@ enum Strategy {
     Key(&'static str),
 }
 
-/// The strategy of a list, by its field and the one it stands in: a ServiceAccount's `imagePullSecrets` and a
-/// Namespace's `spec.finalizers` are replaced.
-fn strategy(parent: &str, field: &str) -> Strategy {
-    match (parent, field) {
-        ("metadata", "finalizers") | ("spec", "podCIDRs") => Strategy::Values,
-        ("spec", "imagePullSecrets") => Strategy::Key("name"),
-        // Those of a Service; those of containers stand in `containers`.
-        ("spec", "ports") => Strategy::Key("port"),
-        _ => MERGE_KEYS.iter().find(|(f, _)| *f == field).map_or(Strategy::Replace, |(_, key)| Strategy::Key(key)),
+/// What is known of the fields of a map; nothing is of one that is no message.
+type Facts = Option<&'static Message>;
+
+/// The strategy of a list in such a map.
+fn strategy(facts: Facts, field: &str) -> Strategy {
+    match facts.and_then(|message| message.named(field)).and_then(merging::patch) {
+        Some((how, key)) if how.split(',').any(|word| word == "merge") => key.map_or(Strategy::Values, Strategy::Key),
+        _ => Strategy::Replace,
+    }
+}
+
+/// What is known of the fields of what stands in a field.
+fn within(facts: Facts, field: &str) -> Facts {
+    let field = facts?.named(field)?;
+    match (field.shape, field.kind) {
+        (Shape::Plain | Shape::Pointer | Shape::List, Kind::Message(place)) => TABLE.messages.get(place),
+        _ => None,
     }
 }
 
@@ -59,8 +48,12 @@ fn strategy(parent: &str, field: &str) -> Strategy {
 /// # Errors
 /// When the patch is not of the documented form, in upstream's words.
 pub(super) fn apply(object: &Value, patch: &Map<String, Value>) -> Result<Value, String> {
-    let object = object.as_object().cloned().unwrap_or_default();
-    merge_map(object, patch, "").map(Value::Object)
+    let text = |field: &str| object[field].as_str().unwrap_or("");
+    merge(object, patch, TABLE.kind(text("apiVersion"), text("kind")))
+}
+
+fn merge(object: &Value, patch: &Map<String, Value>, facts: Facts) -> Result<Value, String> {
+    merge_map(object.as_object().cloned().unwrap_or_default(), patch, facts).map(Value::Object)
 }
 
 fn is_directive(key: &str) -> bool {
@@ -89,7 +82,7 @@ fn plain_fields(map: &Map<String, Value>) -> Map<String, Value> {
 fn merge_map(
     mut target: Map<String, Value>,
     patch: &Map<String, Value>,
-    name: &str,
+    facts: Facts,
 ) -> Result<Map<String, Value>, String> {
     match patch.get("$patch") {
         None => {}
@@ -101,13 +94,13 @@ fn merge_map(
     for (key, order) in patch {
         if let Some(field) = key.strip_prefix("$setElementOrder/") {
             let order = order.as_array().ok_or(BAD_ORDER)?;
-            set_order(&mut target, patch.get(field), strategy(name, field), field, order)?;
+            set_order(&mut target, patch.get(field), facts, field, order)?;
         }
     }
     let ordered = |key: &str| patch.contains_key(&format!("$setElementOrder/{key}"));
     for (key, value) in patch.iter().filter(|(k, _)| !is_directive(k)) {
         if !(value.is_array() && ordered(key)) {
-            merge_field(&mut target, key, value, strategy(name, key))?;
+            merge_field(&mut target, key, value, facts)?;
         }
     }
     for (key, gone) in patch {
@@ -121,12 +114,13 @@ fn merge_map(
     Ok(target)
 }
 
-fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, strategy: Strategy) -> Result<(), String> {
+fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, facts: Facts) -> Result<(), String> {
+    let (strategy, within) = (strategy(facts, key), within(facts, key));
     let merged = match (target.remove(key), value) {
         (_, Value::Null) => return Ok(()),
-        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_map(old, patch, key)?)),
+        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_map(old, patch, within)?)),
         (Some(Value::Array(old)), Value::Array(patch)) if strategy != Strategy::Replace => {
-            Some(Value::Array(merge_list(old, patch, strategy, key)?))
+            Some(Value::Array(merge_list(old, patch, strategy, key, within)?))
         }
         (_, other) => plain(other),
     };
@@ -151,10 +145,11 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
 fn set_order(
     target: &mut Map<String, Value>,
     patch: Option<&Value>,
-    strategy: Strategy,
+    facts: Facts,
     field: &str,
     order: &[Value],
 ) -> Result<(), String> {
+    let strategy = strategy(facts, field);
     let patch = match patch {
         None | Some(Value::Null) => None,
         Some(Value::Array(items)) => Some(items),
@@ -171,7 +166,7 @@ fn set_order(
         (Some(old), None) => old.clone(),
         (None, Some(new)) => new.iter().filter_map(plain).collect(),
         (Some(_), Some(new)) if strategy == Strategy::Replace => new.clone(),
-        (Some(old), Some(new)) => merge_list(old.clone(), new, strategy, field)?,
+        (Some(old), Some(new)) => merge_list(old.clone(), new, strategy, field, within(facts, field))?,
     };
     let ordered = in_order(merged, order, &original.unwrap_or_default(), strategy);
     target.insert(field.to_owned(), Value::Array(ordered));
@@ -210,6 +205,7 @@ fn merge_list(
     patch: &[Value],
     strategy: Strategy,
     field: &str,
+    facts: Facts,
 ) -> Result<Vec<Value>, String> {
     let Strategy::Key(key) = strategy else {
         if patch.iter().any(|v| v.is_object() || v.is_array()) {
@@ -251,7 +247,7 @@ fn merge_list(
         match places.get(&value) {
             Some(i) => {
                 let old = merged[*i].as_object().cloned().unwrap_or_default();
-                merged[*i] = Value::Object(merge_map(old, item, "")?);
+                merged[*i] = Value::Object(merge_map(old, item, facts)?);
             }
             None => {
                 places.insert(value, merged.len());

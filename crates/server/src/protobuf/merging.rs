@@ -65,10 +65,11 @@ fn words(text: &'static str) -> Option<(&'static str, Vec<&'static str>)> {
     words.next().filter(|w| !w.is_empty()).map(|first| (first, words.collect::<Vec<_>>()))
 }
 
+/// How a strategic merge patch takes a field: its strategy, and the merge key of a list of objects.
+pub(crate) fn patch(field: &'static Fact) -> Option<(&'static str, Option<&'static str>)> {
+    words(parts(field).1).map(|(strategy, keys)| (strategy, keys.first().copied()))
+}
+
 fn read(field: &'static Fact) -> Field {
-    Field {
-        name: field.name,
-        apply: apply(field),
-        patch: words(parts(field).1).map(|(strategy, keys)| (strategy, keys.first().copied())),
-    }
+    Field { name: field.name, apply: apply(field), patch: patch(field) }
 }

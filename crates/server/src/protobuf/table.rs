@@ -69,6 +69,14 @@ impl Message {
     pub(crate) fn field(&self, number: u32) -> Option<&Field> {
         self.fields.binary_search_by_key(&number, |f| f.number).ok().and_then(|i| self.fields.get(i))
     }
+
+    /// The field of this name, also where it stands in a message whose fields are the parent's.
+    pub(crate) fn named(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find_map(|field| match (field.shape, field.kind) {
+            (Shape::Inline, Kind::Message(place)) => TABLE.messages[place].named(name),
+            _ => (field.name == name).then_some(field),
+        })
+    }
 }
 
 /// All messages.

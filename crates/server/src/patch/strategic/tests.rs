@@ -3,10 +3,22 @@
 use super::*;
 use serde_json::json;
 
+/// Merges into a Pod, or, where none of its parts is named, into the spec of one.
 #[track_caller]
 fn check(original: &Value, patch: &Value, expected: &Value) {
-    let got = apply(original, patch.as_object().unwrap()).unwrap_or_else(Value::String);
+    let parts = ["metadata", "spec", "status"];
+    let whole = [original, patch].iter().any(|v| parts.iter().any(|part| v.get(part).is_some()));
+    check_of(if whole { "core/v1.Pod" } else { "core/v1.PodSpec" }, original, patch, expected);
+}
+
+#[track_caller]
+fn check_of(message: &str, original: &Value, patch: &Value, expected: &Value) {
+    let got = merge(original, patch.as_object().unwrap(), facts(message)).unwrap_or_else(Value::String);
     assert_eq!(got, *expected, "{patch}");
+}
+
+fn facts(message: &str) -> Facts {
+    Some(TABLE.messages.iter().find(|m| m.name == message).unwrap())
 }
 
 fn list(names: &str) -> Value {
@@ -105,16 +117,33 @@ fn every_list_of_a_pod_has_its_merge_key() {
         );
     }
     // The same names elsewhere are replaced.
-    check(
+    check_of(
+        "core/v1.ServiceAccount",
         &json!({"imagePullSecrets": list("a")}),
         &json!({"imagePullSecrets": list("b")}),
         &json!({"imagePullSecrets": list("b")}),
     );
-    check(
+    check_of(
+        "core/v1.Namespace",
         &json!({"spec": {"finalizers": ["a"]}}),
         &json!({"spec": {"finalizers": ["b"]}}),
         &json!({"spec": {"finalizers": ["b"]}}),
     );
+    // Of kinds with the same names, each has its own.
+    let ports = |key: &str, names: &[&str]| names.iter().map(|n| json!({key: n})).collect::<Value>();
+    for (message, key, merged) in [
+        ("core/v1.ServiceSpec", "port", vec!["b", "a"]),
+        ("core/v1.Container", "containerPort", vec!["b", "a"]),
+        ("networking/v1.NetworkPolicyIngressRule", "port", vec!["b"]),
+        ("discovery/v1.EndpointSlice", "port", vec!["b"]),
+    ] {
+        check_of(
+            message,
+            &json!({"ports": ports(key, &["a"])}),
+            &json!({"ports": ports(key, &["b"])}),
+            &json!({"ports": ports(key, &merged)}),
+        );
+    }
 }
 
 #[test]
@@ -157,7 +186,7 @@ fn the_order_of_elements_can_be_set() {
         &json!({"containers": list("b a")}),
     );
     check(&three, &json!({"$setElementOrder/containers": "x"}), &json!(BAD_ORDER));
-    let got =
-        apply(&three, json!({"$setElementOrder/containers": order("a"), "containers": list("b")}).as_object().unwrap());
+    let patch = json!({"$setElementOrder/containers": order("a"), "containers": list("b")});
+    let got = merge(&three, patch.as_object().unwrap(), facts("core/v1.PodSpec"));
     assert!(got.unwrap_err().starts_with("The order in patch list"));
 }
