@@ -1,8 +1,9 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health, node_proxy,
-    node_stream, openapi, pods, protobuf, read,
+    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health,
+    kinds::Subresource,
+    node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     scale,
@@ -166,23 +167,22 @@ impl ApiServer {
         tokens::authenticate(self, token.trim(), now())
     }
 
+    /// A request for a part of an object that has rules of its own.
+    async fn part(&self, part: &Subresource, resource: &Resource, call: &Call) -> Reply {
+        match call.method.as_str() {
+            "GET" if part.verbs.contains(&"get") => read::get(self, resource, call),
+            "PUT" if part.verbs.contains(&"update") => update::update(self, resource, call).await,
+            "PATCH" if part.verbs.contains(&"patch") => update::patch(self, resource, call).await,
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+
     async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
                 return scale::answer(self, &resource, &call).await;
-            }
-            ("namespaces", Some("finalize")) if call.method == Method::PUT => {
-                return update::update(self, &resource, &call).await;
-            }
-            ("pods", Some("ephemeralcontainers")) => {
-                return match call.method.as_str() {
-                    "GET" => read::get(self, &resource, &call),
-                    "PUT" => update::update(self, &resource, &call).await,
-                    "PATCH" => update::patch(self, &resource, &call).await,
-                    _ => Err(ApiError::method_not_allowed()),
-                };
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
                 return pods::bind(self, &resource, &call).await;
@@ -193,8 +193,6 @@ impl ApiServer {
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
                 return tokens::create(self, &resource, &call).await;
             }
-            ("pods", Some("resize")) if matches!(call.method, Method::GET | Method::PUT | Method::PATCH) => {}
-            ("pods", Some("resize")) => return Err(ApiError::method_not_allowed()),
             ("pods", Some("log")) if call.method == Method::GET => {
                 return node_proxy::log(self, &resource, &call).await;
             }
@@ -204,7 +202,10 @@ impl ApiServer {
             ("nodes", Some("proxy")) if call.method == Method::GET => {
                 return node_proxy::node(self, &resource, &call).await;
             }
-            _ => return Err(ApiError::no_such_path()),
+            (_, Some(name)) => {
+                let found = info.subresource(name).filter(|s| s.kind == info.kind);
+                return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, &call).await;
+            }
         }
         if resource.subresource.is_some() && !info.status {
             return Err(ApiError::no_such_path());

@@ -32,3 +32,9 @@ pub(in crate::kinds) fn at(object: &mut Value, pointer: &str, values: &[(&str, V
     let Some(map) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
     values.iter().for_each(|(key, value)| set(map, key, value.clone()));
 }
+
+/// The same for numbers of which 0 means that they are not set.
+pub(in crate::kinds) fn numbers_at(object: &mut Value, pointer: &str, values: &[(&str, i64)]) {
+    let Some(map) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
+    values.iter().for_each(|(key, value)| set_number(map, key, *value));
+}

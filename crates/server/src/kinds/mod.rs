@@ -3,17 +3,23 @@
 //! Everything generic (storage, watches, patches, selectors, tables, discovery, OpenAPI) works through [`Kind`] and the
 //! facts in [`crate::schema`]. Objects are `serde_json::Value`s, so that custom resources can go the same way.
 
+mod admissionregistration;
 mod apps;
+mod autoscaling;
 mod batch;
+mod certificates;
 mod checks;
 mod config_map;
 mod core;
+mod dynamic_resources;
 mod endpoint_slice;
 mod event;
 mod field;
 mod fill;
+mod flow_control;
 mod lease;
 mod namespace;
+mod networking;
 mod node;
 mod plain;
 pub(crate) mod pod;
@@ -26,6 +32,7 @@ mod secret_rules;
 pub(crate) mod selector;
 mod service;
 mod service_account;
+mod storage;
 mod table;
 mod template;
 
@@ -285,15 +292,39 @@ pub static ALL: &[&dyn Kind] = &[
     &apps::REPLICA_SET,
     &apps::STATEFUL_SET,
     &event::EVENTS,
+    &autoscaling::V2,
+    &autoscaling::V1,
     &batch::CRON_JOB,
     &batch::JOB,
+    &certificates::CERTIFICATE_SIGNING_REQUEST,
+    &networking::INGRESS_CLASS,
+    &networking::INGRESS,
+    &networking::IP_ADDRESS,
+    &networking::NETWORK_POLICY,
+    &networking::SERVICE_CIDR,
     &policy::POD_DISRUPTION_BUDGET,
     &rbac::CLUSTER_ROLE_BINDING,
     &rbac::CLUSTER_ROLE,
     &rbac::ROLE_BINDING,
     &rbac::ROLE,
+    &storage::CSI_DRIVER,
+    &storage::CSI_NODE,
+    &storage::CSI_STORAGE_CAPACITY,
+    &storage::STORAGE_CLASS,
+    &storage::VOLUME_ATTACHMENT,
+    &storage::VOLUME_ATTRIBUTES_CLASS,
+    &admissionregistration::MUTATING_WEBHOOKS,
+    &admissionregistration::VALIDATING_POLICY_BINDING,
+    &admissionregistration::VALIDATING_POLICY,
+    &admissionregistration::VALIDATING_WEBHOOKS,
     &priority_class::PRIORITY_CLASS,
     &lease::Lease,
     &runtime_class::RuntimeClass,
     &endpoint_slice::ENDPOINT_SLICE,
+    &flow_control::FLOW_SCHEMA,
+    &flow_control::PRIORITY_LEVEL,
+    &dynamic_resources::DEVICE_CLASS,
+    &dynamic_resources::RESOURCE_CLAIM,
+    &dynamic_resources::RESOURCE_CLAIM_TEMPLATE,
+    &dynamic_resources::RESOURCE_SLICE,
 ];

@@ -1,10 +1,14 @@
 //! Kinds that are data: what discovery says of each, that a manifest is taken and shown, and how a wrong one is refused.
 
 mod apps;
+mod autoscaling;
 mod batch;
 mod core;
+mod extending;
+mod networking;
 mod others;
 mod scaling;
+mod storage;
 
 use crate::common::*;
 use serde_json::{Value, json};

@@ -1,0 +1,173 @@
+//! HorizontalPodAutoscaler (`autoscaling/v2`, and `v1` in the form of which it was made). Nothing scales yet.
+
+mod v1;
+
+use super::{
+    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{items, text as text_of},
+    fill,
+    plain::{Conversion, Plain},
+    text,
+};
+use serde_json::{Value, json};
+
+pub(super) static V2: Plain =
+    Plain { columns: COLUMNS, default, validate, ..Plain::of(&KindInfo { version: "v2", ..INFO }) };
+pub(super) static V1: Plain = Plain {
+    columns: COLUMNS,
+    default: |object| v1::through(object, default),
+    validate: |object, errors| validate(&v1::stored(object), errors),
+    convert: Some(Conversion { from: v1::from_stored, to: v1::to_stored }),
+    ..Plain::of(&KindInfo { converted: true, ..INFO })
+};
+
+const INFO: KindInfo = KindInfo {
+    short_names: &["hpa"],
+    categories: &["all"],
+    status: true,
+    ..KindInfo::of("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler")
+};
+
+/// Kinds of metrics, and the field that describes one.
+const SOURCES: [(&str, &str); 5] = [
+    ("ContainerResource", "containerResource"),
+    ("External", "external"),
+    ("Object", "object"),
+    ("Pods", "pods"),
+    ("Resource", "resource"),
+];
+
+const COLUMNS: &[Column] = &[
+    NAME,
+    text("Reference", Cell::Of(|h, _| json!(reference(h)))),
+    text("Targets", Cell::Of(|h, _| json!(targets(h)))),
+    text(
+        "MinPods",
+        Cell::Of(|h, _| json!(h["spec"]["minReplicas"].as_i64().map_or("<unset>".to_owned(), |n| n.to_string()))),
+    ),
+    text("MaxPods", Cell::Of(|h, _| json!(h["spec"]["maxReplicas"].as_i64().unwrap_or(0)))),
+    text("Replicas", Cell::Of(|h, _| json!(h["status"]["currentReplicas"].as_i64().unwrap_or(0)))),
+    AGE,
+];
+
+fn reference(object: &Value) -> String {
+    let target = &object["spec"]["scaleTargetRef"];
+    format!("{}/{}", text_of(target, "kind"), text_of(target, "name"))
+}
+
+/// `cpu: <unknown>/80%`: what is measured, and what it should be (`formatHPAMetrics`).
+fn targets(object: &Value) -> String {
+    const MOST: usize = 2;
+    let object = if object["apiVersion"] == "autoscaling/v1" { v1::stored(object) } else { object.clone() };
+    let all: Vec<String> = items(&object["spec"], "metrics")
+        .enumerate()
+        .map(|(i, metric)| {
+            let kind = text_of(metric, "type");
+            let field = SOURCES.iter().find(|(name, _)| *name == kind).map_or("resource", |(_, field)| field);
+            let (wanted, current) =
+                (&metric[field]["target"], &object["status"]["currentMetrics"][i][field]["current"]);
+            let name = match field {
+                "resource" | "containerResource" => format!("{}: ", text_of(&metric[field], "name")),
+                _ => String::new(),
+            };
+            let average =
+                if matches!(field, "external" | "object") && !wanted["averageValue"].is_null() { " (avg)" } else { "" };
+            format!("{name}{}/{}{average}", amount(current, "<unknown>"), amount(wanted, "<auto>"))
+        })
+        .collect();
+    match all.len() {
+        0 => "<none>".to_owned(),
+        count if count > MOST => format!("{} + {} more...", all[..MOST].join(", "), count - MOST),
+        _ => all.join(", "),
+    }
+}
+
+fn amount(value: &Value, unset: &str) -> String {
+    if let Some(percent) = value["averageUtilization"].as_i64() {
+        return format!("{percent}%");
+    }
+    let quantity = ["averageValue", "value"].iter().find_map(|field| value[field].as_str());
+    quantity.unwrap_or(unset).to_owned()
+}
+
+/// `SetDefaults_HorizontalPodAutoscaler`.
+fn default(object: &mut Value) {
+    fill::at(object, "/spec", &[("minReplicas", json!(1))]);
+    if items(&object["spec"], "metrics").next().is_none() {
+        object["spec"]["metrics"] = json!([{
+            "type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }]);
+    }
+    let up = json!([{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]);
+    let down = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
+    // One direction that is described brings the other.
+    if object["spec"]["behavior"].is_object() {
+        fill::at(object, "/spec/behavior", &[("scaleUp", json!({})), ("scaleDown", json!({}))]);
+        let of = |policies: Value| [("selectPolicy", json!("Max")), ("policies", policies)];
+        fill::at(object, "/spec/behavior/scaleUp", &[("stabilizationWindowSeconds", json!(0))]);
+        fill::at(object, "/spec/behavior/scaleUp", &of(up));
+        fill::at(object, "/spec/behavior/scaleDown", &of(down));
+    }
+}
+
+/// `validateHorizontalPodAutoscalerSpec`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let (least, most) = (&spec["minReplicas"], spec["maxReplicas"].as_i64().unwrap_or(0));
+    if least.as_i64().is_some_and(|n| n < 1) {
+        errors.invalid(&path.child("minReplicas"), least, "must be greater than or equal to 1");
+    }
+    if most < 1 {
+        errors.invalid(&path.child("maxReplicas"), &json!(most), "must be greater than 0");
+    }
+    if least.as_i64().is_some_and(|n| most < n) {
+        errors.invalid(&path.child("maxReplicas"), &json!(most), "must be greater than or equal to `minReplicas`");
+    }
+    for field in ["kind", "name"].into_iter().filter(|f| text_of(&spec["scaleTargetRef"], f).is_empty()) {
+        errors.required(&path.child("scaleTargetRef").child(field), "");
+    }
+    for (i, metric) in items(spec, "metrics").enumerate() {
+        self::metric(metric, &path.child("metrics").index(i), errors);
+    }
+    for direction in ["scaleUp", "scaleDown"] {
+        let path = path.child("behavior").child(direction);
+        for (i, policy) in items(&spec["behavior"][direction], "policies").enumerate() {
+            let path = path.child("policies").index(i);
+            if !matches!(text_of(policy, "type"), "Percent" | "Pods") {
+                errors.not_supported(&path.child("type"), &policy["type"], &["Percent", "Pods"]);
+            }
+            for field in ["value", "periodSeconds"].into_iter().filter(|f| policy[f].as_i64().unwrap_or(0) <= 0) {
+                errors.invalid(&path.child(field), &policy[field], "must be greater than zero");
+            }
+        }
+    }
+}
+
+/// `validateMetricSpec`.
+fn metric(metric: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let kind = text_of(metric, "type");
+    let Some((_, field)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
+        if kind.is_empty() {
+            return errors.required(&path.child("type"), "must specify a metric source type");
+        }
+        return errors.not_supported(&path.child("type"), &metric["type"], &SOURCES.map(|(name, _)| name));
+    };
+    let path = path.child(field);
+    if metric[field].is_null() {
+        return errors.required(&path, "must populate information for the given metric source");
+    }
+    if field.to_lowercase().contains("resource") && text_of(&metric[field], "name").is_empty() {
+        errors.required(&path.child("name"), "must specify a resource name");
+    }
+    let (target, at) = (&metric[field]["target"], path.child("target"));
+    match text_of(target, "type") {
+        "" => errors.required(&at.child("type"), "must specify a metric target type"),
+        "Utilization" | "Value" | "AverageValue" => {}
+        _ => {
+            errors.invalid(&at.child("type"), &target["type"], "must be either Utilization, Value, or AverageValue");
+        }
+    }
+    if target["averageUtilization"].as_i64().is_some_and(|n| n < 1) {
+        errors.invalid(&at.child("averageUtilization"), &target["averageUtilization"], "must be greater than 0");
+    }
+}

@@ -1,0 +1,109 @@
+//! CertificateSigningRequest (`certificates.k8s.io/v1`). Nobody signs yet.
+
+use super::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, Subresource, WriteContext, WriteTarget,
+    checks::{items, text as text_of},
+    duration, or_none,
+    plain::Plain,
+    text,
+};
+use serde_json::{Value, json};
+
+const GROUP: &str = "certificates.k8s.io";
+const APPROVAL: &str = "approval";
+
+pub(super) static CERTIFICATE_SIGNING_REQUEST: Plain = Plain {
+    columns: &[
+        NAME,
+        AGE,
+        text("SignerName", Cell::At("/spec/signerName")),
+        text("Requestor", Cell::At("/spec/username")),
+        text(
+            "RequestedDuration",
+            Cell::Of(|r, _| or_none(&r["spec"]["expirationSeconds"].as_i64().map(duration).unwrap_or_default())),
+        ),
+        text("Condition", Cell::Of(|r, _| json!(condition(r)))),
+    ],
+    fields: &["spec.signerName"],
+    prepare,
+    validate,
+    ..Plain::of(&KindInfo {
+        short_names: &["csr"],
+        status: true,
+        subresources: &[Subresource {
+            name: APPROVAL,
+            group: GROUP,
+            version: "v1",
+            kind: "CertificateSigningRequest",
+            verbs: &["get", "patch", "update"],
+        }],
+        ..KindInfo::of_cluster(
+            GROUP,
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+            "certificatesigningrequest",
+        )
+    })
+};
+
+/// `Approved,Issued`, as `printCertificateSigningRequest` has it.
+fn condition(request: &Value) -> String {
+    let conditions = || items(&request["status"], "conditions");
+    let last = |kind: &str| conditions().any(|c| c["type"] == kind);
+    let mut text = match (last("Denied"), last("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    }
+    .to_owned();
+    if last("Failed") {
+        text += ",Failed";
+    }
+    if !text_of(&request["status"], "certificate").is_empty() {
+        text += ",Issued";
+    }
+    text
+}
+
+/// What is asked for stays; an approval changes the conditions that say so, and nothing else.
+fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
+    let Some(old) = old else { return };
+    object["spec"] = old["spec"].clone();
+    if ctx.target == WriteTarget::Sub(APPROVAL) {
+        let is_decision = |c: &&Value| matches!(text_of(c, "type"), "Approved" | "Denied");
+        let decided = items(&object["status"], "conditions").filter(is_decision);
+        let others = items(&old["status"], "conditions").filter(|c| !is_decision(c));
+        let conditions: Vec<Value> = others.chain(decided).cloned().collect();
+        object["status"] = old["status"].clone();
+        if !conditions.is_empty() {
+            object["status"]["conditions"] = json!(conditions);
+        }
+    }
+}
+
+/// `validateCertificateSigningRequest`.
+fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    if text_of(spec, "request").is_empty() {
+        errors.required(&path.child("request"), "");
+    }
+    if items(spec, "usages").next().is_none() {
+        errors.required(&path.child("usages"), "usages must be specified");
+    }
+    let at = path.child("signerName");
+    match text_of(spec, "signerName") {
+        "" => errors.required(&at, ""),
+        name if !name.contains('/') => {
+            errors.invalid(
+                &at,
+                &spec["signerName"],
+                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+            );
+        }
+        _ => {}
+    }
+    if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
+        let why = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], why);
+    }
+}

@@ -1,0 +1,123 @@
+//! `flowcontrol.apiserver.k8s.io/v1`. Requests are not told apart by these yet.
+
+use super::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{items, text as text_of},
+    fill, or_none,
+    plain::Plain,
+    text,
+};
+use serde_json::{Value, json};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+pub(super) static FLOW_SCHEMA: Plain = Plain {
+    columns: &[
+        NAME,
+        text("PriorityLevel", Cell::At("/spec/priorityLevelConfiguration/name")),
+        text("MatchingPrecedence", Cell::At("/spec/matchingPrecedence")),
+        text("DistinguisherMethod", Cell::OrNone("/spec/distinguisherMethod/type")),
+        AGE,
+        text("MissingPL", Cell::Of(|f, _| json!(dangling(f)))),
+    ],
+    default: |object| fill::numbers_at(object, "/spec", &[("matchingPrecedence", 1000)]),
+    validate: flow_schema,
+    ..Plain::of(&KindInfo {
+        status: true,
+        generation: true,
+        ..KindInfo::of_cluster(GROUP, "FlowSchema", "flowschemas", "flowschema")
+    })
+};
+pub(super) static PRIORITY_LEVEL: Plain = Plain {
+    columns: &[
+        NAME,
+        text("Type", Cell::At("/spec/type")),
+        text("NominalConcurrencyShares", Cell::Of(|p, _| number(p, "/spec/limited/nominalConcurrencyShares"))),
+        text("Queues", Cell::Of(|p, _| number(p, "/spec/limited/limitResponse/queuing/queues"))),
+        text("HandSize", Cell::Of(|p, _| number(p, "/spec/limited/limitResponse/queuing/handSize"))),
+        text("QueueLengthLimit", Cell::Of(|p, _| number(p, "/spec/limited/limitResponse/queuing/queueLengthLimit"))),
+        AGE,
+    ],
+    default: |object| {
+        fill::at(object, "/spec/limited", &[("nominalConcurrencyShares", json!(30)), ("lendablePercent", json!(0))]);
+        let queues = [("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)];
+        fill::numbers_at(object, "/spec/limited/limitResponse/queuing", &queues);
+    },
+    validate: priority_level,
+    ..Plain::of(&KindInfo {
+        status: true,
+        generation: true,
+        ..KindInfo::of_cluster(
+            GROUP,
+            "PriorityLevelConfiguration",
+            "prioritylevelconfigurations",
+            "prioritylevelconfiguration",
+        )
+    })
+};
+
+fn number(object: &Value, pointer: &str) -> Value {
+    let number = object.pointer(pointer).and_then(Value::as_i64);
+    or_none(&number.map(|n| n.to_string()).unwrap_or_default())
+}
+
+fn dangling(schema: &Value) -> &str {
+    let found = items(&schema["status"], "conditions").find(|c| c["type"] == "Dangling");
+    found.map_or("?", |c| text_of(c, "status"))
+}
+
+/// `ValidateFlowSchemaSpec`.
+fn flow_schema(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let precedence = spec["matchingPrecedence"].as_i64().unwrap_or(0);
+    if precedence <= 0 || precedence > 10_000 {
+        let why = if precedence <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
+        errors.invalid(&path.child("matchingPrecedence"), &json!(precedence), why);
+    }
+    let method = &spec["distinguisherMethod"];
+    if !method.is_null() && !matches!(text_of(method, "type"), "ByNamespace" | "ByUser") {
+        let at = path.child("distinguisherMethod");
+        errors.not_supported(&at, method, &["ByNamespace", "ByUser"]);
+    }
+    if text_of(&spec["priorityLevelConfiguration"], "name").is_empty() {
+        let at = path.child("priorityLevelConfiguration").child("name");
+        errors.required(&at, "must reference a priority level");
+    }
+    for (i, rule) in items(spec, "rules").enumerate() {
+        let path = path.child("rules").index(i);
+        if items(rule, "subjects").next().is_none() {
+            errors.required(&path.child("subjects"), "subjects must contain at least one value");
+        }
+        if ["resourceRules", "nonResourceRules"].iter().all(|list| items(rule, list).next().is_none()) {
+            let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
+            errors.required(&path, why);
+        }
+    }
+}
+
+/// `ValidatePriorityLevelConfigurationSpec`.
+fn priority_level(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    match text_of(spec, "type") {
+        "Exempt" if !spec["limited"].is_null() => {
+            errors.forbidden(&path.child("limited"), "must be nil if the type is not Limited");
+        }
+        "Limited" if spec["limited"].is_null() => {
+            errors.required(&path.child("limited"), "must not be empty when type is Limited");
+        }
+        "Exempt" => {}
+        "Limited" => {
+            let at = path.child("limited");
+            if spec["limited"]["nominalConcurrencyShares"].as_i64().is_some_and(|n| n < 0) {
+                let shares = &spec["limited"]["nominalConcurrencyShares"];
+                errors.invalid(&at.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
+            }
+            let response = &spec["limited"]["limitResponse"];
+            if !matches!(text_of(response, "type"), "Queue" | "Reject") {
+                let at = at.child("limitResponse").child("type");
+                errors.not_supported(&at, &json!(text_of(response, "type")), &["Queue", "Reject"]);
+            }
+        }
+        other => errors.not_supported(&path.child("type"), &json!(other), &["Exempt", "Limited"]),
+    }
+}

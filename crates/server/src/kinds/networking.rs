@@ -1,0 +1,89 @@
+//! `networking.k8s.io/v1`. Nothing acts upon these yet: no traffic is led or held back.
+
+mod ingress;
+mod policy;
+
+pub(super) use ingress::{INGRESS, INGRESS_CLASS};
+pub(super) use policy::NETWORK_POLICY;
+
+use super::{
+    AGE, Cell, FieldPath, KindInfo, NAME,
+    checks::{immutable, items, text as text_of},
+    plain::Plain,
+    text,
+};
+use serde_json::{Value, json};
+
+const GROUP: &str = "networking.k8s.io";
+
+pub(super) static IP_ADDRESS: Plain = Plain {
+    columns: &[NAME, text("ParentRef", Cell::Of(|a, _| json!(parent(&a["spec"]["parentRef"]))))],
+    fields: &["spec.parentRef.group", "spec.parentRef.resource", "spec.parentRef.namespace", "spec.parentRef.name"],
+    name: |name| match name.parse::<std::net::IpAddr>() {
+        Ok(_) => Vec::new(),
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    },
+    validate: |object, errors| {
+        let path = FieldPath::new("spec").child("parentRef");
+        let reference = &object["spec"]["parentRef"];
+        if reference.is_null() {
+            return errors.required(&path, "");
+        }
+        for field in ["resource", "name"].into_iter().filter(|f| text_of(reference, f).is_empty()) {
+            errors.required(&path.child(field), "");
+        }
+    },
+    validate_change: |object, old, errors| {
+        let path = FieldPath::new("spec");
+        immutable(&object["spec"], &old["spec"], &path, errors);
+    },
+    ..Plain::of(&KindInfo {
+        short_names: &["ip"],
+        generation: true,
+        ..KindInfo::of_cluster(GROUP, "IPAddress", "ipaddresses", "ipaddress")
+    })
+};
+pub(super) static SERVICE_CIDR: Plain = Plain {
+    columns: &[NAME, text("CIDRs", Cell::Of(|c, _| json!(joined(&c["spec"]["cidrs"])))), AGE],
+    validate: |object, errors| {
+        let path = FieldPath::new("spec").child("cidrs");
+        match items(&object["spec"], "cidrs").count() {
+            0 => errors.required(&path, "at least one CIDR required"),
+            1 | 2 => {}
+            _ => errors.invalid(&path, &object["spec"], "may only hold up to 2 values"),
+        }
+        for (i, cidr) in items(&object["spec"], "cidrs").enumerate().filter(|(_, c)| !is_cidr(c)) {
+            errors.invalid(&path.index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        }
+    },
+    ..Plain::of(&KindInfo {
+        status: true,
+        generation: true,
+        ..KindInfo::of_cluster(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr")
+    })
+};
+
+fn joined(list: &Value) -> String {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// `resource.group/namespace/name`
+fn parent(reference: &Value) -> String {
+    let part = |field: &str, before: &str, after: &str| match text_of(reference, field) {
+        "" => String::new(),
+        text => format!("{before}{text}{after}"),
+    };
+    format!(
+        "{}{}/{}{}",
+        part("resource", "", ""),
+        part("group", ".", ""),
+        part("namespace", "", "/"),
+        part("name", "", "")
+    )
+}
+
+fn is_cidr(value: &Value) -> bool {
+    let Some((ip, bits)) = value.as_str().and_then(|text| text.split_once('/')) else { return false };
+    let Ok(ip) = ip.parse::<std::net::IpAddr>() else { return false };
+    bits.parse::<u8>().is_ok_and(|bits| bits <= if ip.is_ipv4() { 32 } else { 128 })
+}

@@ -1,0 +1,92 @@
+//! HorizontalPodAutoscaler, in both its versions.
+
+use super::*;
+
+const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+const V2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+
+fn of(version: &str, more: Value) -> Value {
+    let mut object = json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
+    merge_into(&mut object, &more);
+    object
+}
+
+#[tokio::test]
+async fn both_versions() {
+    let discovery = json!({"singularName": "horizontalpodautoscaler", "shortNames": ["hpa"], "categories": ["all"], "status": true});
+    let columns = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
+    let cells = json!(["h", "Deployment/web", "cpu: <unknown>/80%", "1", 3, 0, null]);
+    Of {
+        path: V2,
+        discovery: discovery.clone(),
+        manifest: of("v2", json!({})),
+        made: json!({"spec": {"minReplicas": 1, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}}),
+        wrong: &[
+            (r#"{"spec": {"minReplicas": 5}}"#, "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"),
+            (r#"{"spec": {"minReplicas": 0}}"#, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
+            (r#"{"spec": {"scaleTargetRef": {"name": null}}}"#, "spec.scaleTargetRef.name: Required value"),
+            (r#"{"spec": {"metrics": [{"type": "Pods"}]}}"#, "spec.metrics[0].pods: Required value: must populate information for the given metric source"),
+        ],
+        columns,
+        cells: cells.clone(),
+    }
+    .check()
+    .await;
+    Of {
+        path: V1,
+        discovery,
+        manifest: of("v1", json!({})),
+        made: json!({"apiVersion": "autoscaling/v1", "spec": {"minReplicas": 1, "targetCPUUtilizationPercentage": 80, "metrics": null}}),
+        wrong: &[(r#"{"spec": {"maxReplicas": -1}}"#, "[spec.maxReplicas: Invalid value: -1: must be greater than 0, spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`]")],
+        columns,
+        cells,
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_written_in_one_version_is_read_in_the_other() {
+    let api = Api::new().await;
+    let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
+    let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
+    api.check(post(V2, &of("v2", json!({"spec": {"metrics": [cpu, memory]}}))), 201, json!({})).await;
+    let note = json!([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]).to_string();
+    let key = "autoscaling.alpha.kubernetes.io/metrics";
+    let older = api
+        .check(
+            get(format!("{V1}/h")),
+            200,
+            json!({"apiVersion": "autoscaling/v1", "metadata": {"annotations": {key: note}}, "spec": {"targetCPUUtilizationPercentage": 50}}),
+        )
+        .await
+        .body;
+    let mut changed = older.clone();
+    changed["spec"]["targetCPUUtilizationPercentage"] = json!(60);
+    api.check(put(format!("{V1}/h"), &changed), 200, json!({"spec": {"targetCPUUtilizationPercentage": 60}})).await;
+    let newer = json!({"apiVersion": "autoscaling/v2", "metadata": {"annotations": null},
+        "spec": {"metrics": [{"resource": {"target": {"averageUtilization": 60}}}, {"resource": {"name": "memory"}}]}});
+    api.check(get(format!("{V2}/h")), 200, newer).await;
+    let mut events = api.watch(&format!("{V1}?watch=1")).await;
+    events.check("ADDED", json!({"apiVersion": "autoscaling/v1", "spec": {"metrics": null}})).await;
+    let list = json!({"kind": "HorizontalPodAutoscalerList", "apiVersion": "autoscaling/v1", "items": [{"apiVersion": "autoscaling/v1"}]});
+    api.check(get(V1), 200, list).await;
+}
+
+#[tokio::test]
+async fn a_group_says_which_of_its_versions_is_preferred() {
+    let api = Api::new().await;
+    let group = json!({"name": "autoscaling", "versions": [{"version": "v2"}, {"version": "v1"}], "preferredVersion": {"groupVersion": "autoscaling/v2"}});
+    api.check(get("/apis/autoscaling"), 200, group.clone()).await;
+    let all = api.check(get("/apis"), 200, json!({})).await.body;
+    let names: Vec<&str> = all["groups"].as_array().unwrap().iter().map(|g| g["name"].as_str().unwrap()).collect();
+    assert!(names.len() > 15 && names.iter().filter(|n| **n == "autoscaling").count() == 1, "{names:?}");
+    let aggregated =
+        get("/apis").header("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+    let all = api.check(aggregated, 200, json!({"kind": "APIGroupDiscoveryList"})).await.body;
+    let found = all["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "autoscaling").unwrap();
+    let versions: Vec<&str> =
+        found["versions"].as_array().unwrap().iter().map(|v| v["version"].as_str().unwrap()).collect();
+    assert_eq!(versions, ["v2", "v1"]);
+}

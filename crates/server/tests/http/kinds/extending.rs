@@ -1,0 +1,195 @@
+//! Kinds by which the API is extended, guarded and shared: admission, flow control, certificates, devices.
+
+use super::*;
+
+#[tokio::test]
+async fn webhooks() {
+    let webhook = json!({"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"namespace": "n", "name": "s"}},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]});
+    let made = json!({"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10, "namespaceSelector": {},
+        "clientConfig": {"service": {"port": 443}}, "rules": [{"scope": "*"}]});
+    Of {
+        path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+        discovery: json!({"singularName": "validatingwebhookconfiguration", "categories": ["api-extensions"]}),
+        manifest: json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "v"}, "webhooks": [webhook]}),
+        made: json!({"metadata": {"generation": 1}, "webhooks": [made]}),
+        wrong: &[(
+            r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "Some", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}}]}"#,
+            "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"",
+        )],
+        columns: "Name|Webhooks|Age",
+        cells: json!(["v", 1, null]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+        discovery: json!({"singularName": "mutatingwebhookconfiguration", "categories": ["api-extensions"]}),
+        manifest: json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "m"}, "webhooks": [webhook]}),
+        made: json!({"webhooks": [{"reinvocationPolicy": "Never"}]}),
+        wrong: &[],
+        columns: "Name|Webhooks|Age",
+        cells: json!(["m", 1, null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn admission_policies() {
+    let group = "admissionregistration.k8s.io/v1";
+    let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]});
+    Of {
+        path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+        discovery: json!({"singularName": "validatingadmissionpolicy", "status": true}),
+        manifest: json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
+            "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]}}),
+        made: json!({"spec": {"failurePolicy": "Fail", "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [{"scope": "*"}]}}}),
+        wrong: &[(r#"{"spec": {"matchConstraints": null}}"#, "spec.matchConstraints: Required value")],
+        columns: "Name|Validations|ParamKind|Age",
+        cells: json!(["p", 1, "<unset>", null]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+        discovery: json!({"singularName": "validatingadmissionpolicybinding"}),
+        manifest: json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}),
+        made: json!({}),
+        wrong: &[(r#"{"spec": {"validationActions": []}}"#, "spec.validationActions: Required value: at least one validation action is required")],
+        columns: "Name|PolicyName|ParamRef|Age",
+        cells: json!(["b", "p", "<unset>", null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn flow_control() {
+    let group = "flowcontrol.apiserver.k8s.io/v1";
+    Of {
+        path: "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+        discovery: json!({"singularName": "flowschema", "status": true}),
+        manifest: json!({"apiVersion": group, "kind": "FlowSchema", "metadata": {"name": "f"}, "spec": {"priorityLevelConfiguration": {"name": "p"}, "distinguisherMethod": {"type": "ByUser"}}}),
+        made: json!({"spec": {"matchingPrecedence": 1000}}),
+        wrong: &[(r#"{"spec": {"matchingPrecedence": -1}}"#, "spec.matchingPrecedence: Invalid value: -1: must be a positive value")],
+        columns: "Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL",
+        cells: json!(["f", "p", 1000, "ByUser", null, "?"]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
+        discovery: json!({"singularName": "prioritylevelconfiguration", "status": true}),
+        manifest: json!({"apiVersion": group, "kind": "PriorityLevelConfiguration", "metadata": {"name": "p"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
+        made: json!({"spec": {"limited": {"nominalConcurrencyShares": 30, "limitResponse": {"queuing": {"queues": 64}}}}}),
+        wrong: &[(r#"{"spec": {"limited": null}}"#, "spec.limited: Required value: must not be empty when type is Limited")],
+        columns: "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age",
+        cells: json!(["p", "Limited", "30", "64", "8", "50", null]),
+    }
+    .check()
+    .await;
+}
+
+fn request() -> Value {
+    json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "r"},
+        "spec": {"request": "cmVxdWVzdA==", "signerName": "example.com/s", "usages": ["client auth"], "expirationSeconds": 3600}})
+}
+
+#[tokio::test]
+async fn certificate_signing_requests() {
+    Of {
+        path: "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+        discovery: json!({"singularName": "certificatesigningrequest", "shortNames": ["csr"], "status": true}),
+        manifest: request(),
+        made: json!({"status": {}}),
+        wrong: &[
+            (r#"{"spec": {"usages": null}}"#, "spec.usages: Required value: usages must be specified"),
+            (
+                r#"{"spec": {"expirationSeconds": 60}}"#,
+                "spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 600 seconds (10 minutes)",
+            ),
+        ],
+        columns: "Name|Age|SignerName|Requestor|RequestedDuration|Condition",
+        cells: json!(["r", null, "example.com/s", null, "60m", "Pending"]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn an_approval_changes_what_says_so_and_nothing_else() {
+    let api = Api::new().await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let mut made = api.check(post(path, &request()), 201, json!({})).await.body;
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
+    made["status"] = json!({"conditions": [condition("Approved"), condition("Failed")], "certificate": "eA=="});
+    made["spec"]["signerName"] = json!("example.com/other");
+    let approved = api.check(put(format!("{path}/r/approval"), &made), 200, json!({})).await.body;
+    assert_eq!(approved["status"]["conditions"].as_array().unwrap().len(), 1, "{approved:#}");
+    assert_eq!(approved["status"].get("certificate"), None);
+    assert_eq!(approved["spec"]["signerName"], "example.com/s");
+    let row = api.check(table(path), 200, json!({})).await.body;
+    assert_eq!(row["rows"][0]["cells"][5], "Approved");
+}
+
+#[tokio::test]
+async fn devices_and_claims() {
+    let group = "resource.k8s.io/v1";
+    let spec = json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}});
+    Of {
+        path: "/apis/resource.k8s.io/v1/deviceclasses",
+        discovery: json!({"singularName": "deviceclass"}),
+        manifest: json!({"apiVersion": group, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}}),
+        made: json!({"metadata": {"generation": 1}}),
+        wrong: &[(r#"{"spec": {"selectors": [{}]}}"#, "spec.selectors[0].cel: Required value")],
+        columns: "Name|Age",
+        cells: json!(["gpu", null]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+        discovery: json!({"singularName": "resourceclaim", "status": true}),
+        manifest: json!({"apiVersion": group, "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec}),
+        made: json!({"spec": {"devices": {"requests": [{"exactly": {"allocationMode": "ExactCount", "count": 1}}]}}}),
+        wrong: &[(
+            r#"{"spec": {"devices": {"requests": [{"name": "r"}]}}}"#,
+            "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+        )],
+        columns: "Name|State|Age",
+        cells: json!(["c", "pending", null]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
+        discovery: json!({"singularName": "resourceclaimtemplate"}),
+        manifest: json!({"apiVersion": group, "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}, "spec": {"spec": spec}}),
+        made: json!({"spec": {"spec": {"devices": {"requests": [{"exactly": {"count": 1}}]}}}}),
+        wrong: &[(
+            r#"{"spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": ""}}]}}}}"#,
+            "spec.spec.devices.requests[0].exactly.deviceClassName: Required value",
+        )],
+        columns: "Name|Age",
+        cells: json!(["t", null]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/resource.k8s.io/v1/resourceslices",
+        discovery: json!({"singularName": "resourceslice"}),
+        manifest: json!({"apiVersion": group, "kind": "ResourceSlice", "metadata": {"name": "s"},
+            "spec": {"driver": "example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}}),
+        made: json!({"metadata": {"generation": 1}}),
+        wrong: &[(
+            r#"{"spec": {"allNodes": true}}"#,
+            "spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set",
+        )],
+        columns: "Name|Node|Driver|Pool|Age",
+        cells: json!(["s", "n", "example.com", "p", null]),
+    }
+    .check()
+    .await;
+}

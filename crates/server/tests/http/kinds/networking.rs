@@ -1,0 +1,100 @@
+//! `networking.k8s.io/v1`.
+
+use super::*;
+
+#[tokio::test]
+async fn ingresses() {
+    let path =
+        json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
+    Of {
+        path: "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+        discovery: json!({"singularName": "ingress", "shortNames": ["ing"], "status": true}),
+        manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
+            "spec": {"rules": [{"host": "a.example.com", "http": {"paths": [path]}}]}}),
+        made: json!({"metadata": {"generation": 1}, "status": {"loadBalancer": {}}}),
+        wrong: &[
+            (r#"{"spec": {"rules": null}}"#, "spec: Invalid value: {}: either `defaultBackend` or `rules` must be specified"),
+            (
+                r#"{"spec": {"rules": [{"http": {"paths": [{"backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}"#,
+                "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified",
+            ),
+            (
+                r#"{"spec": {"rules": null, "defaultBackend": {"service": {"name": "web"}}}}"#,
+                "spec.defaultBackend: Required value: port name or number is required",
+            ),
+            (r#"{"spec": {"rules": [{"host": "10.0.0.1"}]}}"#, "spec.rules[0].host: Invalid value: \"10.0.0.1\": must be a DNS name, not an IP address"),
+        ],
+        columns: "Name|Class|Hosts|Address|Ports|Age",
+        cells: json!(["i", "<none>", "a.example.com", "", "80", null]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/networking.k8s.io/v1/ingressclasses",
+        discovery: json!({"singularName": "ingressclass"}),
+        manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "c"},
+            "spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "p"}}}),
+        made: json!({"spec": {"parameters": {"scope": "Cluster"}}}),
+        wrong: &[(
+            r#"{"spec": {"controller": "c"}}"#,
+            "spec.controller: Invalid value: \"c\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+        )],
+        columns: "Name|Controller|Parameters|Age",
+        cells: json!(["c", "example.com/c", "P.example.com/p", null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn network_policies() {
+    Of {
+        path: "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+        discovery: json!({"singularName": "networkpolicy", "shortNames": ["netpol"]}),
+        manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"},
+            "spec": {"podSelector": {"matchLabels": {"app": "db"}}, "egress": [{"ports": [{"port": 53}]}]}}),
+        made: json!({"spec": {"policyTypes": ["Ingress", "Egress"], "egress": [{"ports": [{"protocol": "TCP"}]}]}}),
+        wrong: &[
+            (
+                r#"{"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0"}}]}]}}"#,
+                "spec.egress[0].to[0].ipBlock.cidr: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            ),
+            (r#"{"spec": {"ingress": [{"from": [{}]}]}}"#, "spec.ingress[0].from[0]: Required value: must specify a peer"),
+            (
+                r#"{"spec": {"policyTypes": ["Sideways"]}}"#,
+                "spec.policyTypes[0]: Unsupported value: \"Sideways\": supported values: \"Egress\", \"Ingress\"",
+            ),
+        ],
+        columns: "Name|Pod-Selector|Age",
+        cells: json!(["n", "app=db", null]),
+    }
+    .check()
+    .await;
+}
+
+#[tokio::test]
+async fn addresses_and_their_ranges() {
+    Of {
+        path: "/apis/networking.k8s.io/v1/ipaddresses",
+        discovery: json!({"singularName": "ipaddress", "shortNames": ["ip"]}),
+        manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.1"},
+            "spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}),
+        made: json!({}),
+        wrong: &[(r#"{"spec": {"parentRef": {"name": null}}}"#, "spec.parentRef.name: Required value")],
+        columns: "Name|ParentRef",
+        cells: json!(["10.0.0.1", "services/n/s"]),
+    }
+    .check()
+    .await;
+    Of {
+        path: "/apis/networking.k8s.io/v1/servicecidrs",
+        discovery: json!({"singularName": "servicecidr", "status": true}),
+        manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}}),
+        made: json!({}),
+        wrong: &[(r#"{"spec": {"cidrs": []}}"#, "spec.cidrs: Required value: at least one CIDR required")],
+        columns: "Name|CIDRs|Age",
+        cells: json!(["s", "10.1.0.0/24", null]),
+    }
+    .check()
+    .await;
+}
