@@ -32,6 +32,12 @@ pub(in crate::kinds) fn validate(selector: &Value, path: &FieldPath, errors: &mu
     }
 }
 
+/// Whether the selector speaks of this label.
+pub(in crate::kinds) fn names(selector: &Value, key: &Value) -> bool {
+    let label = key.as_str().is_some_and(|key| selector["matchLabels"].get(key).is_some());
+    label || items(selector, "matchExpressions").any(|r| r["key"] == *key)
+}
+
 /// Whether a selector selects everything, since it says nothing.
 pub(in crate::kinds) fn is_empty(selector: &Value) -> bool {
     selector["matchLabels"].as_object().is_none_or(serde_json::Map::is_empty)

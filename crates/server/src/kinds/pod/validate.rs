@@ -6,7 +6,6 @@ mod container;
 mod devices;
 mod dns;
 mod ephemeral;
-mod label_selector;
 mod mounts;
 mod node_affinity;
 mod os;

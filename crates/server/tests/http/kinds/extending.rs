@@ -66,6 +66,15 @@ async fn admission_policies() {
 }
 
 #[tokio::test]
+async fn expressions_are_stored_as_they_are() {
+    let api = Api::new().await;
+    let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "1 +"}]}});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    api.check(post(path, &policy), 201, json!({"spec": {"validations": [{"expression": "1 +"}]}})).await;
+}
+
+#[tokio::test]
 async fn flow_control() {
     let group = "flowcontrol.apiserver.k8s.io/v1";
     Of {

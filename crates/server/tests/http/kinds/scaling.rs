@@ -38,6 +38,13 @@ async fn a_scale_is_read_and_written() {
 }
 
 #[tokio::test]
+async fn a_scale_is_not_applied_yet() {
+    let api = deployed().await;
+    let config = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 1}});
+    api.check(apply(format!("{PATH}/web/scale"), "m", &config), 415, json!({"reason": "UnsupportedMediaType"})).await;
+}
+
+#[tokio::test]
 async fn kinds_that_have_replicas_have_a_scale_and_others_do_not() {
     let api = deployed().await;
     let has = |list: &Value, name: &str| list["resources"].as_array().unwrap().iter().any(|r| r["name"] == name);

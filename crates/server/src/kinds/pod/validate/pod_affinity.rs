@@ -1,7 +1,7 @@
 //! Affinity to other Pods (`validatePodAffinityTerm`).
 
-use super::{dns_label, items, label_selector, qualified, text};
-use crate::kinds::{FieldErrors, FieldPath};
+use super::{dns_label, items, qualified, text};
+use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::{Value, json};
 
 pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -19,7 +19,7 @@ pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) 
 
 fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["labelSelector", "namespaceSelector"] {
-        label_selector::selector(&term[field], &path.child(field), errors);
+        selector::validate(&term[field], &path.child(field), errors);
     }
     for name in items(term, "namespaces") {
         // The path is upstream's, without the list's own name and the index.

@@ -1,7 +1,7 @@
 //! How Pods spread over a cluster (`validateTopologySpreadConstraints`).
 
-use super::{items, label_selector, qualified, text};
-use crate::kinds::{FieldErrors, FieldPath};
+use super::{items, qualified, text};
+use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::{Value, json};
 
 pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -32,7 +32,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             }
         }
         match_label_keys(c, &path.child("matchLabelKeys"), errors);
-        label_selector::selector(&c["labelSelector"], &path.child("labelSelector"), errors);
+        selector::validate(&c["labelSelector"], &path.child("labelSelector"), errors);
     }
 }
 
@@ -53,7 +53,7 @@ fn match_label_keys(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     for (i, key) in items(c, "matchLabelKeys").enumerate() {
         qualified(key, &path.index(i), errors);
-        if label_selector::names(&c["labelSelector"], key) {
+        if selector::names(&c["labelSelector"], key) {
             errors.invalid(&path.index(i), key, "exists in both matchLabelKeys and labelSelector");
         }
     }

@@ -3,7 +3,8 @@
 use super::{downward, file_path, key_paths, mode, non_reserved};
 use crate::kinds::{
     FieldErrors, FieldPath,
-    pod::validate::{items, label_selector, text},
+    checks::{items, text},
+    selector,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -92,7 +93,7 @@ fn bundle(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             if signer.is_empty() {
                 errors.required(&path.child("signerName"), "must be a valid signer name");
             }
-            label_selector::selector(&source["labelSelector"], &path.child("labelSelector"), errors);
+            selector::validate(&source["labelSelector"], &path.child("labelSelector"), errors);
         }
         (None, None) => errors.required(path, "either name or signerName must be specified"),
     }
