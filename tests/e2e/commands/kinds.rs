@@ -184,8 +184,9 @@ fn every_kind(cluster: &Cluster) {
         // What begins with a brace would be taken for JSON.
         shell.file("one.yaml", manifest.replacen('{', &format!("--- # {called}\n{{metadata: {{name: {name}}}, "), 1));
         let kind = called.split(['.', '/']).next().unwrap_or_default();
-        // kubectl 1.32 describes it in a version that Kubernetes 1.35 does not serve unless it is told to.
-        let described = if kind == "servicecidr" { "get" } else { "describe" };
+        // kubectl 1.32 describes these in versions that Kubernetes 1.35 does not serve unless it is told to.
+        let beta = ["servicecidr", "volumeattributesclass"].contains(&kind);
+        let described = if beta { "get" } else { "describe" };
         shell.check(&[
             ("kubectl create -f one.yaml --validate=strict", 0, &format!("{called} created")),
             (&format!("kubectl get {called} -o name"), 0, &called),

@@ -40,7 +40,8 @@ async fn a_scale_is_read_and_written() {
 #[tokio::test]
 async fn a_scale_is_not_applied_yet() {
     let api = deployed().await;
-    let config = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 1}});
+    let config =
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 1}});
     api.check(apply(format!("{PATH}/web/scale"), "m", &config), 415, json!({"reason": "UnsupportedMediaType"})).await;
 }
 
