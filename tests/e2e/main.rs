@@ -35,6 +35,7 @@ mod podium;
 mod preemption;
 mod probe_protocols;
 mod probes;
+mod replica_sets;
 mod resize;
 mod restart;
 mod restart_rules;
@@ -94,6 +95,7 @@ fn main() {
         podium::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
+        replica_sets::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
         kubectl::TESTS,

@@ -8,11 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod garbage_collector;
+mod members;
 mod namespace;
 mod node_lifecycle;
 mod node_taints;
 mod per_namespace;
 mod pod_gc;
+mod recorder;
+mod replica_set;
 mod root_ca;
 mod service_account;
 mod taint_eviction;
@@ -47,6 +50,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     }
     controllers.spawn(namespace::run(client.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
+    controllers.spawn(replica_set::run(client.clone(), stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
     controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));

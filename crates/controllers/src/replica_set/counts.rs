@@ -1,0 +1,114 @@
+//! What the status of a ReplicaSet says (`calculateStatus`).
+
+use crate::members::Member;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::time::Duration;
+
+const FAILURE: &str = "ReplicaFailure";
+
+pub(super) fn status(
+    set: &ReplicaSet,
+    spec: &ReplicaSetSpec,
+    mine: &[Member],
+    failure: Option<(&str, String)>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
+    let before = set.status.clone().unwrap_or_default();
+    let labels = spec.template.as_ref().and_then(|t| t.metadata.as_ref()?.labels.clone()).unwrap_or_default();
+    let after = spec.min_ready_seconds.unwrap_or(0);
+    let active = || mine.iter().filter(|m| m.active);
+    let count = |is: &dyn Fn(&Member) -> bool| i32::try_from(active().filter(|m| is(m)).count()).unwrap_or(i32::MAX);
+    // Go leaves zeros out, and so does what is read back.
+    let some = |n: i32| Some(n).filter(|n| *n != 0);
+    let mut conditions = before.conditions.unwrap_or_default();
+    match (failure, conditions.iter().any(|c| c.type_ == FAILURE)) {
+        (Some((reason, message)), false) => conditions.push(ReplicaSetCondition {
+            type_: FAILURE.to_owned(),
+            status: "True".to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_transition_time: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+        }),
+        (None, true) => conditions.retain(|c| c.type_ != FAILURE),
+        _ => {}
+    }
+    let terminating = mine.iter().filter(|m| m.terminating && !matches!(m.phase.as_str(), "Succeeded" | "Failed"));
+    ReplicaSetStatus {
+        replicas: count(&|_| true),
+        fully_labeled_replicas: some(count(&|m| labels.iter().all(|(k, v)| m.labels.get(k) == Some(v)))),
+        ready_replicas: some(count(&|m| m.ready.is_some())),
+        available_replicas: some(count(&|m| m.is_available(after, now))),
+        terminating_replicas: Some(i32::try_from(terminating.count()).unwrap_or(i32::MAX)),
+        observed_generation: set.metadata.generation,
+        conditions: Some(conditions).filter(|c| !c.is_empty()),
+    }
+}
+
+/// When the next of those that are ready will count as available.
+pub(super) fn next_available(mine: &[Member], after: i32, now: Timestamp) -> Option<Duration> {
+    let waiting = mine.iter().filter(|m| m.active && !m.is_available(after, now)).filter_map(|m| m.ready);
+    let due = waiting.filter_map(|since| since.checked_add(SignedDuration::from_secs(i64::from(after))).ok()).min()?;
+    Some(Duration::try_from(due.duration_since(now)).unwrap_or_default().max(Duration::from_millis(10)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(ready: Option<i64>, labels: &[(&str, &str)]) -> Member {
+        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let ready = ready.map(|s| Timestamp::from_second(s).unwrap());
+        Member { active: true, ready, labels, ..Member::default() }
+    }
+
+    fn set(after: i32) -> ReplicaSet {
+        let spec = serde_json::json!({"minReadySeconds": after, "selector": {}, "template": {"metadata": {"labels": {"a": "b"}}}});
+        serde_json::from_value(serde_json::json!({"metadata": {"generation": 3}, "spec": spec})).unwrap()
+    }
+
+    #[track_caller]
+    fn check(after: i32, mine: &[Member], expected: [i32; 5]) {
+        let (set, now) = (set(after), Timestamp::from_second(100).unwrap());
+        let got = status(&set, set.spec.as_ref().unwrap(), mine, None, now);
+        let number = |n: Option<i32>| n.unwrap_or(0);
+        let got = [
+            got.replicas,
+            number(got.fully_labeled_replicas),
+            number(got.ready_replicas),
+            number(got.available_replicas),
+            number(got.terminating_replicas),
+        ];
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn pods_are_counted_by_what_they_are() {
+        let ending = Member { active: false, terminating: true, ..member(Some(1), &[]) };
+        let ended = Member { active: false, phase: "Failed".to_owned(), ..member(None, &[]) };
+        check(0, &[], [0; 5]);
+        check(0, &[member(None, &[("a", "b")]), member(Some(100), &[])], [2, 1, 1, 1, 0]);
+        check(10, &[member(Some(91), &[]), member(Some(90), &[])], [2, 0, 2, 1, 0]);
+        check(0, &[ending, ended, member(Some(5), &[])], [1, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_failure_is_told_until_it_is_over() {
+        let (mut set, now) = (set(0), Timestamp::from_second(100).unwrap());
+        let spec = set.spec.clone().unwrap();
+        let failed = status(&set, &spec, &[], Some(("FailedCreate", "no room".to_owned())), now);
+        let conditions = failed.conditions.clone().unwrap();
+        assert_eq!((conditions[0].type_.as_str(), conditions[0].reason.as_deref()), (FAILURE, Some("FailedCreate")));
+        set.status = Some(failed);
+        assert_eq!(status(&set, &spec, &[], None, now).conditions, None);
+    }
+
+    #[test]
+    fn the_next_to_be_available_is_waited_for() {
+        let now = Timestamp::from_second(100).unwrap();
+        let mine = [member(Some(95), &[]), member(Some(92), &[]), member(None, &[])];
+        assert_eq!(next_available(&mine, 10, now), Some(Duration::from_secs(2)));
+        assert_eq!(next_available(&mine, 0, now), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Which Pods go first when there are too many (`ActivePodsWithRanks`).
+
+use crate::members::Member;
+use jiff::Timestamp;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// The first that should go of those that are active; `all` are those of the ReplicaSet.
+pub(super) fn first_to_go<'a>(mut active: Vec<&'a Member>, all: &[Member], count: usize) -> Vec<&'a Member> {
+    let mut crowd: HashMap<&str, usize> = HashMap::new();
+    for node in all.iter().filter(|m| m.active).filter_map(|m| m.node.as_deref()) {
+        *crowd.entry(node).or_default() += 1;
+    }
+    active.sort_by_cached_key(|pod| {
+        let neighbours = pod.node.as_deref().and_then(|node| crowd.get(node)).copied().unwrap_or(0);
+        (
+            pod.node.is_some(),
+            match pod.phase.as_str() {
+                "Pending" => 0,
+                "Unknown" | "" => 1,
+                _ => 2,
+            },
+            pod.ready.is_some(),
+            pod.cost,
+            Reverse(neighbours),
+            // Of those that are ready, the youngest; of those that restart, the worst; then the youngest.
+            Reverse(pod.ready.unwrap_or(Timestamp::MIN)),
+            Reverse(pod.restarts),
+            Reverse(pod.created.unwrap_or(Timestamp::MIN)),
+        )
+    });
+    active.truncate(count);
+    active
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Option<Timestamp> {
+        Some(Timestamp::from_second(second).unwrap())
+    }
+
+    #[track_caller]
+    fn check(pods: &[(&str, Member)], expected: &[&str]) {
+        let all: Vec<Member> =
+            pods.iter().map(|(name, m)| Member { name: (*name).to_owned(), active: true, ..m.clone() }).collect();
+        let gone = first_to_go(all.iter().collect(), &all, all.len());
+        assert_eq!(gone.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn the_least_useful_go_first() {
+        let on = |node: &str| Member { node: Some(node.to_owned()), phase: "Running".to_owned(), ..Member::default() };
+        let ready = |node: &str, since| Member { ready: at(since), ..on(node) };
+        check(
+            &[
+                ("ready long", ready("a", 1)),
+                ("ready", ready("b", 9)),
+                ("running", on("c")),
+                ("pending", Member { phase: "Pending".to_owned(), ..on("d") }),
+                ("nowhere", Member { phase: "Pending".to_owned(), ..Member::default() }),
+            ],
+            &["nowhere", "pending", "running", "ready", "ready long"],
+        );
+        check(
+            &[("alone", ready("a", 1)), ("crowded", ready("b", 1)), ("also", ready("b", 1))],
+            &["crowded", "also", "alone"],
+        );
+        let cheap = Member { cost: -1, ..ready("a", 1) };
+        check(&[("dear", Member { cost: 5, ..ready("b", 9) }), ("cheap", cheap)], &["cheap", "dear"]);
+        check(&[("calm", ready("a", 1)), ("restarts", Member { restarts: 3, ..ready("b", 1) })], &["restarts", "calm"]);
+        let made = |second| Member { created: at(second), ..on("a") };
+        check(&[("old", made(1)), ("new", made(2))], &["new", "old"]);
+    }
+}
