@@ -49,7 +49,8 @@ fn check(cluster: &Cluster, containers: &[(&str, &str)], watched: &str, rows: [(
                         if status["restartCount"].as_i64() >= Some(1) { Ok(()) } else { Err(status.to_string()) }
                     },
                 );
-                assert_eq!(kubectl.value(&object, "/status/phase"), "Running", "{policy}");
+                // Until every container has begun once it is Pending.
+                kubectl.wait_value(&object, "/status/phase", &json!("Running"));
             }
             Expect::Phase(phase) => {
                 kubectl.wait_value(&object, "/status/phase", &json!(phase));

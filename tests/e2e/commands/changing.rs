@@ -214,6 +214,8 @@ fn patch_speaks_three_kinds(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
         ("kubectl apply -f pod.yaml", 0, "pod/p created"),
+        // Nobody else changes it then.
+        ("kubectl wait --for=condition=Ready --timeout=60s pod/p", 0, "pod/p condition met"),
         (r#"kubectl patch pod p -p '{"metadata": {"labels": {"s": "1"}}}'"#, 0, "pod/p patched"),
         (r#"kubectl patch pod p -p '{"metadata": {"labels": {"s": "1"}}}'"#, 0, "pod/p patched (no change)"),
         // By its name: the merge key of containers.

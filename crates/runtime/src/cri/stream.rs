@@ -8,12 +8,13 @@ use futures::FutureExt;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
+use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 use serde_json::Value;
 use spdy::{Headers, Role, SpdyError, Stream};
 use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     sync::mpsc,
 };
 
@@ -25,6 +26,9 @@ const REMOTE_COMMAND: &str = "v4.channel.k8s.io";
 const PORT_FORWARD: &str = "portforward.k8s.io";
 /// Longest error text that is read: a Status, or a sentence.
 const MAX_ERROR: u64 = 64 << 10;
+
+/// What a connection holds for its reader, in bytes: more than a sender has on its way.
+const RECEIVED: usize = 8 << 20;
 
 fn failed(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RuntimeError {
     move |e| RuntimeError::Failed(format!("{what}: {e}"))
@@ -38,7 +42,7 @@ async fn connect(url: &str, protocol: &'static str) -> Result<spdy::Session, Run
     let authority = authority.ok_or_else(|| error(&format!("{url} is no http address")))?;
     let address = (authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80));
     let upgrade = async {
-        let stream = TcpStream::connect(address).await.map_err(|e| error(&e))?;
+        let stream = dial(address).await.map_err(|e| error(&e))?;
         let _ = stream.set_nodelay(true);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| error(&e))?;
@@ -61,6 +65,22 @@ async fn connect(url: &str, protocol: &'static str) -> Result<spdy::Session, Run
     };
     let late = |_| RuntimeError::Deadline(format!("the container runtime did not answer within {UPGRADE:?}"));
     tokio::time::timeout(UPGRADE, upgrade).await.map_err(late)?
+}
+
+/// A connection that takes in a lot before anybody reads it. When a command ends and leaves input unread, containerd closes
+/// with that input unread, too: the kernel then drops what it could not hand over yet, the command's last words.
+async fn dial(address: (&str, u16)) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+    for address in tokio::net::lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Who may not ask for so much goes on with less.
+        let _ = setsockopt(&socket, RcvBufForce, &RECEIVED);
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn named(kind: &str) -> Headers {
