@@ -143,7 +143,7 @@ fn a_node_refuses(cluster: &Cluster) {
     let windows = json!({"nodeName": name, "os": {"name": "windows"}});
     kubectl.apply(&pod("windows", SERVE, &windows, &json!({})).to_string());
     refused(&kubectl, "windows", "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
-    let port = json!({"ports": [{"containerPort": 80, "hostPort": 47811}]});
+    let port = json!({"ports": [{"containerPort": 80, "hostPort": 17811}]});
     let bound = json!({"nodeName": name});
     kubectl.apply(&pod("first", SERVE, &bound, &port).to_string());
     ready(&kubectl, "first");

@@ -40,7 +40,8 @@ fn a_status_is_put_right(cluster: &Cluster) {
 
 fn room_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 34_567}]));
+    // No port that the kernel gives to those who ask for any: a Podium of another test could not be reached there.
+    let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
     kubectl.apply(&manifest);
     ready(&kubectl, "p");
     for _ in 0..3 {
