@@ -77,7 +77,7 @@ type Lazy = Arc<OnceLock<Cluster>>;
 fn main() {
     let mut arguments = Arguments::from_args();
     // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
-    arguments.test_threads.get_or_insert(4);
+    arguments.test_threads.get_or_insert(3);
     let lazy = Lazy::default();
     let shared = [
         conditions::TESTS,
