@@ -32,8 +32,8 @@ fn command(dir: &Path, script: &str, timeout: &str) -> Command {
 /// Exit code and output; nothing but the test's own files may be left.
 fn outcome(dir: &Path, output: &Output) -> (i32, String) {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.file_name()).collect();
-    assert_eq!(left.len(), 2, "only the test's own files are left: {left:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(left.len(), 2, "only the test's own files are left: {left:?}\n{text}");
     (output.status.code().unwrap_or(-1), text)
 }
 

@@ -4,7 +4,7 @@
 //! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
 
 use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, is_code};
+use crate::worker::{self, Controller, unless_gone};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -251,14 +251,6 @@ impl Controller for PodGc {
             ENDED => self.remove_ended().await.map(|()| None),
             _ => self.remove_orphans(now).await,
         }
-    }
-}
-
-/// Gone already, or another Pod of that name by now: both are what is wanted.
-fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
-    match result {
-        Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
-        other => other.map(drop),
     }
 }
 

@@ -3,14 +3,15 @@
 //!
 //! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
 
+use crate::recorder::Recorder;
 use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, is_code};
+use crate::worker::{self, Controller, unless_gone};
 use api::taint;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{self, EventSource, Node, ObjectReference, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, Object};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
@@ -49,6 +50,7 @@ struct Known {
 
 struct TaintEviction {
     client: Client,
+    recorder: Recorder,
     pods: HashMap<String, Known>,
     /// The taints of nodes that end Pods; nodes without any are left out.
     taints: HashMap<String, Vec<Taint>>,
@@ -168,39 +170,16 @@ impl TaintEviction {
         unless_gone(api.delete(name, &params).await)
     }
 
-    /// Says what happens to a Pod; that it cannot be said keeps nobody.
     async fn record(&self, pod: &Known, message: &str) {
-        let namespace = pod.meta.namespace.clone().unwrap_or_default();
-        let name = pod.meta.name.clone().unwrap_or_default();
-        let now = Timestamp::now();
-        let event = v1::Event {
-            metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
-                namespace: Some(namespace.clone()),
-                ..ObjectMeta::default()
-            },
-            involved_object: ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                name: Some(name),
-                namespace: Some(namespace.clone()),
-                uid: pod.meta.uid.clone(),
-                ..ObjectReference::default()
-            },
-            type_: Some("Normal".to_owned()),
-            reason: Some("TaintManagerEviction".to_owned()),
-            message: Some(message.to_owned()),
-            source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
-            reporting_component: Some(COMPONENT.to_owned()),
-            first_timestamp: Some(Time(now)),
-            last_timestamp: Some(Time(now)),
-            count: Some(1),
-            ..v1::Event::default()
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.meta.name.clone(),
+            namespace: pod.meta.namespace.clone(),
+            uid: pod.meta.uid.clone(),
+            ..ObjectReference::default()
         };
-        let api: Api<v1::Event> = Api::namespaced(self.client.clone(), &namespace);
-        if let Err(error) = api.create(&PostParams::default(), &event).await {
-            tracing::debug!(%error, message, "an event was not recorded");
-        }
+        self.recorder.tell(&about, false, "TaintManagerEviction", message).await;
     }
 }
 
@@ -239,19 +218,12 @@ impl Controller for TaintEviction {
     }
 }
 
-/// Gone already, or another Pod of that name by now: both are what is wanted.
-fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
-    match result {
-        Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
-        other => other.map(drop),
-    }
-}
-
 pub(crate) async fn run(client: Client, stop: CancellationToken) {
     let pods: Api<SlimPod> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
     let pods = watch(pods, Config::default()).map(Event::Pod);
     let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
     let controller = TaintEviction {
+        recorder: Recorder::new(client.clone(), COMPONENT),
         client,
         pods: HashMap::new(),
         taints: HashMap::new(),

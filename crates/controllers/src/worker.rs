@@ -132,6 +132,14 @@ pub(crate) fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
+/// Gone already, or another object of that name by now: both are what is wanted.
+pub(crate) fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
