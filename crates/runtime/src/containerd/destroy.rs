@@ -1,7 +1,7 @@
 //! Removing everything that ran below a data directory.
 
 use super::{ContainerdError, OwnContainerd, config::Paths};
-use crate::{CriRuntime, Runtime, RuntimeError};
+use crate::{CriRuntime, Runtime, RuntimeError, SandboxId};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
@@ -15,18 +15,22 @@ use std::{
 
 /// How long shims may take to end, or to show up.
 const SHIMS: Duration = Duration::from_secs(5);
+/// How long the removal of a Pod is tried again.
+const REMOVALS: Duration = Duration::from_secs(10);
 
 /// Stops and removes every sandbox, ends containerd and leftover shims, and unmounts everything below the directory.
 ///
 /// # Errors
-/// When containerd cannot be started to do it, or a mount stays.
+/// When containerd cannot be started, or a mount stays. What containerd itself cannot remove goes by force.
 pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), ContainerdError> {
     let paths = Paths::new(data_dir);
     if paths.config.exists() {
         let containerd = OwnContainerd::start(data_dir.to_path_buf(), cni_conf_dir.to_path_buf()).await?;
         let removed = remove_sandboxes(&containerd).await;
         containerd.shutdown().await;
-        removed.map_err(|reason| ContainerdError::Destroy { path: data_dir.to_path_buf(), reason })?;
+        if let Err(reason) = removed {
+            tracing::warn!(reason, "containerd could not remove all Pods in order: what is left goes by force");
+        }
         if let Some(dir) = paths.socket.parent().filter(|d| d.starts_with("/run")) {
             let _ = fs::remove_dir_all(dir);
         }
@@ -40,18 +44,30 @@ async fn remove_sandboxes(containerd: &OwnContainerd) -> Result<(), String> {
     remove_pods(&containerd.endpoint(), &containerd.paths.data_dir).await.map_err(|e| e.to_string())
 }
 
-/// Stops and removes every sandbox of a data directory, with all containers.
+/// Stops and removes every sandbox of a data directory, with all containers. Tries again for a while: a runtime that is
+/// still at the stop which the kubelet asked for fails the second one, because their networks and shims go at once.
 ///
 /// # Errors
 /// When the runtime does not answer, or one cannot be removed.
 pub async fn remove_pods(endpoint: &str, data_dir: &Path) -> Result<(), RuntimeError> {
     let runtime = CriRuntime::new(endpoint, data_dir)?;
-    let sandboxes = runtime.sandboxes().await?;
-    let removals = sandboxes.iter().map(|s| async {
-        runtime.stop_sandbox(&s.id).await?;
-        runtime.remove_sandbox(&s.id).await
-    });
-    futures::future::try_join_all(removals).await.map(drop)
+    let deadline = tokio::time::Instant::now() + REMOVALS;
+    loop {
+        let removals = runtime.sandboxes().await?.into_iter().map(|s| remove_pod(&runtime, s.id));
+        // All of them to their end: one that is given up halfway is what makes the next attempt fail.
+        let failed = futures::future::join_all(removals).await.into_iter().find_map(Result::err);
+        match failed {
+            None => return Ok(()),
+            Some(error) if tokio::time::Instant::now() > deadline => return Err(error),
+            Some(error) => tracing::debug!(%error, "a Pod could not be removed yet"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn remove_pod(runtime: &CriRuntime, id: SandboxId) -> Result<(), RuntimeError> {
+    runtime.stop_sandbox(&id).await?;
+    runtime.remove_sandbox(&id).await
 }
 
 /// Ends shims and all that they started: what was being started when Podium was killed is in no list. Looks again until
