@@ -18,7 +18,10 @@ pub(crate) const TESTS: &[Shared] = &[
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("a program of the administrator knows credentials for images", a_program_knows_credentials),
+    (
+        "a program of the administrator knows credentials for images, and the node has its own",
+        the_node_knows_credentials,
+    ),
     ("an image that may be anybody's is, by configuration and by gate", verification_can_be_switched_off),
 ];
 
@@ -244,7 +247,7 @@ fn write_plugin(dir: &Path, registry: &Registry) {
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
 }
 
-fn a_program_knows_credentials() {
+fn the_node_knows_credentials() {
     let (registry, dir) = (Registry::start(), tempfile::tempdir().unwrap());
     write_plugin(dir.path(), &registry);
     let config = dir.path().join("config.json");
@@ -266,6 +269,11 @@ fn a_program_knows_credentials() {
     ready(&kubectl, "again");
     kubectl.apply(&pod("other", &push(&registry, "other", "1", "hello"), "", &[]));
     waits(&kubectl, "other", "ImagePullBackOff");
+    // Once the node has credentials of its own, the next try takes them.
+    let login = json!({"username": USER, "password": PASSWORD});
+    let own = json!({"auths": {format!("{}/other", registry.host()): login}});
+    std::fs::write(cluster.data_dir().join("kubelet/config.json"), own.to_string()).unwrap();
+    ready(&kubectl, "other");
 }
 
 /// containerd 1.6 knows no image volumes: it sees a mount of nothing. A newer one would run the Pod.

@@ -3,6 +3,7 @@
 pub(crate) mod collect;
 mod gc;
 pub(crate) mod keyring;
+mod node_config;
 pub(crate) mod provider;
 pub(crate) mod pull_secrets;
 pub(crate) mod puller;
@@ -16,6 +17,7 @@ use collect::Wishes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use keyring::Keyring;
+use node_config::NodeConfig;
 use provider::CredentialProviders;
 use puller::{Pulled, Puller};
 use records::{Name, Records};
@@ -29,6 +31,7 @@ use verification::Verification;
 pub(crate) struct Images {
     puller: Puller,
     providers: Arc<CredentialProviders>,
+    node_config: Arc<NodeConfig>,
     records: Arc<Records>,
     /// `None` when whatever is there is for every Pod.
     verification: Option<Arc<Verification>>,
@@ -48,6 +51,7 @@ impl Images {
         Self {
             puller: Puller::new(config, options.clock.clone()),
             providers: Arc::clone(&options.credential_providers),
+            node_config: Arc::new(NodeConfig::new(&options.root_dir, options.home.as_deref())),
             records: Arc::new(Records::new(records)),
             verification: verified.then(|| Arc::new(verification)),
             clock: options.clock.clone(),
@@ -90,7 +94,9 @@ impl Images {
         let mut keyring = Keyring::default();
         pull_secrets::add(&mut keyring, secrets)?;
         let mut credentials = keyring.lookup(&reference.repository);
-        credentials.extend(self.providers.lookup(&reference.repository, || self.clock.now()).await);
+        let config = Arc::clone(&self.node_config);
+        let has = blocking::run(move || Ok(config.read())).await.unwrap_or_default();
+        credentials.extend(self.providers.lookup(&reference.repository, has, || self.clock.now()).await);
         if self.verification.is_none() {
             return self.puller.pull(runtime, &reference.image, &credentials).await;
         }

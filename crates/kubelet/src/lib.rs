@@ -100,6 +100,8 @@ pub struct Options {
     pub random: u64,
     /// Where the node itself answers HTTPS; 0 when it does not.
     pub port: u16,
+    /// The home of who runs the node, whose Docker credentials are the node's.
+    pub home: Option<PathBuf>,
     /// Programs that know credentials for images.
     pub credential_providers: Arc<CredentialProviders>,
 }

@@ -72,6 +72,7 @@ impl Node {
             pod_rules: |_, _| Ok(()),
             clock: self.clock.clone(),
             random: 7,
+            home: None,
             credential_providers: Arc::default(),
             port: 0,
         };

@@ -47,6 +47,7 @@ impl Node {
             config: KubeletConfiguration::parse(text).expect("a configuration"),
             pod_rules: |_, _| Ok(()),
             random: 7,
+            home: None,
             credential_providers: Arc::default(),
             port: 0,
             clock: self.clock.clone(),

@@ -115,6 +115,7 @@ impl Cluster {
             clock: kubelet::Clock::system(),
             random: rand::random(),
             port: endpoint.as_ref().map_or(0, |endpoint| endpoint.port),
+            home: std::env::home_dir(),
             credential_providers: Arc::new(providers),
         };
         std::fs::create_dir_all(dir.kubelet())?;

@@ -80,9 +80,16 @@ impl CredentialProviders {
         Ok(Self { providers })
     }
 
-    /// The credentials for a repository, in the order in which they are tried. What a program says wrong is logged.
-    pub(crate) async fn lookup(&self, repository: &str, now: impl Fn() -> Timestamp) -> Vec<Credential> {
+    /// The node's credentials for a repository, those it `has` among them, in the order in which they are tried. What a
+    /// program says wrong is logged.
+    pub(crate) async fn lookup(
+        &self,
+        repository: &str,
+        has: DockerConfig,
+        now: impl Fn() -> Timestamp,
+    ) -> Vec<Credential> {
         let mut keyring = Keyring::default();
+        keyring.add(None, has);
         for provider in &self.providers {
             if provider.config.match_images.iter().any(|pattern| matches(pattern, repository)) {
                 match provider.ask(repository, &now).await {

@@ -42,7 +42,7 @@ fn answer(kind: &str, duration: &str, password: &str) -> String {
 }
 
 async fn look(providers: &CredentialProviders, image: &str, second: i64) -> Vec<String> {
-    let found = providers.lookup(image, || Timestamp::from_second(second).unwrap()).await;
+    let found = providers.lookup(image, DockerConfig::default(), || Timestamp::from_second(second).unwrap()).await;
     assert!(found.iter().all(|c| c.source.is_none()), "credentials of the node are everybody's");
     found.into_iter().map(|c| c.login.password).collect()
 }

@@ -7,6 +7,12 @@ use lifecycle::Pod;
 use serde::Deserialize;
 use std::sync::Arc;
 
+/// Docker's `config.json`, of which only the credentials are of use.
+#[derive(Deserialize)]
+pub(super) struct ConfigJson {
+    pub(super) auths: Option<DockerConfig>,
+}
+
 /// The Secrets that a Pod lists, and the names of those that could not be had.
 pub(crate) async fn fetch(shared: &Shared, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<String>) {
     let names = pods::spec(pod).image_pull_secrets.iter().flatten().map(|s| s.name.as_str());
@@ -43,10 +49,6 @@ pub(crate) fn add(keyring: &mut Keyring, secrets: &[Arc<Secret>]) -> Result<(), 
 }
 
 fn read(secret: &Secret) -> serde_json::Result<Option<DockerConfig>> {
-    #[derive(Deserialize)]
-    struct ConfigJson {
-        auths: Option<DockerConfig>,
-    }
     let bytes = |key: &str| secret.data.as_ref()?.get(key).map(|b| b.0.as_slice()).filter(|b| !b.is_empty());
     let kind = secret.type_.as_deref().unwrap_or("");
     match (kind, bytes(".dockerconfigjson"), bytes(".dockercfg")) {
