@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stderr, reason = "a seed is only worth something when it is told")]
 
+mod admission;
 mod clusters;
 mod commands;
 mod conditions;
@@ -95,6 +96,7 @@ fn main() {
         podium::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
+        admission::TESTS,
         replica_sets::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
@@ -119,6 +121,7 @@ fn main() {
         failures::ALONE,
         garbage::TESTS,
         image_gc::TESTS,
+        admission::ALONE,
         images::ALONE,
         kills::TESTS,
         kubectl::ALONE,

@@ -2,7 +2,7 @@
 //! (`k8s.io/component-helpers/resource`, `pkg/apis/core/v1/helper/qos`).
 
 use crate::pod::{ContainerKind, containers};
-use crate::quantity::Amount;
+pub use crate::quantity::Amount;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;

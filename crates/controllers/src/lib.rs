@@ -16,6 +16,7 @@ mod per_namespace;
 mod pod_gc;
 mod recorder;
 mod replica_set;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 mod taint_eviction;
@@ -51,6 +52,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     controllers.spawn(namespace::run(client.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
     controllers.spawn(replica_set::run(client.clone(), stop.clone()));
+    controllers.spawn(resource_quota::run(client.clone(), stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
     controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));

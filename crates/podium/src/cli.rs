@@ -2,6 +2,7 @@
 
 use api::feature_gates::FeatureGates;
 use clap::{Args, Parser, Subcommand};
+use server::AdmissionPlugin;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Where Podium keeps a cluster when nothing else is said.
@@ -47,7 +48,7 @@ pub(crate) struct UpArgs {
     pub(crate) node: NodeArgs,
 }
 
-/// What concerns the node, in `up` and `run`.
+/// What concerns the cluster and its node, in `up` and `run`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NodeArgs {
     /// Name of the node [default: the host's name].
@@ -68,6 +69,9 @@ pub(crate) struct NodeArgs {
     /// Directory of these programs.
     #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
+    /// Admission that is off otherwise: AlwaysPullImages.
+    #[arg(long, value_name = "PLUGIN", value_delimiter = ',')]
+    pub(crate) enable_admission_plugins: Vec<AdmissionPlugin>,
     /// Feature gates.
     #[arg(long, value_name = "A=true,B=false", value_parser = FeatureGates::parse, default_value = "", hide_default_value = true)]
     pub(crate) feature_gates: FeatureGates,

@@ -1,10 +1,10 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    automount, decode,
-    kinds::{self, FieldErrors, WriteContext, WriteTarget},
+    admit, decode,
+    kinds::{FieldErrors, WriteContext, WriteTarget},
     managed::{self, Asked},
-    metadata, object, pods, priority,
+    metadata, object,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -57,6 +57,7 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
         let mut value = prepare(server, resource, call, value, managers.as_ref())?;
+        warnings.extend(admit::check(server, resource, &value, None)?);
         let turn = services::turn(server, resource).await;
         if turn.is_some() {
             services::allocate(server, resource, &mut value)?;
@@ -64,6 +65,8 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
         let key = object::key(kind, &namespace, &name);
+        let turn = admit::quota::turn(server, resource).await;
+        turn.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &value, None))?;
         if dry {
             if server.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(kind.info(), &name));
@@ -111,27 +114,13 @@ fn prepare(
     let managers = managers.cloned().unwrap_or_else(new);
     kind.complete(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
-    let admitted = match kind.info().kind {
-        "Pod" => admit_pod(server, &resource.namespace, &mut value),
-        "PriorityClass" => priority::admit_class(server, &value),
-        _ => Ok(()),
-    };
-    admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
+    admit::complete(server, resource, &mut value)?;
     kind.prepare_create(&mut value, &ctx);
     managed::note(&mut value, &managers);
     let mut errors = FieldErrors::default();
     metadata::validate(kind, &value, &mut errors);
     kind.validate_create(&value, &ctx, &mut errors);
     if errors.is_empty() { Ok(value) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
-}
-
-/// Admission that looks at other objects; a mirror shows what its node runs already, without an account.
-fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
-    priority::admit_pod(server, pod)?;
-    if !kinds::pod::mirror::is_one(pod) {
-        automount::admit(server, namespace, pod)?;
-    }
-    pods::admit_runtime_class(server, pod)
 }
 
 /// A name that begins so, and is most probably nobody else's.

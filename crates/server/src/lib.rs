@@ -5,8 +5,8 @@
 //! **Invariant:** whatever a client sends, there is an answer in Kubernetes' own form; nothing panics the process.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod authorize;
-mod automount;
 mod bootstrap;
 mod compress;
 mod create;
@@ -30,7 +30,6 @@ mod openapi;
 mod patch;
 mod pki;
 mod pods;
-mod priority;
 mod protobuf;
 mod read;
 mod reply;
@@ -51,6 +50,7 @@ mod update;
 mod watch;
 mod write;
 
+pub use admit::AdmissionPlugin;
 pub use listen::serve;
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};

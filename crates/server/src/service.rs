@@ -1,7 +1,7 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health,
+    AdmissionPlugin, NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
@@ -49,6 +49,10 @@ pub struct ApiServer {
     pub(crate) signing_key: Option<Arc<SigningKey>>,
     /// Held by whoever chooses the addresses of a Service.
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
+    /// Admission that was asked for.
+    pub(crate) plugins: Arc<[AdmissionPlugin]>,
+    /// Held by whoever takes from a quota.
+    pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A request whose body was read.
@@ -68,7 +72,15 @@ impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        Self { store, dialer, gates: Arc::default(), signing_key: None, allocating: Arc::default() }
+        Self {
+            store,
+            dialer,
+            gates: Arc::default(),
+            signing_key: None,
+            allocating: Arc::default(),
+            counting: Arc::default(),
+            plugins: Arc::default(),
+        }
     }
 
     /// The same server with these features; without, there are the defaults.
@@ -76,6 +88,12 @@ impl ApiServer {
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
         self.gates = Arc::new(gates);
         self
+    }
+
+    /// The same server with admission that is off otherwise.
+    #[must_use]
+    pub fn with_admission(self, plugins: Vec<AdmissionPlugin>) -> Self {
+        Self { plugins: plugins.into(), ..self }
     }
 
     /// The same server, which issues tokens for service accounts, mounts them into Pods, and knows who shows one.

@@ -1,7 +1,7 @@
 //! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
 
 use crate::{
-    decode,
+    admit, decode,
     kinds::{FieldErrors, WriteContext},
     managed::{self, Asked},
     metadata, object, patch as patches,
@@ -120,6 +120,9 @@ pub(crate) async fn write(
         if turn.is_some() {
             services::allocate(server, resource, &mut new)?;
         }
+        warnings.extend(admit::check(server, resource, &new, Some(&old))?);
+        let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
+        counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new, Some(&old)))?;
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
         managed::keep_times(&mut new, &old);
         let gone = removable(&new);
@@ -212,6 +215,7 @@ fn prepare(
         Ownership::Update(asked) => managed::Write::new(resource, call, ctx.now).update(Some(old), new, asked),
     };
     kind.complete(new);
+    admit::complete_change(server, resource, new, Some(old));
     kind.prepare_update(new, old, &ctx);
     managed::note(new, &managers);
     // What neither has stays absent.

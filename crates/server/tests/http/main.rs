@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod apparmor;
 #[cfg(test)]
 mod applies;

@@ -1,4 +1,4 @@
-//! LimitRange. Its limits are not held yet.
+//! LimitRange. What it asks of others is held by `admit/limit_ranger.rs`.
 
 use crate::kinds::{
     FieldErrors, FieldPath, KindInfo, NAME_AND_CREATION,

@@ -1,4 +1,4 @@
-//! ResourceQuota. Its quotas are not held yet, so its status stays empty.
+//! ResourceQuota. What it allows is held by `admit/quota.rs`; its status is a controller's.
 
 use super::is_negative;
 use crate::kinds::{AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, checks::immutable, plain::Plain, text};

@@ -1,0 +1,8 @@
+//! What admission decides about an object, given the others that matter: objects in, a decision out. No I/O, no clock.
+//!
+//! Who asks, what is stored and what a client is told is the server's matter.
+#![forbid(unsafe_code)]
+
+pub mod limit_range;
+pub mod pod_security;
+pub mod quota;

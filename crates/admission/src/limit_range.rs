@@ -1,0 +1,290 @@
+//! `LimitRange`: what a namespace gives and allows to each of its Pods and claims (upstream's `LimitRanger`).
+
+use api::{
+    quantity::Amount,
+    resources::{self, Amounts, Side},
+};
+use k8s_openapi::{
+    api::core::v1::{Container, LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use std::collections::BTreeMap;
+
+/// Says on a Pod what was given to it.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+type List = BTreeMap<String, Quantity>;
+
+/// Gives the containers of a Pod what they do not ask for themselves.
+pub fn give(range: &LimitRange, pod: &mut Pod) {
+    let (requests, limits) = (defaults(range, |i| i.default_request.as_ref()), defaults(range, |i| i.default.as_ref()));
+    let Some(spec) = pod.spec.as_mut() else { return };
+    let mut given = Vec::new();
+    for (what, containers) in
+        [("container", &mut spec.containers), ("init container", spec.init_containers.get_or_insert_default())]
+    {
+        for container in containers {
+            let resources = container.resources.get_or_insert_default();
+            for (word, defaults, list) in
+                [("request", &requests, &mut resources.requests), ("limit", &limits, &mut resources.limits)]
+            {
+                let new = add_missing(list, defaults);
+                if !new.is_empty() {
+                    given.push(format!("{} {word} for {what} {}", new.join(", "), container.name));
+                }
+            }
+        }
+    }
+    spec.init_containers.take_if(|list| list.is_empty());
+    if !given.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", given.join("; "));
+        pod.metadata.annotations.get_or_insert_default().insert(ANNOTATION.to_owned(), text);
+    }
+}
+
+fn defaults(range: &LimitRange, of: impl Fn(&LimitRangeItem) -> Option<&List>) -> List {
+    items(range, "Container").filter_map(of).flatten().map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn items<'a>(range: &'a LimitRange, kind: &'a str) -> impl Iterator<Item = &'a LimitRangeItem> {
+    range.spec.iter().flat_map(|s| &s.limits).filter(move |item| item.type_ == kind)
+}
+
+/// The names of what was missing.
+fn add_missing(list: &mut Option<List>, defaults: &List) -> Vec<String> {
+    let mut new = Vec::new();
+    for (name, quantity) in defaults {
+        let list = list.get_or_insert_default();
+        if !list.contains_key(name) {
+            list.insert(name.clone(), quantity.clone());
+            new.push(name.clone());
+        }
+    }
+    new
+}
+
+/// What a Pod has too little or too much of, in upstream's words.
+///
+/// # Errors
+/// When there is something.
+pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    let mut errors = Vec::new();
+    for item in range.spec.iter().flat_map(|s| &s.limits) {
+        match item.type_.as_str() {
+            "Container" => {
+                let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+                all.for_each(|c| hold(item, &Asked::of_container(c), &mut errors));
+            }
+            "Pod" => {
+                let mut asked = Asked {
+                    requests: resources::aggregate(spec, Side::Requests),
+                    limits: resources::aggregate(spec, Side::Limits),
+                };
+                if let Some(whole) = &spec.resources {
+                    asked.requests.extend(resources::amounts(whole.requests.as_ref()));
+                    asked.limits.extend(resources::amounts(whole.limits.as_ref()));
+                }
+                hold(item, &asked, &mut errors);
+            }
+            _ => {}
+        }
+    }
+    aggregate(errors)
+}
+
+/// What a claim for a volume has too little or too much of, in upstream's words.
+///
+/// # Errors
+/// When there is something.
+pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<(), String> {
+    let asked = claim.spec.as_ref().and_then(|s| s.resources.as_ref()?.requests.as_ref());
+    let asked = resources::amounts(asked);
+    let mut errors = Vec::new();
+    for item in items(range, "PersistentVolumeClaim") {
+        let kind = &item.type_;
+        for (list, word, beyond) in
+            [(&item.min, "minimum", std::cmp::Ordering::Less), (&item.max, "maximum", std::cmp::Ordering::Greater)]
+        {
+            for (name, bound) in list.iter().flatten() {
+                let Ok(amount) = Amount::try_from(bound) else { continue };
+                let usage = format!("{word} {name} usage per {kind} is {}", bound.0);
+                match asked.get(name) {
+                    None => errors.push(format!("{usage}.  No request is specified")),
+                    Some(asked) if asked.cmp(&amount) == beyond => {
+                        errors.push(format!("{usage}, but request is {}", resources::shown(name, *asked).0));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    aggregate(errors)
+}
+
+/// One error as it is, several in brackets (`utilerrors.NewAggregate`).
+fn aggregate(mut errors: Vec<String>) -> Result<(), String> {
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(errors.swap_remove(0)),
+        _ => Err(format!("[{}]", errors.join(", "))),
+    }
+}
+
+struct Asked {
+    requests: Amounts,
+    limits: Amounts,
+}
+
+impl Asked {
+    fn of_container(c: &Container) -> Self {
+        Self { requests: resources::container(c, Side::Requests), limits: resources::container(c, Side::Limits) }
+    }
+}
+
+/// Holds a Pod or a container to the bounds of its kind.
+fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
+    let shown = |name: &String, amount: &Amount| resources::shown(name, *amount).0;
+    let bounds = |list: &Option<List>| -> Vec<(String, Quantity, Amount)> {
+        let all = list.iter().flatten();
+        all.filter_map(|(name, bound)| Some((name.clone(), bound.clone(), Amount::try_from(bound).ok()?))).collect()
+    };
+    for (name, bound, amount) in bounds(&item.min) {
+        let usage = format!("minimum {name} usage per {} is {}", item.type_, bound.0);
+        match (asked.requests.get(&name), asked.limits.get(&name)) {
+            (None, _) => errors.push(format!("{usage}.  No request is specified")),
+            (Some(r), _) if *r < amount => errors.push(format!("{usage}, but request is {}", shown(&name, r))),
+            (_, Some(l)) if *l < amount => errors.push(format!("{usage}, but limit is {}", shown(&name, l))),
+            _ => {}
+        }
+    }
+    for (name, bound, amount) in bounds(&item.max) {
+        let usage = format!("maximum {name} usage per {} is {}", item.type_, bound.0);
+        match (asked.limits.get(&name), asked.requests.get(&name)) {
+            (None, _) => errors.push(format!("{usage}.  No limit is specified")),
+            (Some(l), _) if *l > amount => errors.push(format!("{usage}, but limit is {}", shown(&name, l))),
+            (_, Some(r)) if *r > amount => errors.push(format!("{usage}, but request is {}", shown(&name, r))),
+            _ => {}
+        }
+    }
+    for (name, bound, amount) in bounds(&item.max_limit_request_ratio) {
+        let usage = format!("{name} max limit to request ratio per {} is {}", item.type_, bound.0);
+        let of = |amounts: &Amounts| amounts.get(&name).copied().filter(|a| !a.is_zero());
+        match (of(&asked.requests), of(&asked.limits)) {
+            (None, _) => errors.push(format!("{usage}, but no request is specified or request is 0")),
+            (_, None) => errors.push(format!("{usage}, but no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) => {
+                if let Some(ratio) = excess(request, limit, amount) {
+                    errors.push(format!("{usage}, but provided ratio is {ratio:.6}"));
+                }
+            }
+        }
+    }
+}
+
+/// The ratio, when it is more than it may be.
+#[expect(clippy::cast_precision_loss, reason = "upstream compares such ratios as floats, too")]
+fn excess(request: Amount, limit: Amount, most: Amount) -> Option<f64> {
+    let ratio = limit.milli() as f64 / request.milli() as f64;
+    (ratio * 1000.0 > most.milli() as f64).then_some(ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn range(items: &Value) -> LimitRange {
+        serde_json::from_value(json!({"metadata": {"name": "l"}, "spec": {"limits": items}})).unwrap()
+    }
+
+    fn pod(resources: &Value) -> Pod {
+        let containers = json!([{"name": "c", "resources": resources}]);
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": containers}})).unwrap()
+    }
+
+    #[track_caller]
+    fn check(items: &Value, resources: &Value, expected: &str) {
+        let told = check_pod(&range(items), &pod(resources)).err().unwrap_or_default();
+        assert_eq!(told, expected, "{items} {resources}");
+    }
+
+    #[test]
+    fn containers_are_given_what_they_do_not_ask_for() {
+        let range = range(&json!([{"type": "Container", "default": {"cpu": "1", "memory": "1Gi"},
+            "defaultRequest": {"cpu": "100m"}}, {"type": "Pod", "max": {"cpu": "2"}}]));
+        let mut pod = pod(&json!({"limits": {"memory": "2Gi"}}));
+        pod.spec.as_mut().unwrap().init_containers =
+            Some(vec![Container { name: "i".to_owned(), ..Container::default() }]);
+        give(&range, &mut pod);
+        let spec = serde_json::to_value(pod.spec.as_ref().unwrap()).unwrap();
+        let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "2Gi"}});
+        assert_eq!(spec["containers"][0]["resources"], resources);
+        let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}});
+        assert_eq!(spec["initContainers"][0]["resources"], resources);
+        let told = "LimitRanger plugin set: cpu request for container c; cpu limit for container c; \
+                    cpu request for init container i; cpu, memory limit for init container i";
+        assert_eq!(pod.metadata.annotations.unwrap()[ANNOTATION], told);
+    }
+
+    #[test]
+    fn a_pod_that_has_all_is_left_as_it_is() {
+        let range = range(&json!([{"type": "Container", "default": {"cpu": "1"}}]));
+        let mut given = pod(&json!({"limits": {"cpu": "2"}}));
+        let before = given.clone();
+        give(&range, &mut given);
+        assert_eq!(given, before);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_told_in_upstreams_words() {
+        let bounds = |name: &str, value: &str| json!([{"type": "Container", name: {"cpu": value}}]);
+        let min = bounds("min", "200m");
+        check(&min, &json!({}), "minimum cpu usage per Container is 200m.  No request is specified");
+        let told = "minimum cpu usage per Container is 200m, but request is 100m";
+        check(&min, &json!({"requests": {"cpu": "100m"}}), told);
+        check(&min, &json!({"requests": {"cpu": "200m"}}), "");
+        let max = bounds("max", "1");
+        check(&max, &json!({}), "maximum cpu usage per Container is 1.  No limit is specified");
+        check(&max, &json!({"limits": {"cpu": "1500m"}}), "maximum cpu usage per Container is 1, but limit is 1500m");
+        check(&max, &json!({"limits": {"cpu": "1"}}), "");
+        let ratio = bounds("maxLimitRequestRatio", "2");
+        let told = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
+        check(&ratio, &json!({"limits": {"cpu": "1"}}), told);
+        let told = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000";
+        check(&ratio, &json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}), told);
+        check(&ratio, &json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}), "");
+        let two = json!([{"type": "Container", "max": {"cpu": "1", "memory": "1Gi"}}]);
+        let told = "[maximum cpu usage per Container is 1, but limit is 2, \
+                    maximum memory usage per Container is 1Gi, but limit is 2Gi]";
+        check(&two, &json!({"limits": {"cpu": "2", "memory": "2Gi"}}), told);
+    }
+
+    #[test]
+    fn a_pod_is_held_to_what_its_containers_ask_for_together() {
+        let range = range(&json!([{"type": "Pod", "max": {"memory": "1Gi"}}]));
+        let container = |name: &str| json!({"name": name, "resources": {"limits": {"memory": "600Mi"}}});
+        let spec = json!({"containers": [container("a"), container("b")], "initContainers": [container("i")]});
+        let mut pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+        let told = "maximum memory usage per Pod is 1Gi, but limit is 1200Mi";
+        assert_eq!(check_pod(&range, &pod).unwrap_err(), told);
+        let whole = json!({"limits": {"memory": "1Gi"}});
+        pod.spec.as_mut().unwrap().resources = serde_json::from_value(whole).unwrap();
+        assert_eq!(check_pod(&range, &pod), Ok(()));
+    }
+
+    #[test]
+    fn claims_are_held_to_their_own_bounds() {
+        let range =
+            range(&json!([{"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}]));
+        let check = |storage: &str, expected: Result<(), String>| {
+            let spec = json!({"resources": {"requests": {"storage": storage}}});
+            let claim = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            assert_eq!(check_claim(&range, &claim), expected);
+        };
+        check("2Gi", Ok(()));
+        let usage = |word: &str, bound: &str| format!("{word} storage usage per PersistentVolumeClaim is {bound}");
+        check("3Gi", Err(format!("{}, but request is 3Gi", usage("maximum", "2Gi"))));
+        check("512Mi", Err(format!("{}, but request is 512Mi", usage("minimum", "1Gi"))));
+    }
+}

@@ -1,0 +1,102 @@
+//! `ResourceQuota`: what the objects of a namespace may be and ask for together (upstream's `pkg/quota/v1`).
+
+mod scope;
+mod usage;
+
+use api::resources::{self, Amounts};
+use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource::Quantity};
+use std::collections::BTreeMap;
+pub use usage::{Kind, Object};
+
+/// What a quota allows.
+#[must_use]
+pub fn hard(quota: &ResourceQuota) -> Amounts {
+    resources::amounts(quota.spec.as_ref().and_then(|s| s.hard.as_ref()))
+}
+
+/// Whether a quota counts objects of this kind at all.
+#[must_use]
+pub fn counts(quota: &ResourceQuota, kind: Kind<'_>) -> bool {
+    hard(quota).keys().any(|name| Kind::of(name) == Some(kind))
+}
+
+/// Whether a quota counts this object.
+#[must_use]
+pub fn covers(quota: &ResourceQuota, object: &Object) -> bool {
+    counts(quota, object.kind()) && scope::holds(quota, object)
+}
+
+/// What these objects, of which it may cover some, are to a quota: all that it limits, and nothing else.
+#[must_use]
+pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Object>) -> Amounts {
+    let mut used: Amounts = hard(quota).into_keys().map(|name| (name, resources::Amount::ZERO)).collect();
+    for object in objects {
+        if covers(quota, object) {
+            let usage = object.usage();
+            resources::add(&mut used, &usage.into_iter().filter(|(name, _)| hard_has(quota, name)).collect());
+        }
+    }
+    used
+}
+
+fn hard_has(quota: &ResourceQuota, name: &str) -> bool {
+    quota.spec.as_ref().and_then(|s| s.hard.as_ref()).is_some_and(|hard| hard.contains_key(name))
+}
+
+/// Whether there is room for `new`, in the place of `old` if that is there; `used` is what the others and `old` use.
+///
+/// # Errors
+/// When there is not, in upstream's words.
+pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&Object>) -> Result<(), String> {
+    if !covers(quota, new) {
+        return Ok(());
+    }
+    let (name, hard) = (quota.metadata.name.as_deref().unwrap_or(""), hard(quota));
+    let limited: Vec<&str> = hard.keys().map(String::as_str).collect();
+    new.has_what_is_limited(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
+    let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
+    let more =
+        |name: &String, usage| Some((name.clone(), minus(usage, before.get(name)))).filter(|(_, m)| !m.is_zero());
+    let requested: Amounts = new.usage().iter().filter_map(|(name, usage)| more(name, *usage)).collect();
+    if requested.values().all(|amount| amount.is_negative()) {
+        return Ok(());
+    }
+    let too_much = |name: &&String| {
+        let Some(most) = hard.get(*name) else { return false };
+        let sum = used.get(*name).copied().unwrap_or_default().plus(requested[*name]);
+        sum > *most
+    };
+    let exceeded: Vec<&String> = requested.keys().filter(too_much).collect();
+    if exceeded.is_empty() {
+        return Ok(());
+    }
+    let told = |amounts: &Amounts| {
+        let one = |name: &&String| format!("{name}={}", shown(name, amounts.get(*name).copied().unwrap_or_default()).0);
+        exceeded.iter().map(one).collect::<Vec<_>>().join(",")
+    };
+    Err(format!(
+        "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
+        told(&requested),
+        told(used),
+        told(&hard)
+    ))
+}
+
+fn minus(usage: resources::Amount, before: Option<&resources::Amount>) -> resources::Amount {
+    usage.minus(before.copied().unwrap_or_default())
+}
+
+/// Amounts as the status of a quota has them.
+#[must_use]
+pub fn list(amounts: &Amounts) -> BTreeMap<String, Quantity> {
+    amounts.iter().map(|(name, amount)| (name.clone(), shown(name, *amount))).collect()
+}
+
+/// Bytes are shown with binary suffixes.
+fn shown(name: &str, amount: resources::Amount) -> Quantity {
+    let bytes = name.ends_with("memory") || name.ends_with("storage") || name.contains("hugepages-");
+    if bytes { amount.to_binary_quantity() } else { amount.to_quantity() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Which Pods a quota with scopes counts (`podMatchesScopeFunc`).
+
+use super::Object;
+use api::resources;
+use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm, ResourceQuota, ScopedResourceSelectorRequirement};
+
+/// Whether an object is in all scopes of a quota; without any, everything is. Only Pods are in some.
+pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
+    let Some(spec) = &quota.spec else { return true };
+    let plain = spec.scopes.iter().flatten().map(|scope| (scope.as_str(), None));
+    let selected = spec.scope_selector.iter().flat_map(|s| s.match_expressions.iter().flatten());
+    let mut all = plain.chain(selected.map(|s| (s.scope_name.as_str(), Some(s)))).peekable();
+    if all.peek().is_none() {
+        return true;
+    }
+    object.pod().is_some_and(|pod| all.all(|(scope, selector)| is_in(pod, scope, selector)))
+}
+
+fn is_in(pod: &Pod, scope: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let is_best_effort = || resources::qos_class(spec).as_str() == "BestEffort";
+    let has_deadline = spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0);
+    match scope {
+        "Terminating" => has_deadline,
+        "NotTerminating" => !has_deadline,
+        "BestEffort" => is_best_effort(),
+        "NotBestEffort" => !is_best_effort(),
+        "PriorityClass" => has_class(spec.priority_class_name.as_deref().unwrap_or(""), selector),
+        "CrossNamespacePodAffinity" => spec.affinity.as_ref().is_some_and(looks_elsewhere),
+        _ => false,
+    }
+}
+
+fn has_class(class: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
+    let Some(selector) = selector else { return !class.is_empty() };
+    let listed = selector.values.iter().flatten().any(|value| value == class);
+    match selector.operator.as_str() {
+        "Exists" => !class.is_empty(),
+        "DoesNotExist" => class.is_empty(),
+        "In" => !class.is_empty() && listed,
+        // As with labels: who has none is not in the list either.
+        "NotIn" => class.is_empty() || !listed,
+        _ => false,
+    }
+}
+
+/// Whether an affinity is about Pods of other namespaces.
+fn looks_elsewhere(affinity: &Affinity) -> bool {
+    let term =
+        |t: &PodAffinityTerm| t.namespaces.as_ref().is_some_and(|n| !n.is_empty()) || t.namespace_selector.is_some();
+    let near = affinity.pod_affinity.as_ref();
+    let far = affinity.pod_anti_affinity.as_ref();
+    let required = near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    let required =
+        required.into_iter().chain(far.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()));
+    let preferred = near.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
+    let preferred =
+        preferred.into_iter().chain(far.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()));
+    required.flatten().any(term) || preferred.flatten().any(|weighted| term(&weighted.pod_affinity_term))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Kind;
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(scopes: &Value, pod: &Value, expected: bool) {
+        let mut quota = json!({"metadata": {}, "spec": {"hard": {"pods": "1"}}});
+        quota["spec"].as_object_mut().unwrap().extend(scopes.as_object().unwrap().clone());
+        let quota = serde_json::from_value(quota).unwrap();
+        let mut spec = pod.clone();
+        spec["containers"] = json!([{"name": "c", "resources": spec["resources"].take()}]);
+        spec.as_object_mut().unwrap().remove("resources");
+        let pods = Kind { group: "", resource: "pods" };
+        let object = Object::new(pods, &json!({"metadata": {}, "spec": spec}), Timestamp::UNIX_EPOCH);
+        assert_eq!(holds(&quota, &object), expected, "{scopes} {pod}");
+    }
+
+    #[test]
+    fn scopes_choose_pods() {
+        let scopes = |names: &[&str]| json!({"scopes": names});
+        check(&json!({}), &json!({}), true);
+        check(&scopes(&["Terminating"]), &json!({"activeDeadlineSeconds": 5}), true);
+        check(&scopes(&["Terminating"]), &json!({}), false);
+        check(&scopes(&["NotTerminating", "BestEffort"]), &json!({}), true);
+        check(&scopes(&["NotTerminating", "NotBestEffort"]), &json!({}), false);
+        check(&scopes(&["NotBestEffort"]), &json!({"resources": {"requests": {"cpu": "1"}}}), true);
+        check(&scopes(&["PriorityClass"]), &json!({"priorityClassName": "high"}), true);
+        let term = json!([{"topologyKey": "k", "namespaces": ["other"]}]);
+        let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
+        check(&scopes(&["CrossNamespacePodAffinity"]), &json!({"affinity": affinity}), true);
+        check(&scopes(&["CrossNamespacePodAffinity"]), &json!({}), false);
+    }
+
+    #[test]
+    fn selectors_choose_by_class() {
+        let of = |operator: &str, values: &[&str]| {
+            let one = json!({"scopeName": "PriorityClass", "operator": operator, "values": values});
+            json!({"scopeSelector": {"matchExpressions": [one]}})
+        };
+        let (high, none) = (json!({"priorityClassName": "high"}), json!({}));
+        check(&of("In", &["high", "low"]), &high, true);
+        check(&of("In", &["low"]), &high, false);
+        check(&of("NotIn", &["high"]), &high, false);
+        check(&of("NotIn", &["high"]), &none, true);
+        check(&of("Exists", &[]), &none, false);
+        check(&of("DoesNotExist", &[]), &none, true);
+    }
+}

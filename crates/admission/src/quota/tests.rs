@@ -1,0 +1,148 @@
+use super::*;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+fn quota(hard: &Value) -> ResourceQuota {
+    serde_json::from_value(json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).unwrap()
+}
+
+fn object(group: &str, resource: &str, value: &Value) -> Object {
+    let mut value = value.clone();
+    if value["metadata"].is_null() {
+        value["metadata"] = json!({});
+    }
+    Object::new(Kind { group, resource }, &value, Timestamp::from_second(1000).unwrap())
+}
+
+fn pod(resources: &Value) -> Object {
+    object("", "pods", &json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
+}
+
+/// What is told when `new` comes to `there`.
+#[track_caller]
+fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
+    let quota = quota(hard);
+    let told = check(&quota, &used(&quota, there), new, None).err().unwrap_or_default();
+    assert_eq!(told, expected, "{hard}");
+}
+
+#[test]
+fn pods_are_held_to_what_they_ask_for_together() {
+    let hard = json!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi"});
+    let small = || pod(&json!({"requests": {"cpu": "500m"}, "limits": {"memory": "512Mi"}}));
+    check_new(&hard, &[], &small(), "");
+    check_new(&hard, &[small()], &small(), "");
+    check_new(
+        &hard,
+        &[small(), small()],
+        &small(),
+        "exceeded quota: q, requested: limits.memory=512Mi,pods=1,requests.cpu=500m, \
+         used: limits.memory=1Gi,pods=2,requests.cpu=1, limited: limits.memory=1Gi,pods=2,requests.cpu=1",
+    );
+    let told = "failed quota: q: must specify limits.memory for: c; requests.cpu for: c";
+    check_new(&hard, &[], &pod(&json!({})), told);
+}
+
+#[test]
+fn a_pod_that_has_ended_holds_nothing_but_its_place_among_all() {
+    let hard = json!({"pods": "1", "count/pods": "2"});
+    let with = |metadata: &Value, phase: &str| {
+        object("", "pods", &json!({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}}))
+    };
+    let ended = || with(&json!({}), "Succeeded");
+    let deleted = |at: i64| {
+        let at = Timestamp::from_second(at).unwrap().to_string();
+        with(&json!({"deletionTimestamp": at, "deletionGracePeriodSeconds": 30}), "Running")
+    };
+    check_new(&hard, &[ended()], &pod(&json!({})), "");
+    check_new(&hard, &[deleted(960)], &pod(&json!({})), "");
+    let told = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+    check_new(&hard, &[deleted(980)], &pod(&json!({})), told);
+    let told = "exceeded quota: q, requested: count/pods=1, used: count/pods=2, limited: count/pods=2";
+    check_new(&hard, &[ended(), ended()], &pod(&json!({})), told);
+}
+
+#[test]
+fn overhead_and_extended_resources_count() {
+    let hard = json!({"requests.memory": "1Gi", "requests.example.com/gpu": "1"});
+    let new = |gpus: &str| {
+        let requests = json!({"memory": "512Mi", "example.com/gpu": gpus});
+        object(
+            "",
+            "pods",
+            &json!({"spec": {"overhead": {"memory": "256Mi"},
+            "containers": [{"name": "c", "resources": {"requests": requests}}]}}),
+        )
+    };
+    check_new(&hard, &[], &new("1"), "");
+    let told = "exceeded quota: q, requested: requests.example.com/gpu=2, used: requests.example.com/gpu=0, \
+                limited: requests.example.com/gpu=1";
+    check_new(&hard, &[], &new("2"), told);
+    let told = "exceeded quota: q, requested: requests.memory=768Mi, used: requests.memory=768Mi, \
+                limited: requests.memory=1Gi";
+    check_new(&hard, &[new("0")], &new("0"), told);
+}
+
+#[test]
+fn objects_of_every_kind_can_be_counted() {
+    let one = |group: &str, resource: &str| object(group, resource, &json!({}));
+    let told = |name: &str| format!("exceeded quota: q, requested: {name}=1, used: {name}=1, limited: {name}=1");
+    for (group, resource, name) in [
+        ("", "configmaps", "configmaps"),
+        ("", "secrets", "count/secrets"),
+        ("apps", "deployments", "count/deployments.apps"),
+        ("example.com", "things", "count/things.example.com"),
+    ] {
+        let hard = json!({name: "1"});
+        check_new(&hard, &[], &one(group, resource), "");
+        check_new(&hard, &[one(group, resource)], &one(group, resource), &told(name));
+    }
+    // Only those of the core group have short names.
+    check_new(&json!({"deployments": "0"}), &[], &one("apps", "deployments"), "");
+    check_new(&json!({"count/deployments.apps": "0"}), &[], &one("extensions", "deployments"), "");
+}
+
+#[test]
+fn services_and_claims_have_measures_of_their_own() {
+    let service =
+        |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}, {"port": 2}]}}));
+    let told =
+        "exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
+    let hard = json!({"services.nodeports": "1", "services.loadbalancers": "0"});
+    check_new(&hard, &[], &service("ClusterIP"), "");
+    check_new(&hard, &[], &service("NodePort"), told);
+    let claim = |class: &str| {
+        let resources = json!({"requests": {"storage": "2Gi"}});
+        object("", "persistentvolumeclaims", &json!({"spec": {"storageClassName": class, "resources": resources}}))
+    };
+    let hard = json!({"requests.storage": "3Gi", "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "0"});
+    check_new(&hard, &[], &claim("slow"), "");
+    let told =
+        "exceeded quota: q, requested: requests.storage=2Gi, used: requests.storage=2Gi, limited: requests.storage=3Gi";
+    check_new(&hard, &[claim("slow")], &claim("slow"), told);
+    let class = "fast.storageclass.storage.k8s.io/persistentvolumeclaims";
+    let told = format!("exceeded quota: q, requested: {class}=1, used: {class}=0, limited: {class}=0");
+    check_new(&hard, &[], &claim("fast"), &told);
+}
+
+#[test]
+fn an_update_counts_by_what_it_adds() {
+    let quota = quota(&json!({"services.nodeports": "1"}));
+    let service = |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}]}}));
+    let (old, new) = (service("ClusterIP"), service("NodePort"));
+    let full = used(&quota, [&service("NodePort"), &old]);
+    let told =
+        "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodeports=1";
+    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), told);
+    // What was there may stay, whatever the quota has become, and may become less.
+    assert_eq!(check(&quota, &full, &new, Some(&new)), Ok(()));
+    assert_eq!(check(&quota, &full, &old, Some(&new)), Ok(()));
+}
+
+#[test]
+fn the_status_shows_all_that_is_limited() {
+    let quota = quota(&json!({"pods": "2", "requests.memory": "1Gi", "cpu": "1", "configmaps": "1"}));
+    let pod = pod(&json!({"requests": {"cpu": "250m", "memory": "100Mi"}}));
+    let shown = serde_json::to_value(list(&used(&quota, [&pod, &object("", "configmaps", &json!({}))]))).unwrap();
+    assert_eq!(shown, json!({"pods": "1", "requests.memory": "100Mi", "cpu": "250m", "configmaps": "1"}));
+}

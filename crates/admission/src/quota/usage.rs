@@ -1,0 +1,215 @@
+//! What one object is to a quota, by the names that quotas give it.
+
+use api::{
+    pod,
+    resources::{self, Amount, Amounts, Side},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod, Service};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+
+/// A kind of objects, by its group and its plural name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// Plural.
+    pub resource: &'a str,
+}
+
+impl<'a> Kind<'a> {
+    /// The kind of the objects that a quota's name for something is about.
+    #[must_use]
+    pub fn of(name: &'a str) -> Option<Self> {
+        let core = |resource| Some(Self { group: "", resource });
+        if let Some(counted) = name.strip_prefix("count/") {
+            let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
+            return Some(Self { group, resource });
+        }
+        match name.split_once(STORAGE_CLASS).map_or(name, |(_, rest)| rest) {
+            "persistentvolumeclaims" | "requests.storage" => core("persistentvolumeclaims"),
+            "services" | "services.nodeports" | "services.loadbalancers" => core("services"),
+            "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets" => core(name),
+            _ if is_of_pods(name) => core("pods"),
+            _ => None,
+        }
+    }
+
+    /// `count/deployments.apps`.
+    fn count(self) -> String {
+        let Self { group, resource } = self;
+        if group.is_empty() { format!("count/{resource}") } else { format!("count/{resource}.{group}") }
+    }
+
+    /// Whether an update may make more of an object.
+    #[must_use]
+    pub fn may_grow(self) -> bool {
+        self.group.is_empty() && matches!(self.resource, "services" | "persistentvolumeclaims" | "pods")
+    }
+}
+
+fn is_of_pods(name: &str) -> bool {
+    const PLAIN: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+    let rest = name.strip_prefix("requests.").or(name.strip_prefix("limits."));
+    name == "pods"
+        || PLAIN.contains(&rest.unwrap_or(name))
+        || name.starts_with("hugepages-")
+        || name.strip_prefix("requests.").is_some_and(|n| n.starts_with("hugepages-") || resources::is_extended(n))
+}
+
+/// An object as quotas see it.
+#[derive(Debug)]
+pub struct Object {
+    group: String,
+    resource: String,
+    what: What,
+    /// Of a Pod, whether it has ended, or should have.
+    is_over: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Pod(Box<Pod>),
+    Service(Box<Service>),
+    Claim(Box<PersistentVolumeClaim>),
+    Other,
+}
+
+impl Object {
+    /// Reads an object as it is stored. One that is not of its kind counts as one.
+    #[must_use]
+    pub fn new(kind: Kind<'_>, value: &Value, now: Timestamp) -> Self {
+        let what = match (kind.group, kind.resource) {
+            ("", "pods") => serde_json::from_value(value.clone()).map(What::Pod),
+            ("", "services") => serde_json::from_value(value.clone()).map(What::Service),
+            ("", "persistentvolumeclaims") => serde_json::from_value(value.clone()).map(What::Claim),
+            _ => Ok(What::Other),
+        };
+        let what = what.unwrap_or(What::Other);
+        let is_over = matches!(&what, What::Pod(pod) if is_over(pod, now));
+        Self { group: kind.group.to_owned(), resource: kind.resource.to_owned(), what, is_over }
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind<'_> {
+        Kind { group: &self.group, resource: &self.resource }
+    }
+
+    pub(super) fn pod(&self) -> Option<&Pod> {
+        if let What::Pod(pod) = &self.what { Some(pod) } else { None }
+    }
+
+    /// What it uses.
+    pub(super) fn usage(&self) -> Amounts {
+        let one = Amount::units(1);
+        let mut usage = Amounts::from([(self.kind().count(), one)]);
+        match &self.what {
+            What::Pod(_) if self.is_over => {}
+            What::Pod(pod) => usage.extend(of_pod(pod)),
+            What::Service(service) => usage.extend(of_service(service)),
+            What::Claim(claim) => usage.extend(of_claim(claim)),
+            What::Other => {
+                usage.insert(self.resource.clone(), one);
+            }
+        }
+        usage
+    }
+
+    /// A quota for CPU or memory wants all containers to say how much (upstream: "it was a mistake").
+    pub(super) fn has_what_is_limited(&self, limited: &[&str]) -> Result<(), String> {
+        let Some(spec) = self.pod().and_then(|pod| pod.spec.as_ref()) else { return Ok(()) };
+        let asked = |c: &Container, name: &str| {
+            let (side, resource) = match name.split_once('.') {
+                Some(("limits", resource)) => (Side::Limits, resource),
+                Some((_, resource)) => (Side::Requests, resource),
+                None => (Side::Requests, name),
+            };
+            resources::container(c, side).contains_key(resource)
+        };
+        let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let needed = limited.iter().filter(|name| {
+            matches!(**name, "cpu" | "memory" | "requests.cpu" | "requests.memory" | "limits.cpu" | "limits.memory")
+        });
+        for name in needed {
+            let silent =
+                spec.containers.iter().chain(spec.init_containers.iter().flatten()).filter(|c| !asked(c, name));
+            for container in silent {
+                missing.entry(name).or_default().insert(&container.name);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let told = missing.iter().map(|(name, containers)| {
+            format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
+        });
+        Err(format!("must specify {}", told.collect::<Vec<_>>().join("; ")))
+    }
+}
+
+/// A Pod that has ended holds nothing, nor one that should be gone: its node may be lost (`QuotaV1Pod`).
+fn is_over(pod: &Pod, now: Timestamp) -> bool {
+    let meta = &pod.metadata;
+    let late =
+        meta.deletion_timestamp.as_ref().zip(meta.deletion_grace_period_seconds).is_some_and(|(at, grace)| {
+            at.0.saturating_add(SignedDuration::from_secs(grace)).is_ok_and(|end| now > end)
+        });
+    late || pod::is_terminal(pod)
+}
+
+fn of_pod(pod: &Pod) -> Amounts {
+    let mut usage = Amounts::from([("pods".to_owned(), Amount::units(1))]);
+    for (name, amount) in resources::pod_in_use(pod) {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
+            usage.insert(name.clone(), amount);
+        }
+        usage.insert(format!("requests.{name}"), amount);
+    }
+    let limits = pod.spec.as_ref().map(|spec| resources::pod(spec, Side::Limits)).unwrap_or_default();
+    for (name, amount) in limits {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
+            usage.insert(format!("limits.{name}"), amount);
+        }
+    }
+    usage
+}
+
+fn of_service(service: &Service) -> Amounts {
+    let mut usage = Amounts::from([("services".to_owned(), Amount::units(1))]);
+    let Some(spec) = &service.spec else { return usage };
+    let ports = || spec.ports.iter().flatten();
+    let number = |n: usize| Amount::units(i64::try_from(n).unwrap_or(i64::MAX));
+    match spec.type_.as_deref() {
+        Some("NodePort") => drop(usage.insert("services.nodeports".to_owned(), number(ports().count()))),
+        Some("LoadBalancer") => {
+            usage.insert("services.loadbalancers".to_owned(), Amount::units(1));
+            let all = spec.allocate_load_balancer_node_ports != Some(false);
+            let count = ports().filter(|p| all || p.node_port.is_some_and(|port| port != 0)).count();
+            usage.insert("services.nodeports".to_owned(), number(count));
+        }
+        _ => {}
+    }
+    usage
+}
+
+fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
+    let mut usage = Amounts::from([("persistentvolumeclaims".to_owned(), Amount::units(1))]);
+    let spec = claim.spec.as_ref();
+    let asked = resources::amounts(spec.and_then(|s| s.resources.as_ref()?.requests.as_ref()));
+    // What was allocated for a claim that has shrunk again still counts.
+    let allocated = resources::amounts(claim.status.as_ref().and_then(|s| s.allocated_resources.as_ref()));
+    if let Some(storage) = asked.get("storage").copied() {
+        usage.insert("requests.storage".to_owned(), storage.max(allocated.get("storage").copied().unwrap_or_default()));
+    }
+    let class = spec.and_then(|s| s.storage_class_name.as_deref()).filter(|class| !class.is_empty());
+    if let Some(class) = class {
+        let of_class: Vec<_> =
+            usage.iter().map(|(name, amount)| (format!("{class}{STORAGE_CLASS}{name}"), *amount)).collect();
+        usage.extend(of_class);
+    }
+    usage
+}

@@ -1,0 +1,191 @@
+//! What the quotas of a namespace allow, and what is used of it, in their status (`pkg/controller/resourcequota`).
+//!
+//! Only the status: the API server counts for itself when something is to be made. Where there is no quota nothing is
+//! watched; where there are some, the kinds that they count, by metadata only.
+
+use crate::watch::{Change, watch};
+use crate::worker::{self, Controller, unless_gone};
+use admission::quota::{self, Kind, Object};
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, discovery};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A namespace in which much happens is counted so often, and no more.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A Pod that should be gone and is not ceases to count; nothing but time tells (upstream's `resyncPeriod`).
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// The group and the plural name of a kind.
+type Name = (String, String);
+
+enum Event {
+    Quota(Change<ResourceQuota>),
+    /// Something that is counted in this namespace.
+    Counted(String),
+}
+
+#[derive(Default)]
+struct Namespace {
+    quotas: BTreeMap<String, ResourceQuota>,
+    /// Ends the watch of a kind when it goes.
+    watched: HashMap<Name, (ApiResource, DropGuard)>,
+    counted: Option<Instant>,
+}
+
+struct Quotas {
+    client: Client,
+    namespaces: HashMap<String, Namespace>,
+    changed: mpsc::UnboundedSender<String>,
+}
+
+impl Controller for Quotas {
+    type Event = Event;
+
+    const NAME: &'static str = "resourcequota";
+
+    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+        let place =
+            |meta: &ObjectMeta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+        match event {
+            Event::Quota(Change::Set(quota)) => {
+                let (namespace, name) = place(&quota.metadata);
+                let mut quota = *quota;
+                quota.metadata.managed_fields = None;
+                self.namespaces.entry(namespace.clone()).or_default().quotas.insert(name, quota);
+                vec![namespace]
+            }
+            Event::Quota(Change::Gone(quota)) => {
+                let (namespace, name) = place(&quota.metadata);
+                if let Some(known) = self.namespaces.get_mut(&namespace) {
+                    known.quotas.remove(&name);
+                }
+                vec![namespace]
+            }
+            Event::Quota(Change::Listed(keys)) => {
+                for (namespace, known) in &mut self.namespaces {
+                    known.quotas.retain(|name, _| keys.contains(&format!("{namespace}/{name}")));
+                }
+                self.namespaces.keys().cloned().collect()
+            }
+            Event::Counted(namespace) => vec![namespace],
+        }
+    }
+
+    async fn reconcile(&mut self, namespace: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(known) = self.namespaces.get_mut(namespace) else { return Ok(None) };
+        if known.quotas.is_empty() {
+            self.namespaces.remove(namespace);
+            return Ok(None);
+        }
+        if let Some(left) = known.counted.and_then(|at| PAUSE.checked_sub(now.duration_since(at))) {
+            return Ok(Some(left));
+        }
+        known.watch_what_counts(&self.client, namespace, &self.changed).await?;
+        known.counted = Some(now);
+        let mut objects = Vec::new();
+        for ((group, plural), (resource, _)) in &known.watched {
+            objects.extend(count(&self.client, namespace, Kind { group, resource: plural }, resource).await?);
+        }
+        for quota in known.quotas.values() {
+            tell(&self.client, namespace, quota, &objects).await?;
+        }
+        Ok(Some(AGAIN))
+    }
+}
+
+impl Namespace {
+    /// Begins to watch what has come to count, and ends the watches of what no longer does.
+    async fn watch_what_counts(
+        &mut self,
+        client: &Client,
+        namespace: &str,
+        changed: &mpsc::UnboundedSender<String>,
+    ) -> Result<(), kube::Error> {
+        let limited: BTreeSet<String> = self.quotas.values().flat_map(|q| quota::hard(q).into_keys()).collect();
+        let kinds: BTreeSet<Name> = limited
+            .iter()
+            .filter_map(|name| Kind::of(name))
+            .map(|kind| (kind.group.to_owned(), kind.resource.to_owned()))
+            .collect();
+        self.watched.retain(|name, _| kinds.contains(name));
+        for name in kinds {
+            if self.watched.contains_key(&name) {
+                continue;
+            }
+            // A kind that is not served has no objects, and may come: it is looked for again with the next count.
+            let Some(resource) = find(client, &name).await? else { continue };
+            let ended = CancellationToken::new();
+            let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(client.clone(), namespace, &resource);
+            let (mut changes, tell, namespace) = (watch(api, Config::default()), changed.clone(), namespace.to_owned());
+            let guard = ended.clone().drop_guard();
+            tokio::spawn(ended.run_until_cancelled_owned(async move {
+                while changes.next().await.is_some() && tell.send(namespace.clone()).is_ok() {}
+            }));
+            self.watched.insert(name, (resource, guard));
+        }
+        Ok(())
+    }
+}
+
+async fn find(client: &Client, (group, plural): &Name) -> Result<Option<ApiResource>, kube::Error> {
+    let served = match discovery::group(client, group).await {
+        Ok(group) => group.recommended_resources(),
+        Err(kube::Error::Discovery(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(served.into_iter().map(|(resource, _)| resource).find(|resource| resource.plural == *plural))
+}
+
+/// The objects of a kind. Of one that is only counted, nothing but how many there are.
+async fn count(
+    client: &Client,
+    namespace: &str,
+    kind: Kind<'_>,
+    resource: &ApiResource,
+) -> Result<Vec<Object>, kube::Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
+    let now = Timestamp::now();
+    if kind.may_grow() {
+        let all = api.list(&ListParams::default()).await?;
+        return Ok(all.items.iter().map(|object| Object::new(kind, &json!(object), now)).collect());
+    }
+    let all = api.list_metadata(&ListParams::default()).await?;
+    Ok(all.items.iter().map(|_| Object::new(kind, &json!({}), now)).collect())
+}
+
+/// Writes the status of a quota, if it says anything else.
+async fn tell(client: &Client, namespace: &str, quota: &ResourceQuota, objects: &[Object]) -> Result<(), kube::Error> {
+    let hard = quota.spec.as_ref().and_then(|s| s.hard.clone()).unwrap_or_default();
+    let used = quota::list(&quota::used(quota, objects));
+    let told = |list: Option<&BTreeMap<_, _>>, expected| list.cloned().unwrap_or_default() == expected;
+    let status = quota.status.as_ref();
+    let known = told(status.and_then(|s| s.hard.as_ref()), hard.clone());
+    if known && status.is_some() && told(status.and_then(|s| s.used.as_ref()), used.clone()) {
+        return Ok(());
+    }
+    let api: Api<ResourceQuota> = Api::namespaced(client.clone(), namespace);
+    let name = quota.metadata.name.as_deref().unwrap_or_default();
+    // What is no longer limited has to go from the status, too: a merge would keep it.
+    let patch = json!([{"op": "add", "path": "/status", "value": {"hard": hard, "used": used}}]);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).map_err(kube::Error::SerdeError)?);
+    unless_gone(api.patch_status(name, &PatchParams::default(), &patch).await)
+}
+
+pub(crate) async fn run(client: Client, stop: CancellationToken) {
+    let (changed, counted) = mpsc::unbounded_channel();
+    let counted = stream::unfold(counted, |mut counted| async move { Some((counted.recv().await?, counted)) });
+    let quotas = watch(Api::<ResourceQuota>::all(client.clone()), Config::default()).map(Event::Quota);
+    let events = stream::select(quotas, counted.map(Event::Counted)).boxed();
+    worker::run(Quotas { client, namespaces: HashMap::new(), changed }, events, stop).await;
+}

@@ -1,0 +1,107 @@
+//! Admission: what other objects make of a write, and whether they allow it. What is decided by the object alone is its
+//! kind's; the decisions themselves are in the crate `admission`.
+
+mod always_pull_images;
+mod limit_ranger;
+mod pod_security;
+mod priority;
+pub(crate) mod quota;
+mod service_account;
+
+use crate::{
+    kinds::{self, FieldErrors, KindInfo, WriteTarget},
+    pods,
+    request::Resource,
+    service::ApiServer,
+    status::ApiError,
+};
+use serde_json::Value;
+use std::str::FromStr;
+
+/// Admission that is off unless it is asked for, by upstream's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdmissionPlugin {
+    /// Every image is pulled each time, so that only those use it who may.
+    AlwaysPullImages,
+}
+
+impl FromStr for AdmissionPlugin {
+    type Err = String;
+
+    /// # Errors
+    /// When there is no such plugin; upstream's words.
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "AlwaysPullImages" => Ok(Self::AlwaysPullImages),
+            _ => Err(format!("enable-admission-plugins plugin {name:?} is unknown")),
+        }
+    }
+}
+
+/// Fills in what other objects say about a new one, and what the cluster asks of all.
+pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+    let (info, namespace) = (resource.kind.info(), &resource.namespace);
+    let done = match (info.group, info.kind) {
+        ("", "Pod") => {
+            limit_ranger::give(server, namespace, object);
+            complete_pod(server, namespace, object).map(|()| complete_change(server, resource, object, None))
+        }
+        ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),
+        _ => Ok(()),
+    };
+    done.map_err(|why| refused(info, object, &why))
+}
+
+/// Fills in what the cluster asks of a Pod, new or changed.
+pub(crate) fn complete_change(server: &ApiServer, resource: &Resource, object: &mut Value, old: Option<&Value>) {
+    let (info, pulls) = (resource.kind.info(), server.plugins.contains(&AdmissionPlugin::AlwaysPullImages));
+    if pulls && info.group.is_empty() && info.kind == "Pod" && resource.subresource.is_none() {
+        always_pull_images::admit(object, old);
+    }
+}
+
+/// A mirror shows what its node runs already, without an account.
+fn complete_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    priority::admit_pod(server, pod)?;
+    if !kinds::pod::mirror::is_one(pod) {
+        service_account::admit(server, namespace, pod)?;
+    }
+    pods::admit_runtime_class(server, pod)
+}
+
+/// Whether an object that is right by itself may be written; `old` is there for an update. Gives what to warn of.
+pub(crate) fn check(
+    server: &ApiServer,
+    resource: &Resource,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Vec<String>, ApiError> {
+    let info = resource.kind.info();
+    if resource.target() == WriteTarget::Status {
+        return Ok(Vec::new());
+    }
+    let is_main = resource.subresource.is_none();
+    let is_resize = resource.subresource.as_deref() == Some("resize");
+    // What is on its way out is not held back, and but for a resize a Pod asks for what it did.
+    let ranged = old.is_none_or(|old| old["metadata"]["deletionTimestamp"].is_null())
+        && match (info.group, info.kind) {
+            ("", "Pod") => old.is_none() || is_resize,
+            ("", "PersistentVolumeClaim") => is_main,
+            _ => false,
+        };
+    if ranged {
+        let checked = limit_ranger::check(server, info, &resource.namespace, object);
+        checked.map_err(|why| refused(info, object, &why))?;
+    }
+    if info.group.is_empty() && info.kind == "Namespace" && is_main {
+        let mut errors = FieldErrors::default();
+        let warnings = pod_security::namespace(server, object, old, &mut errors);
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
+    }
+    pod_security::check(server, resource, object, old).map_err(|why| refused(info, object, &why))
+}
+
+fn refused(info: &KindInfo, object: &Value, why: &str) -> ApiError {
+    ApiError::forbidden(info, object["metadata"]["name"].as_str().unwrap_or(""), why)
+}

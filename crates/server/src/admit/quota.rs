@@ -1,0 +1,65 @@
+//! The `ResourceQuota` admission. What is used is counted when it is asked: a quota holds from the moment it is there.
+
+use crate::{object, request::Resource, service::ApiServer, status::ApiError};
+use admission::quota::{self, Kind, Object};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use serde_json::Value;
+use store::Scope;
+
+/// Held by whoever takes from a quota until it is stored; others would take the same.
+pub(crate) struct Turn<'a> {
+    quotas: Vec<ResourceQuota>,
+    _guard: tokio::sync::MutexGuard<'a, ()>,
+}
+
+/// A turn, when quotas of the namespace count objects of this kind.
+pub(crate) async fn turn<'a>(server: &'a ApiServer, resource: &Resource) -> Option<Turn<'a>> {
+    if resource.namespace.is_empty() || quotas(server, resource).is_empty() {
+        return None;
+    }
+    let guard = server.counting.lock().await;
+    Some(Turn { quotas: quotas(server, resource), _guard: guard })
+}
+
+impl Turn<'_> {
+    /// Whether there is room for `new`, in the place of `old` if that is there.
+    pub(crate) fn check(
+        &self,
+        server: &ApiServer,
+        resource: &Resource,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let (info, now) = (resource.kind.info(), crate::write::now());
+        let read = |value: &Value| Object::new(kind(resource), value, now);
+        let scope = Scope::resource(info.storage).in_namespace(resource.namespace.as_str());
+        let all = server.store.list(&scope, None, None).objects;
+        let all: Vec<Object> = all.iter().map(|stored| read(&object::decode(resource.kind, stored))).collect();
+        let (new_object, old) = (read(new), old.map(read));
+        for one in &self.quotas {
+            let used = quota::used(one, &all);
+            quota::check(one, &used, &new_object, old.as_ref())
+                .map_err(|why| ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &why))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an update of this may take from a quota.
+pub(crate) fn may_grow(resource: &Resource) -> bool {
+    let is_pod = resource.kind.info().kind == "Pod";
+    let part = resource.subresource.as_deref();
+    kind(resource).may_grow() && if is_pod { part == Some("resize") } else { part.is_none() }
+}
+
+fn kind(resource: &Resource) -> Kind<'_> {
+    let info = resource.kind.info();
+    Kind { group: info.group, resource: info.plural }
+}
+
+fn quotas(server: &ApiServer, resource: &Resource) -> Vec<ResourceQuota> {
+    let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
+    let all = server.store.list(&scope, None, None).objects;
+    let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());
+    all.filter(|one| quota::counts(one, kind(resource))).collect()
+}

@@ -1,0 +1,187 @@
+//! What a namespace allows: limit ranges, quotas, and the Pod Security Standards.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+const DEFAULT: &str = "/api/v1/namespaces/default";
+
+fn named(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+async fn limits(api: &Api, items: Value) {
+    api.check(post(format!("{DEFAULT}/limitranges"), &named("l", &json!({"limits": items}))), 201, json!({})).await;
+}
+
+async fn quota(api: &Api, spec: Value) {
+    api.check(post(format!("{DEFAULT}/resourcequotas"), &named("q", &spec)), 201, json!({})).await;
+}
+
+fn asking(name: &str, resources: &Value) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["containers"][0]["resources"] = resources.clone();
+    pod
+}
+
+/// What a client is told that may not make this.
+async fn check_forbidden(api: &Api, path: &str, object: &Value, message: &str) {
+    let expected = json!({"reason": "Forbidden", "code": 403, "message": message});
+    api.check(post(path, object), 403, expected).await;
+}
+
+#[tokio::test]
+async fn a_limit_range_gives_and_bounds() {
+    let api = Api::new().await;
+    limits(&api, json!([{"type": "Container", "default": {"memory": "64Mi"}, "max": {"memory": "128Mi"}}])).await;
+    let resources = json!({"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}});
+    let told = "LimitRanger plugin set: memory request for container c; memory limit for container c";
+    let expected = json!({"metadata": {"annotations": {"kubernetes.io/limit-ranger": told}},
+        "spec": {"containers": [{"resources": resources}]}, "status": {"qosClass": "Burstable"}});
+    api.check(post(PODS, &pod("given")), 201, expected).await;
+    let large = asking("large", &json!({"limits": {"memory": "1Gi"}}));
+    let told = "pods \"large\" is forbidden: maximum memory usage per Container is 128Mi, but limit is 1Gi";
+    check_forbidden(&api, PODS, &large, told).await;
+    // What is there already may be changed, and goes.
+    api.check(merge(format!("{PODS}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    limits_of_claims(&api).await;
+}
+
+async fn limits_of_claims(api: &Api) {
+    let path = format!("{DEFAULT}/limitranges/l");
+    let items = json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]);
+    api.check(merge(&path, &json!({"spec": {"limits": items}})), 200, json!({})).await;
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
+    let told = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
+    check_forbidden(api, &format!("{DEFAULT}/persistentvolumeclaims"), &named("c", &claim), told).await;
+}
+
+#[tokio::test]
+async fn a_quota_holds_from_the_moment_it_is_there() {
+    let api = Api::new().await;
+    api.check(post(PODS, &asking("before", &json!({"requests": {"cpu": "600m"}}))), 201, json!({})).await;
+    quota(&api, json!({"hard": {"requests.cpu": "1", "configmaps": "1", "services.nodeports": "1"}})).await;
+    check_forbidden(
+        &api,
+        PODS,
+        &asking("p", &json!({"requests": {"cpu": "500m"}})),
+        "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1",
+    )
+    .await;
+    let told = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
+    check_forbidden(&api, PODS, &pod("p"), told).await;
+    api.check(post(PODS, &asking("p", &json!({"requests": {"cpu": "400m"}}))), 201, json!({})).await;
+    // A trial run is told, too, and takes nothing.
+    let map = |name: &str| json!({"metadata": {"name": name}});
+    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a")), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("a")), 201, json!({})).await;
+    let told = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
+    check_forbidden(&api, &format!("{CONFIG_MAPS}?dryRun=All"), &map("b"), told).await;
+    api.check(delete(format!("{CONFIG_MAPS}/a")), 200, json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("b")), 201, json!({})).await;
+    // Another namespace has its own.
+    api.check(post("/api/v1/namespaces/kube-system/configmaps", &map("c")), 201, json!({})).await;
+    // A Service may come to need more.
+    let services = format!("{DEFAULT}/services");
+    let spec = json!({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
+    api.check(post(&services, &named("s", &spec)), 201, json!({})).await;
+    let told = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
+    let change = merge(format!("{services}/s"), &json!({"spec": {"type": "NodePort"}}));
+    api.check(change, 403, json!({"message": told})).await;
+}
+
+#[tokio::test]
+async fn of_many_that_come_at_once_no_more_are_taken_than_a_quota_has() {
+    let api = Api::new().await;
+    quota(&api, json!({"hard": {"pods": "5"}})).await;
+    let asks: Vec<Ask> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
+    let answers = futures::future::join_all(asks.iter().map(|ask| api.ask(ask))).await;
+    assert_eq!(answers.iter().filter(|a| a.status == 201).count(), 5);
+    assert!(answers.iter().all(|a| matches!(a.status, 201 | 403)));
+}
+
+#[tokio::test]
+async fn a_resize_is_held_to_range_and_quota() {
+    let api = Api::new().await;
+    let resources = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": "2"}});
+    api.check(post(PODS, &asking("p", &resources("1"))), 201, json!({})).await;
+    quota(&api, json!({"hard": {"requests.cpu": "1"}})).await;
+    let resize = |cpu: &str| {
+        let containers = json!([{"name": "c", "resources": resources(cpu)}]);
+        patch("strategic-merge-patch", format!("{PODS}/p/resize"), &json!({"spec": {"containers": containers}}))
+    };
+    let told = "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1";
+    api.check(resize("1500m"), 403, json!({"message": told})).await;
+    api.check(resize("500m"), 200, json!({})).await;
+    limits(&api, json!([{"type": "Container", "min": {"cpu": "500m"}}])).await;
+    let told = "pods \"p\" is forbidden: minimum cpu usage per Container is 500m, but request is 250m";
+    api.check(resize("250m"), 403, json!({"message": told})).await;
+}
+
+fn labelled(name: &str, labels: &[(&str, &str)]) -> Value {
+    let key = |name: &str| format!("pod-security.kubernetes.io/{name}");
+    let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (key(k), json!(v))).collect();
+    json!({"metadata": {"name": name, "labels": labels}})
+}
+
+#[tokio::test]
+async fn a_namespace_asks_its_pods_for_a_standard() {
+    let api = Api::new().await;
+    api.check(
+        post("/api/v1/namespaces", &labelled("safe", &[("enforce", "baseline"), ("warn", "restricted")])),
+        201,
+        json!({}),
+    )
+    .await;
+    let pods = "/api/v1/namespaces/safe/pods";
+    let mut host = pod("host");
+    host["spec"]["hostPID"] = json!(true);
+    let told = "pods \"host\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
+    check_forbidden(&api, pods, &host, told).await;
+    api.check(post(PODS, &host), 201, json!({})).await;
+    let answer = api.check(post(pods, &pod("plain")), 201, json!({})).await;
+    let told = answer.warnings().concat();
+    assert!(
+        told.starts_with(
+            "299 - \"would violate PodSecurity \\\"restricted:latest\\\": allowPrivilegeEscalation != false"
+        ),
+        "{told}"
+    );
+    // What makes Pods is warned of what its Pods would be told.
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": host["spec"]});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let answer = api.check(post("/apis/apps/v1/namespaces/safe/deployments", &named("d", &spec)), 201, json!({})).await;
+    assert!(answer.warnings().concat().contains("host namespaces (hostPID=true)"), "{:?}", answer.warnings());
+    // A container that is added is a Pod's change that counts; a label is not.
+    api.check(merge(format!("{pods}/plain"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    let debug = json!({"name": "debug", "image": "i", "securityContext": {"privileged": true}});
+    let debug = json!({"spec": {"ephemeralContainers": [debug]}});
+    let told = "pods \"plain\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"debug\" must not set securityContext.privileged=true)";
+    let path = format!("{pods}/plain/ephemeralcontainers");
+    api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": told})).await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_asks_for_more_names_the_pods_that_have_less() {
+    let api = Api::new().await;
+    for name in ["a", "b", "c"] {
+        let mut host = pod(name);
+        host["spec"]["hostNetwork"] = json!(name != "c");
+        host["spec"]["hostIPC"] = json!(name == "c");
+        api.check(post(PODS, &host), 201, json!({})).await;
+    }
+    let ask = |labels: &[(&str, &str)]| merge(DEFAULT, &labelled("default", labels));
+    let answer = api.check(ask(&[("enforce", "baseline")]), 200, json!({})).await;
+    let expected = [
+        "299 - \"existing pods in namespace \\\"default\\\" violate the new PodSecurity enforce level \\\"baseline:latest\\\"\"",
+        "299 - \"a (and 2 other pods): host namespaces\"",
+    ];
+    assert_eq!(answer.warnings(), expected);
+    let invalid = |label: &str, value: &str, why: &str| {
+        let field = format!("metadata.labels[pod-security.kubernetes.io/{label}]");
+        format!("Namespace \"default\" is invalid: {field}: Invalid value: \"{value}\": {why}")
+    };
+    let told = invalid("enforce", "none", "must be one of privileged, baseline, restricted");
+    api.check(ask(&[("enforce", "none")]), 422, json!({"message": told})).await;
+    let told = invalid("warn-version", "1.30", "must be \"latest\" or \"v1.x\"");
+    api.check(ask(&[("warn-version", "1.30")]), 422, json!({"message": told})).await;
+}

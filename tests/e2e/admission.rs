@@ -1,0 +1,113 @@
+//! What a namespace gives and allows to its Pods, and what its quotas say is used.
+
+use crate::{Alone, Shared, images};
+use serde_json::json;
+use tests::{Cluster, PASSWORD, Registry, Setup};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a quota says what is used, refuses what is more, and has room when a Pod has ended", a_quota_is_kept),
+    ("a limit range gives a Pod its memory, in its cgroup too", a_limit_range_gives),
+    ("a namespace that enforces restricted takes no other Pods", restricted_pods_only),
+];
+
+pub(crate) const ALONE: &[Alone] =
+    &[("with AlwaysPullImages an image is pulled each time, by those who may", images_are_always_pulled)];
+
+fn pod(name: &str, command: &str, requests: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", command],
+            "resources": {"requests": {"cpu": requests}}}]}})
+    .to_string()
+}
+
+fn a_quota_is_kept(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.run("create quota q --hard=requests.cpu=100m,count/pods=3,count/deployments.apps=1").ok();
+    kubectl.wait_value(
+        "quota/q",
+        "/status/used",
+        &json!({"requests.cpu": "0", "count/pods": "0", "count/deployments.apps": "0"}),
+    );
+    // The overhead of its class counts.
+    let class = format!("{}-heavy", kubectl.namespace());
+    let object = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": class}, "handler": "runc",
+        "overhead": {"podFixed": {"cpu": "20m"}}});
+    kubectl.apply(&object.to_string());
+    let heavy = format!("\"spec\":{{\"runtimeClassName\":\"{class}\",");
+    kubectl.apply(&pod("long", "sleep 100000", "40m").replace("\"spec\":{", &heavy));
+    kubectl.wait_value("quota/q", "/status/used/requests.cpu", &json!("60m"));
+    let told = kubectl.args(&["apply", "-f", "-"], &pod("more", "sleep 100000", "60m")).failed();
+    let why = "pods \"more\" is forbidden: exceeded quota: q, requested: requests.cpu=60m, used: requests.cpu=60m, limited: requests.cpu=100m";
+    assert!(told.contains(why), "{told}");
+    // A Pod that has ended holds its place among all, and no CPU.
+    kubectl.apply(&pod("short", "true", "40m"));
+    kubectl.wait_value("pod/short", "/status/phase", &json!("Succeeded"));
+    kubectl.wait_value(
+        "quota/q",
+        "/status/used",
+        &json!({"requests.cpu": "60m", "count/pods": "2", "count/deployments.apps": "0"}),
+    );
+    kubectl.apply(&pod("after", "sleep 100000", "40m"));
+    kubectl.run("delete pod long short after").ok();
+    kubectl.wait_value("quota/q", "/status/used/count~1pods", &json!("0"));
+    kubectl.run("create deployment d --image=none.example/none --replicas=0").ok();
+    kubectl.wait_value("quota/q", "/status/used/count~1deployments.apps", &json!("1"));
+    kubectl.run(&format!("delete runtimeclass {class}")).ok();
+    let told = kubectl.run("create deployment e --image=none.example/none --replicas=0").failed();
+    assert!(told.contains("exceeded quota: q, requested: count/deployments.apps=1"), "{told}");
+    let described = kubectl.run("describe quota q").ok();
+    assert!(described.contains("requests.cpu            0     100m"), "{described}");
+}
+
+fn a_limit_range_gives(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
+        {"type": "Container", "default": {"memory": "24Mi"}, "max": {"memory": "32Mi"}}]}});
+    kubectl.apply(&range.to_string());
+    kubectl.apply(&pod("p", "sleep 100000", "1m"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let limit = "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes";
+    assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", limit], "").ok().trim(), (24 << 20).to_string());
+    let large = pod("large", "true", "1m").replace("\"requests\"", "\"limits\":{\"memory\":\"64Mi\"},\"requests\"");
+    let told = kubectl.args(&["create", "-f", "-"], &large).failed();
+    assert!(told.contains("is forbidden: maximum memory usage per Container is 32Mi, but limit is 64Mi"), "{told}");
+    kubectl.run("delete pod p --wait=false").ok();
+}
+
+fn restricted_pods_only(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let namespace = kubectl.namespace().to_owned();
+    kubectl.apply(&pod("before", "sleep 100000", "1m"));
+    let told = kubectl.run(&format!("label ns {namespace} pod-security.kubernetes.io/enforce=restricted")).ok();
+    assert!(told.contains("labeled"), "{told}");
+    let told = kubectl.run("run p --image=busybox:1.28 --restart=Never").failed();
+    let why = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"p\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities";
+    assert!(told.contains(why), "{told}");
+    let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    let hardened = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["id", "-u"], "securityContext": context}]}});
+    kubectl.apply(&hardened.to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    assert_eq!(kubectl.run("logs p").ok(), "1000\n");
+    kubectl.run("delete pod before --wait=false").ok();
+}
+
+fn images_are_always_pulled() {
+    let registry = Registry::start();
+    let cluster = Setup::default().without_images().args(&["--enable-admission-plugins", "AlwaysPullImages"]).start();
+    let kubectl = cluster.kubectl_in("default");
+    let image = images::push(&registry, "private", "1", "hello");
+    images::secret(&kubectl, "mine", registry.host(), PASSWORD);
+    kubectl.apply(&images::pod("owner", &image, "IfNotPresent", &["mine"]));
+    images::ready(&kubectl, "owner");
+    assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
+    // It is there, and yet only for those who may pull it.
+    kubectl.apply(&images::pod("stranger", &image, "Never", &[]));
+    images::waits(&kubectl, "stranger", "ImagePullBackOff");
+    kubectl.apply(&images::pod("friend", &image, "Never", &["mine"]));
+    images::ready(&kubectl, "friend");
+    assert_eq!(images::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
+}
