@@ -5,7 +5,7 @@
 //! **Invariant:** whatever a client sends, there is an answer in Kubernetes' own form; nothing panics the process.
 #![forbid(unsafe_code)]
 
-mod authorize;
+mod authz;
 mod automount;
 mod bootstrap;
 mod compress;
@@ -48,6 +48,7 @@ mod test_server;
 mod tokens;
 mod typed;
 mod update;
+mod user;
 mod watch;
 mod write;
 
@@ -56,7 +57,8 @@ pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
 pub use pki::{Pki, PkiError};
 pub use reply::{Body, BoxError};
-pub use service::{ApiServer, UserInfo};
+pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
 pub use tokens::SigningKey;
+pub use user::UserInfo;

@@ -1,7 +1,9 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health,
+    NodeDialer, SigningKey, UserInfo,
+    authz::{self, Follower},
+    compress, create, deadline, delete, discovery, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
@@ -22,29 +24,14 @@ use store::Store;
 /// Upstream's limit on a request's body.
 const MAX_BODY: usize = 3 << 20;
 
-/// Who asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserInfo {
-    /// For example `kubernetes-admin`.
-    pub name: String,
-    /// For example `system:masters`.
-    pub groups: Vec<String>,
-}
-
-impl UserInfo {
-    /// A component of this process.
-    #[must_use]
-    pub fn component(name: &str) -> Self {
-        Self { name: name.to_owned(), groups: vec!["system:masters".to_owned()] }
-    }
-}
-
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
+    /// The roles and bindings that decide who may do what.
+    pub(crate) follower: Arc<Follower>,
     /// Signs the tokens of service accounts; without one there are none.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
     /// Held by whoever chooses the addresses of a Service.
@@ -68,7 +55,8 @@ impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        Self { store, dialer, gates: Arc::default(), signing_key: None, allocating: Arc::default() }
+        let follower = Arc::new(Follower::new(store.clone()));
+        Self { store, dialer, gates: Arc::default(), follower, signing_key: None, allocating: Arc::default() }
     }
 
     /// The same server with these features; without, there are the defaults.
@@ -117,11 +105,11 @@ impl ApiServer {
             return Ok(reply::json(200, &discovery::version()));
         }
         let user = user.or_else(|| self.bearer(&head.headers));
-        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?;
+        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?.authenticated();
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
-        authorize::check(&user, &head.method, path, &raw_query)?;
+        authz::check(self, &user, &head.method, path, &raw_query)?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }

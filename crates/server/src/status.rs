@@ -134,8 +134,15 @@ impl ApiError {
     }
 
     pub(crate) fn forbidden(kind: &KindInfo, name: &str, why: &str) -> Self {
+        Self::forbidden_to(kind.group, kind.plural, name, why)
+    }
+
+    /// The same, about a resource that need not be there.
+    pub(crate) fn forbidden_to(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
-        Self::new(403, "Forbidden", format!("{}{named} is forbidden: {why}", kind.group_resource())).about(kind, name)
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!("{plural}{dot}{group}{named} is forbidden: {why}");
+        Self { details: Some(details(name, group, plural)), ..Self::new(403, "Forbidden", message) }
     }
 
     pub(crate) fn invalid(kind: &KindInfo, name: &str, errors: &FieldErrors) -> Self {

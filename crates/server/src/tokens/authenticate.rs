@@ -2,9 +2,10 @@
 //! (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
 
 use super::{ISSUER, request::stored};
-use crate::{UserInfo, service::ApiServer};
+use crate::{UserInfo, service::ApiServer, user};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// How far clocks may be apart, and how long what is being deleted still counts, in seconds.
 const LEEWAY: i64 = 60;
@@ -37,7 +38,26 @@ pub(crate) fn authenticate(server: &ApiServer, token: &str, now: Timestamp) -> O
     if about.get("node").is_some() && about.get("pod").is_none() {
         there("nodes", "", &about["node"])?;
     }
-    let name = format!("system:serviceaccount:{namespace}:{}", account["name"].as_str()?);
-    let groups = ["system:serviceaccounts", "system:authenticated"].map(str::to_owned).into_iter();
-    Some(UserInfo { name, groups: groups.chain([format!("system:serviceaccounts:{namespace}")]).collect() })
+    let name = user::of_account(namespace, account["name"].as_str()?);
+    let uid = account["uid"].as_str()?.to_owned();
+    Some(UserInfo { name, uid, groups: user::groups_of_accounts(namespace), extra: extra(&claims) })
+}
+
+/// What is told of the token: its own id, and the Pod and node that it was made for.
+fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
+    let about = &claims["kubernetes.io"];
+    let mut extra = BTreeMap::new();
+    let mut tell = |name: &str, value: &Value| {
+        if let Some(text) = value.as_str() {
+            extra.insert(format!("authentication.kubernetes.io/{name}"), vec![text.to_owned()]);
+        }
+    };
+    for object in ["pod", "node"] {
+        tell(&format!("{object}-name"), &about[object]["name"]);
+        tell(&format!("{object}-uid"), &about[object]["uid"]);
+    }
+    if let Some(id) = claims["jti"].as_str() {
+        tell("credential-id", &Value::from(format!("JTI={id}")));
+    }
+    extra
 }

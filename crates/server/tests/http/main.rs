@@ -6,6 +6,8 @@ mod apparmor;
 #[cfg(test)]
 mod applies;
 #[cfg(test)]
+mod authorization;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod conflicts;

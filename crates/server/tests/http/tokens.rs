@@ -86,7 +86,7 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn who_shows_a_token_is_known_and_may_do_nothing_yet() {
+async fn who_shows_a_token_is_known_and_may_do_what_is_bound_to_it() {
     let api = api().await;
     let token = token(&api, json!({})).await;
     let user = "User \"system:serviceaccount:default:app\" cannot";
@@ -127,6 +127,10 @@ async fn who_shows_a_token_is_known_and_may_do_nothing_yet() {
     ] {
         check(show(&api.server, &token, method, &path).await, 403, &expected);
     }
+    let named = json!([{"kind": "ServiceAccount", "name": "app", "namespace": "default"}]);
+    api.bind("b", named, json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])).await;
+    check(show(&api.server, &token, "GET", pods).await, 200, "");
+    assert_eq!(show(&api.server, &token, "DELETE", pods).await.0, 403);
     check(show(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
     let other = self::token(&api, json!({"audiences": ["somebody.else"]})).await;
     check(show(&api.server, &other, "GET", pods).await, 401, "Unauthorized");

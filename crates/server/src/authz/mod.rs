@@ -1,0 +1,84 @@
+//! Who may do what: members of `system:masters` everything, all others what roles and bindings allow.
+
+mod attributes;
+mod follow;
+mod policy;
+mod rule;
+
+pub(crate) use follow::Follower;
+
+use crate::{ApiServer, UserInfo, status::ApiError};
+use attributes::{About, Attributes};
+use http::Method;
+use policy::Decision;
+
+/// Whether the user may do this, and why or why not.
+fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
+    if user.is_master() {
+        return Decision::Allowed(String::new());
+    }
+    server.follower.ask(|policy| policy.decide(user, wanted))
+}
+
+/// Refuses what the user may not do.
+fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), ApiError> {
+    match decide(server, user, wanted) {
+        Decision::Allowed(_) => Ok(()),
+        Decision::NoOpinion(why) => Err(forbidden(user, wanted, &why)),
+    }
+}
+
+/// Refuses a request that the user may not make.
+pub(crate) fn check(
+    server: &ApiServer,
+    user: &UserInfo,
+    method: &Method,
+    path: &str,
+    query: &str,
+) -> Result<(), ApiError> {
+    if user.is_master() {
+        return Ok(());
+    }
+    let wanted = Attributes::of(method, path, query);
+    require(server, user, &wanted)?;
+    match (&wanted.verb[..], &wanted.about) {
+        // Who opens a stream acts, also where it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
+        ("get", About::Resource(about)) if STREAMS.contains(&&*about.combined()) && about.group.is_empty() => {
+            require(server, user, &Attributes { verb: "create".to_owned(), ..wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
+const STREAMS: [&str; 3] = ["pods/attach", "pods/exec", "pods/portforward"];
+
+/// Upstream's words (`responsewriters.ForbiddenStatusError`), which name what was asked for whether it is there or not.
+fn forbidden(user: &UserInfo, wanted: &Attributes, why: &str) -> ApiError {
+    let verb = &wanted.verb;
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    match &wanted.about {
+        About::Path(path) => {
+            let message = sanitized(&format!("User {:?} cannot {verb} path {path:?}", user.name));
+            ApiError::new(403, "Forbidden", format!("forbidden: {message}{why}"))
+        }
+        About::Resource(about) => {
+            let place = match about.namespace.as_str() {
+                "" => "at the cluster scope".to_owned(),
+                namespace => format!("in the namespace {namespace:?}"),
+            };
+            let message = format!(
+                "User {:?} cannot {verb} resource {:?} in API group {:?} {place}",
+                user.name,
+                about.combined(),
+                about.group
+            );
+            let message = format!("{}{why}", sanitized(&message));
+            ApiError::forbidden_to(&about.group, &about.resource, &about.name, &message)
+        }
+    }
+}
+
+/// So that no browser takes an error for a page.
+fn sanitized(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
