@@ -1,7 +1,7 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    automount, decode,
+    authz, automount, decode,
     kinds::{self, FieldErrors, WriteContext, WriteTarget},
     managed::{self, Asked},
     metadata, object, pods, priority,
@@ -117,6 +117,7 @@ fn prepare(
         _ => Ok(()),
     };
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
+    authz::check_escalation(server, &call.user, resource, &value, None)?;
     kind.prepare_create(&mut value, &ctx);
     managed::note(&mut value, &managers);
     let mut errors = FieldErrors::default();

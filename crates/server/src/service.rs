@@ -40,6 +40,7 @@ pub struct ApiServer {
 
 /// A request whose body was read.
 pub(crate) struct Call {
+    pub(crate) user: UserInfo,
     pub(crate) method: Method,
     pub(crate) query: Query,
     pub(crate) raw_query: String,
@@ -109,7 +110,7 @@ impl ApiServer {
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
-        authz::check(self, &user, &head.method, path, &raw_query)?;
+        authz::check(self, &user, &head.method, path, &raw_query).await?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
@@ -131,6 +132,7 @@ impl ApiServer {
                 "application/json".clone_into(&mut content_type);
             }
             let call = Call {
+                user,
                 method: head.method,
                 query,
                 raw_query,

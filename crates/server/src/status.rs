@@ -90,6 +90,12 @@ impl ApiError {
         Self::new(404, "NotFound", format!("{} {name:?} not found", kind.group_resource())).about(kind, name)
     }
 
+    /// The same, where only the names are at hand.
+    pub(crate) fn not_found_in(group: &str, plural: &str, name: &str) -> Self {
+        let message = format!("{plural}.{group} {name:?} not found");
+        Self { details: Some(details(name, group, plural)), ..Self::new(404, "NotFound", message) }
+    }
+
     pub(crate) fn namespace_not_found(name: &str) -> Self {
         Self {
             details: Some(details(name, "", "namespaces")),

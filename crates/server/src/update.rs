@@ -1,7 +1,7 @@
 //! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
 
 use crate::{
-    decode,
+    authz, decode,
     kinds::{FieldErrors, WriteContext},
     managed::{self, Asked},
     metadata, object, patch as patches,
@@ -212,6 +212,7 @@ fn prepare(
         Ownership::Update(asked) => managed::Write::new(resource, call, ctx.now).update(Some(old), new, asked),
     };
     kind.complete(new);
+    authz::check_escalation(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
     managed::note(new, &managers);
     // What neither has stays absent.

@@ -82,7 +82,6 @@ impl Attributes {
     }
 
     /// Something that is done to a resource.
-    #[cfg(test)]
     pub(crate) fn to(verb: &str, about: ResourceAbout) -> Self {
         Self { verb: verb.to_owned(), about: About::Resource(about) }
     }

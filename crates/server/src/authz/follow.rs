@@ -5,6 +5,7 @@
 
 use super::policy::Policy;
 use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 use store::{EventKind, Expired, Object, Scope, Store, Watch};
 
 const ROLES: [&str; 2] = ["clusterroles", "roles"];
@@ -16,13 +17,25 @@ const BATCH: usize = 256;
 pub(crate) struct Follower {
     store: Store,
     policy: RwLock<Policy>,
+    /// Held by whoever makes the first roles and bindings.
+    settling: Arc<tokio::sync::RwLock<()>>,
     /// Empty until somebody asks: what only masters use needs no policy.
     watches: Mutex<Vec<Watch>>,
 }
 
 impl Follower {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, policy: RwLock::default(), watches: Mutex::default() }
+        Self { store, policy: RwLock::default(), settling: Arc::default(), watches: Mutex::default() }
+    }
+
+    /// From now on there are roles and bindings to come, until this is dropped.
+    pub(crate) fn settle(&self) -> impl Send + 'static {
+        Arc::clone(&self.settling).try_write_owned().ok()
+    }
+
+    /// Waits until the roles and bindings are there that are to come.
+    pub(crate) async fn settled(&self) {
+        drop(self.settling.read().await);
     }
 
     /// Asks the policy as it is now.

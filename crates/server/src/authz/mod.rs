@@ -1,19 +1,23 @@
 //! Who may do what: members of `system:masters` everything, all others what roles and bindings allow.
 
 mod attributes;
+mod cover;
+mod escalation;
 mod follow;
 mod policy;
 mod rule;
 
+pub(crate) use attributes::{About, Attributes, ResourceAbout};
+pub(crate) use escalation::check as check_escalation;
 pub(crate) use follow::Follower;
+pub(crate) use policy::Decision;
+pub(crate) use rule::Rule;
 
-use crate::{ApiServer, UserInfo, status::ApiError};
-use attributes::{About, Attributes};
+use crate::{ApiServer, UserInfo, request::Resource, service::Call, status::ApiError};
 use http::Method;
-use policy::Decision;
 
 /// Whether the user may do this, and why or why not.
-fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
+pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
     if user.is_master() {
         return Decision::Allowed(String::new());
     }
@@ -21,7 +25,7 @@ fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision 
 }
 
 /// Refuses what the user may not do.
-fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), ApiError> {
+pub(crate) fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), ApiError> {
     match decide(server, user, wanted) {
         Decision::Allowed(_) => Ok(()),
         Decision::NoOpinion(why) => Err(forbidden(user, wanted, &why)),
@@ -29,7 +33,7 @@ fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(
 }
 
 /// Refuses a request that the user may not make.
-pub(crate) fn check(
+pub(crate) async fn check(
     server: &ApiServer,
     user: &UserInfo,
     method: &Method,
@@ -39,6 +43,7 @@ pub(crate) fn check(
     if user.is_master() {
         return Ok(());
     }
+    server.follower.settled().await;
     let wanted = Attributes::of(method, path, query);
     require(server, user, &wanted)?;
     match (&wanted.verb[..], &wanted.about) {
@@ -52,8 +57,19 @@ pub(crate) fn check(
 
 const STREAMS: [&str; 3] = ["pods/attach", "pods/exec", "pods/portforward"];
 
+/// Refuses to make what is not there yet of whoever may only change what is.
+pub(crate) fn may_create(server: &ApiServer, resource: &Resource, call: &Call) -> Result<(), ApiError> {
+    let info = resource.kind.info();
+    let (group, plural) = (info.group.to_owned(), info.plural.to_owned());
+    let name = resource.name.clone().unwrap_or_default();
+    // A namespace is in itself.
+    let namespace = if plural == "namespaces" { name.clone() } else { resource.namespace.clone() };
+    let about = ResourceAbout { group, resource: plural, namespace, name, ..ResourceAbout::default() };
+    require(server, &call.user, &Attributes::to("create", about))
+}
+
 /// Upstream's words (`responsewriters.ForbiddenStatusError`), which name what was asked for whether it is there or not.
-fn forbidden(user: &UserInfo, wanted: &Attributes, why: &str) -> ApiError {
+pub(crate) fn forbidden(user: &UserInfo, wanted: &Attributes, why: &str) -> ApiError {
     let verb = &wanted.verb;
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     match &wanted.about {

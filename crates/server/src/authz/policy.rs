@@ -215,6 +215,18 @@ impl Policy {
         }
         Decision::NoOpinion(aggregate(errors).map_or_else(String::new, |errors| format!("RBAC: {errors}")))
     }
+
+    /// All rules that a user has in a namespace, and what could not be found.
+    pub(crate) fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> (Vec<&'a Rule>, Option<String>) {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        for grant in self.grants(user, namespace) {
+            match grant.rules {
+                Ok(found) => rules.extend(found),
+                Err(why) => errors.push(why),
+            }
+        }
+        (rules, aggregate(errors))
+    }
 }
 
 impl Grant<'_> {

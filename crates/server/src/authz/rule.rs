@@ -1,19 +1,22 @@
 //! One rule of a role, and what it allows (`pkg/apis/rbac/v1/evaluation_helpers.go`).
 
 use super::attributes::{About, Attributes, ResourceAbout};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 const ALL: &str = "*";
 
 /// What may be done with what.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Rule {
     pub(crate) verbs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) api_groups: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resources: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resource_names: Vec<String>,
-    #[serde(rename = "nonResourceURLs")]
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
     pub(crate) urls: Vec<String>,
 }
 
@@ -40,10 +43,19 @@ impl Rule {
         let of_all = |rule: &str| !part.is_empty() && rule.strip_prefix("*/").is_some_and(|p| p == part);
         self.resources.iter().any(|rule| rule == ALL || *rule == combined || of_all(rule))
     }
+
+    /// Everything with all resources, and everything with all paths.
+    pub(crate) fn everything() -> [Self; 2] {
+        let all = || vec![ALL.to_owned()];
+        [
+            Self { verbs: all(), api_groups: all(), resources: all(), ..Self::default() },
+            Self { verbs: all(), urls: all(), ..Self::default() },
+        ]
+    }
 }
 
 /// A `*` at the end of a rule's path stands for whatever follows.
-fn url_covers(rule: &str, path: &str) -> bool {
+pub(super) fn url_covers(rule: &str, path: &str) -> bool {
     rule == ALL || rule == path || (rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*')))
 }
 
@@ -107,5 +119,7 @@ mod tests {
         let about = ResourceAbout { resource: "pods".into(), ..ResourceAbout::default() };
         let urls = rule(r#"{"verbs":["*"],"nonResourceURLs":["*"]}"#);
         assert!(!urls.allows(&Attributes::to("get", about)));
+        let [resources, _] = Rule::everything();
+        assert!(!resources.allows(&Attributes { verb: "get".into(), about: About::Path("/x".into()) }));
     }
 }

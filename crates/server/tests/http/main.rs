@@ -18,6 +18,8 @@ mod decoding;
 #[cfg(test)]
 mod defaults;
 #[cfg(test)]
+mod escalation;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod features;
