@@ -100,6 +100,8 @@ impl Cluster {
         server.bootstrap().await;
         server.bootstrap_service(address.port()).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        // The API serves meanwhile: those who need the roles wait for them.
+        tasks.spawn(server.bootstrap_access());
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod cover;
+pub(crate) mod defaults;
 mod escalation;
 mod follow;
 mod policy;

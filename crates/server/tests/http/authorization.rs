@@ -103,3 +103,83 @@ async fn who_opens_a_stream_with_a_get_must_be_allowed_to_create_one() {
     let answer = api.ask(&by(get(&exec))).await;
     assert_ne!(answer.status, 403, "{}", answer.body);
 }
+
+/// A server with upstream's roles and bindings.
+async fn api_with_roles() -> Api {
+    let api = Api::new().await;
+    api.server.bootstrap_access().await;
+    api
+}
+
+#[tokio::test]
+async fn a_new_cluster_has_upstreams_roles() {
+    let api = api_with_roles().await;
+    let roles = api.check(get(format!("{RBAC}/clusterroles")), 200, json!({})).await.body;
+    let bindings = api.check(get(format!("{RBAC}/clusterrolebindings")), 200, json!({})).await.body;
+    let count = |list: &Value| list["items"].as_array().unwrap().len();
+    assert_eq!((count(&roles), count(&bindings)), (68, 49));
+    let role = json!({"metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}}, "rules": [{}, {}]});
+    let role = api.check(get(format!("{RBAC}/clusterroles/cluster-admin")), 200, role).await.body;
+    assert_eq!(managers(&role), ["kube-apiserver Update"]);
+    // Everybody may look around, and nobody learns more.
+    api.check(by(get("/apis")), 200, json!({})).await;
+    api.check(by(get("/openapi/v3")), 200, json!({})).await;
+    api.check(by(get(PODS)), 403, json!({})).await;
+    api.check(by(get("/metrics")), 403, json!({})).await;
+}
+
+#[tokio::test]
+async fn who_comes_before_the_roles_are_there_waits_for_them() {
+    let api = Api::new().await;
+    let coming = api.server.bootstrap_access();
+    api.check(get("/apis"), 200, json!({})).await;
+    let ask = by(get("/apis"));
+    let early = api.ask(&ask);
+    let (early, ()) = futures::join!(early, coming);
+    assert_eq!(early.status, 200);
+}
+
+#[tokio::test]
+async fn what_somebody_made_of_a_default_role_outlives_a_restart() {
+    let api = api_with_roles().await;
+    let (view, discovery) = (format!("{RBAC}/clusterroles/view"), format!("{RBAC}/clusterroles/system:discovery"));
+    let before = api.check(get(&view), 200, json!({})).await.body;
+    api.check(merge(&discovery, &json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/mine"]}]})), 200, json!({}))
+        .await;
+    let node = format!("{RBAC}/clusterrolebindings/system:node");
+    api.check(merge(&node, &json!({"subjects": [{"kind": "Group", "name": "mine"}]})), 200, json!({})).await;
+    api.check(delete(format!("{RBAC}/clusterroles/edit")), 200, json!({})).await;
+    api.server.bootstrap_access().await;
+    let added = json!({"rules": [{"nonResourceURLs": ["/mine"]}, {"nonResourceURLs": ["/livez"]}]});
+    let again = api.check(get(&discovery), 200, json!({})).await.body;
+    assert_eq!(again["rules"][0], json!({"verbs": ["get"], "nonResourceURLs": ["/mine"]}), "{added}");
+    assert_eq!(again["rules"].as_array().unwrap().len(), 12);
+    api.check(get(&node), 200, json!({"subjects": [{"name": "mine"}]})).await;
+    api.check(get(format!("{RBAC}/clusterroles/edit")), 200, json!({})).await;
+    assert_eq!(api.check(get(&view), 200, json!({})).await.body, before);
+}
+
+#[tokio::test]
+async fn a_role_can_be_given_for_a_namespace() {
+    let api = api_with_roles().await;
+    let bind = |name: &str, role: &str| {
+        let subjects = json!([{"kind": "User", "name": name}]);
+        json!({"metadata": {"name": name}, "roleRef": {"kind": "ClusterRole", "name": role}, "subjects": subjects})
+    };
+    for (name, role) in [("vic", "view"), ("ed", "edit"), ("ada", "admin")] {
+        api.check(post(format!("{RBAC}/namespaces/default/rolebindings"), &bind(name, role)), 201, json!({})).await;
+    }
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let (roles, elsewhere) = (format!("{RBAC}/namespaces/default/roles"), "/api/v1/namespaces/kube-system/pods");
+    for (path, vic, ed, ada) in
+        [(PODS, 200, 200, 200), (secrets, 403, 200, 200), (&roles, 403, 403, 200), (elsewhere, 403, 403, 403)]
+    {
+        for (name, code) in [("vic", vic), ("ed", ed), ("ada", ada)] {
+            api.check(get(path).by(name, &[]), code, json!({})).await;
+        }
+    }
+    api.check(get("/api/v1/namespaces/default").by("vic", &[]), 200, json!({})).await;
+    api.check(post(PODS, &pod("a")).by("vic", &[]), 403, json!({})).await;
+    api.check(post(PODS, &pod("a")).by("ed", &[]), 201, json!({})).await;
+}
