@@ -35,6 +35,7 @@ mod protobuf;
 mod read;
 mod reply;
 mod request;
+mod reviews;
 mod scale;
 mod select;
 mod server_side_apply;

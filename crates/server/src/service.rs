@@ -8,7 +8,7 @@ use crate::{
     node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
-    scale,
+    reviews, scale,
     status::ApiError,
     tokens, update, watch,
     write::now,
@@ -154,7 +154,7 @@ impl ApiServer {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        tokens::authenticate(self, token.trim(), now())
+        tokens::authenticate(self, token.trim(), &[], now()).ok().map(|(user, _)| user)
     }
 
     /// A request for a part of an object that has rules of its own.
@@ -170,6 +170,7 @@ impl ApiServer {
     async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
+            (_, None) if info.question => return reviews::answer(self, &resource, &call),
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
                 return scale::answer(self, &resource, &call).await;

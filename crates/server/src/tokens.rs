@@ -8,5 +8,7 @@ pub(crate) use authenticate::authenticate;
 pub use key::SigningKey;
 pub(crate) use request::create;
 
+/// Upstream's words for a token that does not hold.
+pub(crate) const INVALID: &str = "invalid bearer token";
 /// Who issues the tokens, and the audience of those that name none: upstream's default for a cluster.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

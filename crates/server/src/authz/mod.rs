@@ -9,6 +9,7 @@ mod policy;
 mod rule;
 
 pub(crate) use attributes::{About, Attributes, ResourceAbout};
+pub(crate) use cover::quoted;
 pub(crate) use escalation::check as check_escalation;
 pub(crate) use follow::Follower;
 pub(crate) use policy::Decision;

@@ -42,6 +42,8 @@ mod pods;
 #[cfg(test)]
 mod resize;
 #[cfg(test)]
+mod reviews;
+#[cfg(test)]
 mod runtime_classes;
 #[cfg(test)]
 mod security;
