@@ -107,6 +107,7 @@ impl ApiServer {
         }
         let user = user.or_else(|| self.bearer(&head.headers));
         let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?.authenticated();
+        let user = authz::impersonate(self, user, &mut head.headers).await?;
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);

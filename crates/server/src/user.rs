@@ -57,3 +57,10 @@ pub(crate) fn of_account(namespace: &str, name: &str) -> String {
 pub(crate) fn groups_of_accounts(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
+
+/// Namespace and name of the service account that has this user, if it is one's.
+pub(crate) fn account_of(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let valid = api::names::dns1123_label(namespace).is_empty() && api::names::dns1123_subdomain(name).is_empty();
+    valid.then_some((namespace, name))
+}

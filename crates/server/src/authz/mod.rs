@@ -5,6 +5,7 @@ mod cover;
 pub(crate) mod defaults;
 mod escalation;
 mod follow;
+mod impersonate;
 mod policy;
 mod rule;
 
@@ -12,6 +13,7 @@ pub(crate) use attributes::{About, Attributes, ResourceAbout};
 pub(crate) use cover::quoted;
 pub(crate) use escalation::check as check_escalation;
 pub(crate) use follow::Follower;
+pub(crate) use impersonate::impersonate;
 pub(crate) use policy::Decision;
 pub(crate) use rule::Rule;
 

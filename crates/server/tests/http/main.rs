@@ -26,6 +26,8 @@ mod features;
 #[cfg(test)]
 mod full;
 #[cfg(test)]
+mod impersonation;
+#[cfg(test)]
 mod kinds;
 #[cfg(test)]
 mod lists;
