@@ -95,8 +95,10 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
-        let server =
-            ApiServer::new(store, pipe.clone()).with_gates(policy.gates.clone()).with_signing_key(pki.signing_key()?);
+        let server = ApiServer::new(store, pipe.clone())
+            .with_gates(policy.gates.clone())
+            .with_signing_key(pki.signing_key()?)
+            .with_address(&address.to_string());
         server.bootstrap().await;
         server.bootstrap_service(address.port()).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

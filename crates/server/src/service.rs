@@ -34,6 +34,8 @@ pub struct ApiServer {
     pub(crate) follower: Arc<Follower>,
     /// Signs the tokens of service accounts; without one there are none.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// Host and port, as others are told.
+    pub(crate) address: Option<String>,
     /// Held by whoever chooses the addresses of a Service.
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
 }
@@ -57,7 +59,15 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let follower = Arc::new(Follower::new(store.clone()));
-        Self { store, dialer, gates: Arc::default(), follower, signing_key: None, allocating: Arc::default() }
+        Self {
+            store,
+            dialer,
+            gates: Arc::default(),
+            follower,
+            signing_key: None,
+            address: None,
+            allocating: Arc::default(),
+        }
     }
 
     /// The same server with these features; without, there are the defaults.
@@ -71,6 +81,12 @@ impl ApiServer {
     #[must_use]
     pub fn with_signing_key(self, key: SigningKey) -> Self {
         Self { signing_key: Some(Arc::new(key)), ..self }
+    }
+
+    /// The same server, which tells others that it is found at this host and port.
+    #[must_use]
+    pub fn with_address(self, address: &str) -> Self {
+        Self { address: Some(address.to_owned()), ..self }
     }
 
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
@@ -117,6 +133,9 @@ impl ApiServer {
         }
         if let Some(answer) = discovery::answer(path, &accept) {
             return Ok(answer);
+        }
+        if let Some(answer) = tokens::discovery(self, &head.method, path) {
+            return answer;
         }
         if let Some(answer) = openapi::answer(path, &raw_query, &head.headers).await {
             return Ok(answer);

@@ -1,10 +1,12 @@
 //! Tokens of service accounts: signed statements about who somebody is, which hold while what they are about exists.
 
 mod authenticate;
+mod discovery;
 mod key;
 mod request;
 
 pub(crate) use authenticate::authenticate;
+pub(crate) use discovery::answer as discovery;
 pub use key::SigningKey;
 pub(crate) use request::create;
 
