@@ -7,6 +7,7 @@
 //! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
 #![forbid(unsafe_code)]
 
+mod cluster_roles;
 mod garbage_collector;
 mod members;
 mod namespace;
@@ -53,6 +54,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
     controllers.spawn(replica_set::run(client.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(client.clone(), stop.clone()));
+    controllers.spawn(cluster_roles::run(client.clone(), stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
     controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));

@@ -257,3 +257,29 @@ async fn nothing_is_written_while_nothing_happens() {
     tokio::time::sleep(Duration::from_secs(1800)).await;
     assert_eq!(api.writes(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_role_that_is_made_of_others_follows_them() {
+    let api = start();
+    let path = |name: &str| format!("apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
+    let part = |name: &str, verb: &str| {
+        let rules = json!([{ "verbs": [verb], "apiGroups": [""], "resources": ["pods"] }]);
+        let metadata = json!({ "name": name, "labels": { "to": "whole" } });
+        api.put(&path(name), json!({ "metadata": metadata, "rules": rules }));
+    };
+    let selector = json!({ "matchLabels": { "to": "whole" } });
+    let whole = json!({ "metadata": { "name": "whole" }, "aggregationRule": { "clusterRoleSelectors": [selector] } });
+    api.put(&path("whole"), whole);
+    let verbs = |api: &FakeApi| {
+        let role = api.get(&path("whole")).unwrap_or_default();
+        let rules = role["rules"].as_array().cloned().unwrap_or_default();
+        rules.iter().map(|rule| rule["verbs"][0].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    part("b", "list");
+    part("a", "get");
+    api.until("both are in it", |api| verbs(api) == "get list").await;
+    part("a", "watch");
+    api.until("it follows", |api| verbs(api) == "watch list").await;
+    api.delete(&path("b"));
+    api.until("what is gone is gone from it", |api| verbs(api) == "watch").await;
+}

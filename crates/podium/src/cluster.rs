@@ -98,10 +98,13 @@ impl Cluster {
         let server = ApiServer::new(store, pipe.clone())
             .with_gates(policy.gates.clone())
             .with_admission(args.enable_admission_plugins.clone())
-            .with_signing_key(pki.signing_key()?);
+            .with_signing_key(pki.signing_key()?)
+            .with_address(&address.to_string());
         server.bootstrap().await;
         server.bootstrap_service(address.port()).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        // The API serves meanwhile: those who need the roles wait for them.
+        tasks.spawn(server.bootstrap_access());
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;

@@ -1,10 +1,17 @@
-//! What must be there before anyone asks: the namespaces and priority classes of the system, and the Service of the API.
+//! What must be there before anyone asks: the namespaces and priority classes of the system, the Service of the API, and
+//! who may do what.
 
-use crate::{ApiServer, UserInfo, kinds::priority_class};
+use crate::{
+    ApiServer, UserInfo,
+    authz::defaults::{self, Default, Reconciled, reconcile},
+    kinds::priority_class,
+};
 use bytes::Bytes;
-use http::{HeaderValue, Request, header};
+use futures::future::join_all;
+use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use store::Key;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -28,10 +35,44 @@ impl ApiServer {
         self.make("/api/v1/namespaces/default/services", &body).await;
     }
 
-    async fn make(&self, path: &'static str, object: &Value) {
-        let mut request = Request::new(Full::<Bytes>::from(object.to_string()));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = http::Uri::from_static(path);
+    /// Makes upstream's roles and bindings, where they are not there yet, and adds what those that are there lack: all at
+    /// once, so that few commits hold them. Who needs them waits from now on until they are there; masters do not.
+    pub fn bootstrap_access(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (server, settling) = (self.clone(), self.follower.settle());
+        async move {
+            join_all(defaults::all().into_iter().map(|wanted| server.ensure(wanted))).await;
+            drop(settling);
+        }
+    }
+
+    async fn ensure(&self, wanted: Default) {
+        let Default { resource, namespace, name, object } = wanted;
+        let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+        let all = format!("/apis/rbac.authorization.k8s.io/v1/{place}{resource}");
+        let Some(there) = self.store.get(&Key::new(resource, namespace, name.as_str())) else {
+            return self.make(&all, &object).await;
+        };
+        let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
+        let one = format!("{all}/{name}");
+        match reconcile(&there, &object) {
+            Reconciled::Nothing => {}
+            Reconciled::Update(new) => self.ask(Method::PUT, &one, &new).await,
+            Reconciled::Replace => {
+                self.ask(Method::DELETE, &one, &Value::Null).await;
+                self.make(&all, &object).await;
+            }
+        }
+    }
+
+    async fn make(&self, path: &str, object: &Value) {
+        self.ask(Method::POST, path, object).await;
+    }
+
+    async fn ask(&self, method: Method, path: &str, object: &Value) {
+        let body = if object.is_null() { String::new() } else { object.to_string() };
+        let mut request = Request::new(Full::<Bytes>::from(body));
+        let Ok(uri) = path.parse() else { return };
+        (*request.method_mut(), *request.uri_mut()) = (method, uri);
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
         let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
         // A conflict says that it is there.

@@ -1,7 +1,7 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    admit, decode,
+    admit, authz, decode,
     kinds::{FieldErrors, WriteContext, WriteTarget},
     managed::{self, Asked},
     metadata, object,
@@ -115,6 +115,7 @@ fn prepare(
     kind.complete(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     admit::complete(server, resource, &mut value)?;
+    authz::check_escalation(server, &call.user, resource, &value, None)?;
     kind.prepare_create(&mut value, &ctx);
     managed::note(&mut value, &managers);
     let mut errors = FieldErrors::default();

@@ -10,8 +10,11 @@ use std::sync::LazyLock;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What can be done with the objects of a kind. Namespaces go one by one.
+/// What can be done with the objects of a kind. Namespaces go one by one, questions are only asked.
 fn verbs(info: &KindInfo) -> Vec<&'static str> {
+    if info.question {
+        return vec!["create"];
+    }
     VERBS.into_iter().filter(|v| info.plural != "namespaces" || *v != "deletecollection").collect()
 }
 

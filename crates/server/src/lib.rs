@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
-mod authorize;
+mod authz;
 mod bootstrap;
 mod compress;
 mod create;
@@ -34,6 +34,7 @@ mod protobuf;
 mod read;
 mod reply;
 mod request;
+mod reviews;
 mod scale;
 mod select;
 mod server_side_apply;
@@ -47,6 +48,7 @@ mod test_server;
 mod tokens;
 mod typed;
 mod update;
+mod user;
 mod watch;
 mod write;
 
@@ -56,7 +58,8 @@ pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
 pub use pki::{Pki, PkiError};
 pub use reply::{Body, BoxError};
-pub use service::{ApiServer, UserInfo};
+pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
 pub use tokens::SigningKey;
+pub use user::UserInfo;

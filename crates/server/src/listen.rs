@@ -1,12 +1,13 @@
 //! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
 
-use crate::{ApiServer, UserInfo};
+use crate::{ApiServer, UserInfo, user::CREDENTIAL_ID};
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
 use rustls::ServerConfig;
+use sha2::{Digest, Sha256};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -65,9 +66,15 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream)
 
 /// Common name and organizations of a certificate that our own authority signed.
 fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
+    let hash: String = Sha256::digest(certificate).iter().map(|b| format!("{b:02x}")).collect();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
     let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
-    Some(UserInfo { name, groups })
+    Some(UserInfo {
+        name,
+        groups,
+        extra: [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into(),
+        ..UserInfo::default()
+    })
 }

@@ -1,6 +1,7 @@
 //! Server-side apply: the configuration is merged into what is there, or becomes a new object.
 
 use crate::{
+    authz,
     create::{self, New},
     decode::{self, Parsed},
     managed::{self, Write},
@@ -36,6 +37,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
+            authz::may_create(server, resource, call)?;
             let (merged, managers) = Write::new(resource, call, now()).apply(None, &config, force)?;
             let value = typed(resource, merged)?;
             check_new(resource, &value)?;

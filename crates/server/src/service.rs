@@ -1,12 +1,14 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    AdmissionPlugin, NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health,
+    AdmissionPlugin, NodeDialer, SigningKey, UserInfo,
+    authz::{self, Follower},
+    compress, create, deadline, delete, discovery, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
-    scale,
+    reviews, scale,
     status::ApiError,
     tokens, update, watch,
     write::now,
@@ -22,31 +24,18 @@ use store::Store;
 /// Upstream's limit on a request's body.
 const MAX_BODY: usize = 3 << 20;
 
-/// Who asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserInfo {
-    /// For example `kubernetes-admin`.
-    pub name: String,
-    /// For example `system:masters`.
-    pub groups: Vec<String>,
-}
-
-impl UserInfo {
-    /// A component of this process.
-    #[must_use]
-    pub fn component(name: &str) -> Self {
-        Self { name: name.to_owned(), groups: vec!["system:masters".to_owned()] }
-    }
-}
-
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
+    /// The roles and bindings that decide who may do what.
+    pub(crate) follower: Arc<Follower>,
     /// Signs the tokens of service accounts; without one there are none.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// Host and port, as others are told.
+    pub(crate) address: Option<String>,
     /// Held by whoever chooses the addresses of a Service.
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
     /// Admission that was asked for.
@@ -57,6 +46,7 @@ pub struct ApiServer {
 
 /// A request whose body was read.
 pub(crate) struct Call {
+    pub(crate) user: UserInfo,
     pub(crate) method: Method,
     pub(crate) query: Query,
     pub(crate) raw_query: String,
@@ -72,11 +62,14 @@ impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
+        let follower = Arc::new(Follower::new(store.clone()));
         Self {
             store,
             dialer,
             gates: Arc::default(),
+            follower,
             signing_key: None,
+            address: None,
             allocating: Arc::default(),
             counting: Arc::default(),
             plugins: Arc::default(),
@@ -100,6 +93,12 @@ impl ApiServer {
     #[must_use]
     pub fn with_signing_key(self, key: SigningKey) -> Self {
         Self { signing_key: Some(Arc::new(key)), ..self }
+    }
+
+    /// The same server, which tells others that it is found at this host and port.
+    #[must_use]
+    pub fn with_address(self, address: &str) -> Self {
+        Self { address: Some(address.to_owned()), ..self }
     }
 
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
@@ -135,16 +134,20 @@ impl ApiServer {
             return Ok(reply::json(200, &discovery::version()));
         }
         let user = user.or_else(|| self.bearer(&head.headers));
-        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?;
+        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?.authenticated();
+        let user = authz::impersonate(self, user, &mut head.headers).await?;
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
-        authorize::check(&user, &head.method, path, &raw_query)?;
+        authz::check(self, &user, &head.method, path, &raw_query).await?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
         if let Some(answer) = discovery::answer(path, &accept) {
             return Ok(answer);
+        }
+        if let Some(answer) = tokens::discovery(self, &head.method, path) {
+            return answer;
         }
         if let Some(answer) = openapi::answer(path, &raw_query, &head.headers).await {
             return Ok(answer);
@@ -161,6 +164,7 @@ impl ApiServer {
                 "application/json".clone_into(&mut content_type);
             }
             let call = Call {
+                user,
                 method: head.method,
                 query,
                 raw_query,
@@ -182,7 +186,7 @@ impl ApiServer {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        tokens::authenticate(self, token.trim(), now())
+        tokens::authenticate(self, token.trim(), &[], now()).ok().map(|(user, _)| user)
     }
 
     /// A request for a part of an object that has rules of its own.
@@ -198,6 +202,7 @@ impl ApiServer {
     async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
+            (_, None) if info.question => return reviews::answer(self, &resource, &call),
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
                 return scale::answer(self, &resource, &call).await;

@@ -90,6 +90,12 @@ impl ApiError {
         Self::new(404, "NotFound", format!("{} {name:?} not found", kind.group_resource())).about(kind, name)
     }
 
+    /// The same, where only the names are at hand.
+    pub(crate) fn not_found_in(group: &str, plural: &str, name: &str) -> Self {
+        let message = format!("{plural}.{group} {name:?} not found");
+        Self { details: Some(details(name, group, plural)), ..Self::new(404, "NotFound", message) }
+    }
+
     pub(crate) fn namespace_not_found(name: &str) -> Self {
         Self {
             details: Some(details(name, "", "namespaces")),
@@ -134,8 +140,15 @@ impl ApiError {
     }
 
     pub(crate) fn forbidden(kind: &KindInfo, name: &str, why: &str) -> Self {
+        Self::forbidden_to(kind.group, kind.plural, name, why)
+    }
+
+    /// The same, about a resource that need not be there.
+    pub(crate) fn forbidden_to(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
-        Self::new(403, "Forbidden", format!("{}{named} is forbidden: {why}", kind.group_resource())).about(kind, name)
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!("{plural}{dot}{group}{named} is forbidden: {why}");
+        Self { details: Some(details(name, group, plural)), ..Self::new(403, "Forbidden", message) }
     }
 
     pub(crate) fn invalid(kind: &KindInfo, name: &str, errors: &FieldErrors) -> Self {

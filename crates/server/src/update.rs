@@ -1,7 +1,7 @@
 //! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
 
 use crate::{
-    admit, decode,
+    admit, authz, decode,
     kinds::{FieldErrors, WriteContext},
     managed::{self, Asked},
     metadata, object, patch as patches,
@@ -216,6 +216,7 @@ fn prepare(
     };
     kind.complete(new);
     admit::complete_change(server, resource, new, Some(old));
+    authz::check_escalation(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
     managed::note(new, &managers);
     // What neither has stays absent.

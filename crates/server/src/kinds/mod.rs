@@ -26,6 +26,7 @@ pub(crate) mod pod;
 mod policy;
 pub(crate) mod priority_class;
 mod rbac;
+mod reviews;
 mod runtime_class;
 mod secret;
 mod secret_rules;
@@ -82,6 +83,8 @@ pub struct KindInfo {
     pub converted: bool,
     /// Whether dependents stay when a deletion does not say what becomes of them.
     pub orphans: bool,
+    /// Whether it is a question, which can be asked (created) and nothing else, and is stored nowhere.
+    pub question: bool,
 }
 
 impl KindInfo {
@@ -109,6 +112,7 @@ impl KindInfo {
             storage: plural,
             converted: false,
             orphans: false,
+            question: false,
         }
     }
 
@@ -292,6 +296,12 @@ pub static ALL: &[&dyn Kind] = &[
     &apps::REPLICA_SET,
     &apps::STATEFUL_SET,
     &event::EVENTS,
+    &reviews::SELF_SUBJECT_REVIEW,
+    &reviews::TOKEN_REVIEW,
+    &reviews::LOCAL_SUBJECT_ACCESS_REVIEW,
+    &reviews::SELF_SUBJECT_ACCESS_REVIEW,
+    &reviews::SELF_SUBJECT_RULES_REVIEW,
+    &reviews::SUBJECT_ACCESS_REVIEW,
     &autoscaling::V2,
     &autoscaling::V1,
     &batch::CRON_JOB,

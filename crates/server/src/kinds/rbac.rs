@@ -1,4 +1,4 @@
-//! `rbac.authorization.k8s.io/v1`. Who may do what is not decided by these yet (README).
+//! `rbac.authorization.k8s.io/v1`. What these allow is decided in `authz`.
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, NAME_AND_CREATION,

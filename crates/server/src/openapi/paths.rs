@@ -105,6 +105,11 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
         let about = (info.group, info.version, info.kind);
         Operation { info, action, parameters, body, answer: answer.clone(), about, id }.value()
     };
+    let create = |id: String| at("create", &WRITE, Some((&["*/*"], object.clone())), &object, id);
+    if info.question {
+        let path = json!({"parameters": path_parameters(info, false), "post": create(format!("{scope}{}", info.kind))});
+        return vec![(base, path)];
+    }
     let one = |sub: &str| {
         let id = format!("{scope}{}{sub}", info.kind);
         json!({
@@ -117,7 +122,7 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
     let collection = json!({
         "parameters": path_parameters(info, false),
         "get": at("list", &LIST, None, &all, id.clone()),
-        "post": at("create", &WRITE, Some((&["*/*"], object.clone())), &object, id.clone()),
+        "post": create(id.clone()),
         "delete": at("deletecollection", &LIST, Some((&["*/*"], options.clone())), &status, format!("Collection{id}")),
     });
     let mut named = one("");

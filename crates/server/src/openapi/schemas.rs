@@ -50,7 +50,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
             }
         }
     }
-    for info in kinds.iter().map(|k| k.info()) {
+    for info in kinds.iter().map(|k| k.info()).filter(|info| !info.question) {
         all.extend(list(info));
     }
     for (name, schema) in &mut all {

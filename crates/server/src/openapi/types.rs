@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::{
     admissionregistration::v1 as admission, apps::v1 as apps, authentication::v1 as authentication,
-    autoscaling::v1 as autoscaling, autoscaling::v2 as autoscaling_v2, batch::v1 as batch,
-    certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery,
-    events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking, node::v1 as node,
-    policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
+    authorization::v1 as authorization, autoscaling::v1 as autoscaling, autoscaling::v2 as autoscaling_v2,
+    batch::v1 as batch, certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
+    discovery::v1 as discovery, events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking,
+    node::v1 as node, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
     storage::v1 as storage,
 };
 use schemars::{JsonSchema, SchemaGenerator};
@@ -51,6 +51,12 @@ static TYPES: &[Type] = &[
     of::<apps::Deployment>("apps", "v1", "Deployment"),
     of::<apps::ReplicaSet>("apps", "v1", "ReplicaSet"),
     of::<apps::StatefulSet>("apps", "v1", "StatefulSet"),
+    of::<authentication::SelfSubjectReview>("authentication.k8s.io", "v1", "SelfSubjectReview"),
+    of::<authentication::TokenReview>("authentication.k8s.io", "v1", "TokenReview"),
+    of::<authorization::LocalSubjectAccessReview>("authorization.k8s.io", "v1", "LocalSubjectAccessReview"),
+    of::<authorization::SelfSubjectAccessReview>("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+    of::<authorization::SelfSubjectRulesReview>("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
+    of::<authorization::SubjectAccessReview>("authorization.k8s.io", "v1", "SubjectAccessReview"),
     of::<authentication::TokenRequest>("authentication.k8s.io", "v1", "TokenRequest"),
     of::<autoscaling::HorizontalPodAutoscaler>("autoscaling", "v1", "HorizontalPodAutoscaler"),
     of::<autoscaling::Scale>("autoscaling", "v1", "Scale"),

@@ -2,22 +2,48 @@
 //! (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
 
 use super::{ISSUER, request::stored};
-use crate::{UserInfo, service::ApiServer};
+use crate::{UserInfo, authz::quoted, service::ApiServer, user};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// How far clocks may be apart, and how long what is being deleted still counts, in seconds.
 const LEEWAY: i64 = 60;
 
-/// The account that a bearer token stands for; `None` when the token does not hold.
-pub(crate) fn authenticate(server: &ApiServer, token: &str, now: Timestamp) -> Option<UserInfo> {
-    let claims = server.signing_key.as_ref()?.verify(token)?;
-    let (time, second) = (|claim: &str| claims[claim].as_i64(), now.as_second());
-    let in_time = time("exp")? > second.saturating_sub(LEEWAY) && time("nbf")? <= second.saturating_add(LEEWAY);
-    let audience = claims["aud"].as_array().is_some_and(|all| all.iter().any(|a| a == ISSUER));
-    if claims["iss"] != ISSUER || !in_time || !audience {
-        return None;
+/// The account that a bearer token stands for, and for which of these audiences it was made; without any, the API's own is
+/// meant.
+///
+/// # Errors
+/// When the token does not hold, with upstream's words for that where it has some.
+pub(crate) fn authenticate(
+    server: &ApiServer,
+    token: &str,
+    audiences: &[String],
+    now: Timestamp,
+) -> Result<(UserInfo, Vec<String>), String> {
+    let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).filter(|c| c["iss"] == ISSUER);
+    let claims = claims.ok_or_else(String::new)?;
+    let own = [ISSUER.to_owned()];
+    let audiences = if audiences.is_empty() { &own } else { audiences };
+    let has: Vec<String> = serde_json::from_value(claims["aud"].clone()).unwrap_or_default();
+    let matching: Vec<String> = audiences.iter().filter(|a| has.contains(a)).cloned().collect();
+    if matching.is_empty() {
+        let (has, wanted) = (quoted(&has), quoted(audiences));
+        return Err(format!("token audiences {has} is invalid for the target audiences {wanted}"));
     }
+    let (time, second) = (|claim: &str| claims[claim].as_i64().unwrap_or(0), now.as_second());
+    if time("exp") <= second.saturating_sub(LEEWAY) {
+        return Err("service account token has expired".to_owned());
+    }
+    if time("nbf") > second.saturating_add(LEEWAY) {
+        return Err("service account token is not valid yet".to_owned());
+    }
+    let user = holder(server, &claims, second).ok_or("service account token has been invalidated")?;
+    Ok((user, matching))
+}
+
+/// The account that the claims are about, if it and what they are bound to are there.
+fn holder(server: &ApiServer, claims: &Value, second: i64) -> Option<UserInfo> {
     let about = &claims["kubernetes.io"];
     let namespace = about["namespace"].as_str()?;
     let there = |plural: &'static str, namespace: &str, claim: &Value| {
@@ -37,7 +63,26 @@ pub(crate) fn authenticate(server: &ApiServer, token: &str, now: Timestamp) -> O
     if about.get("node").is_some() && about.get("pod").is_none() {
         there("nodes", "", &about["node"])?;
     }
-    let name = format!("system:serviceaccount:{namespace}:{}", account["name"].as_str()?);
-    let groups = ["system:serviceaccounts", "system:authenticated"].map(str::to_owned).into_iter();
-    Some(UserInfo { name, groups: groups.chain([format!("system:serviceaccounts:{namespace}")]).collect() })
+    let name = user::of_account(namespace, account["name"].as_str()?);
+    let uid = account["uid"].as_str()?.to_owned();
+    Some(UserInfo { name, uid, groups: user::groups_of_accounts(namespace), extra: extra(claims) })
+}
+
+/// What is told of the token: its own id, and the Pod and node that it was made for.
+fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
+    let about = &claims["kubernetes.io"];
+    let mut extra = BTreeMap::new();
+    let mut tell = |name: &str, value: &Value| {
+        if let Some(text) = value.as_str() {
+            extra.insert(format!("authentication.kubernetes.io/{name}"), vec![text.to_owned()]);
+        }
+    };
+    for object in ["pod", "node"] {
+        tell(&format!("{object}-name"), &about[object]["name"]);
+        tell(&format!("{object}-uid"), &about[object]["uid"]);
+    }
+    if let Some(id) = claims["jti"].as_str() {
+        tell("credential-id", &Value::from(format!("JTI={id}")));
+    }
+    extra
 }

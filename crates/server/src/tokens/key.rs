@@ -10,7 +10,7 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-const ALGORITHM: &str = "ES256";
+pub(super) const ALGORITHM: &str = "ES256";
 
 /// The key that the tokens of service accounts are signed with.
 pub struct SigningKey {
@@ -48,6 +48,14 @@ impl SigningKey {
         let text = format!("{}.{}", encode(&json!({"alg": ALGORITHM, "kid": self.id})), encode(claims));
         let signature = self.pair.sign(&self.random, text.as_bytes()).ok()?;
         Some(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    /// The key that verifies, as a JSON Web Key (RFC 7517): the two halves of the point behind its first byte.
+    pub(super) fn public(&self) -> Value {
+        let point = self.pair.public_key().as_ref().get(1..).unwrap_or_default();
+        let (x, y) = point.split_at(point.len() / 2);
+        let encode = |half: &[u8]| URL_SAFE_NO_PAD.encode(half);
+        json!({"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM, "x": encode(x), "y": encode(y)})
     }
 
     /// What a token says, if it is one of ours. Whether it still holds is another question.

@@ -29,9 +29,18 @@ pub(crate) struct Ask {
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
+    /// Who asks.
+    pub(crate) user: UserInfo,
 }
 
 impl Ask {
+    /// Asked by somebody who may do what is bound to them.
+    pub(crate) fn by(mut self, name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().map(|g| (*g).to_owned()).collect();
+        self.user = UserInfo { name: name.to_owned(), groups, ..UserInfo::default() };
+        self
+    }
+
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
@@ -45,7 +54,7 @@ impl Ask {
 
 fn ask(method: &'static str, path: impl Into<String>, body: &Value) -> Ask {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    Ask { method, path: path.into(), headers: Vec::new(), body }
+    Ask { method, path: path.into(), headers: Vec::new(), body, user: UserInfo::component("test") }
 }
 
 pub(crate) fn get(path: impl Into<String>) -> Ask {
@@ -140,7 +149,7 @@ impl Api {
             request = request.header(*name, value);
         }
         let request = request.body(Full::new(Bytes::from(ask.body.clone()))).unwrap();
-        self.server.handle(Some(UserInfo::component("test")), request).await
+        self.server.handle(Some(ask.user.clone()), request).await
     }
 
     pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
@@ -194,6 +203,16 @@ impl Api {
     pub(crate) async fn create_config_map(&self, name: &str, labels: Value) -> Value {
         let object = json!({"metadata": {"name": name, "labels": labels}});
         self.check(post(CONFIG_MAPS, &object), 201, json!({})).await.body
+    }
+
+    /// Lets these do that in the whole cluster.
+    pub(crate) async fn bind(&self, name: &str, subjects: Value, rules: Value) {
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        self.check(post(format!("{rbac}/clusterroles"), &role), 201, json!({})).await;
+        let role = json!({"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
+        let binding = json!({"metadata": {"name": name}, "subjects": subjects, "roleRef": role});
+        self.check(post(format!("{rbac}/clusterrolebindings"), &binding), 201, json!({})).await;
     }
 
     /// A Pod that a node has.

@@ -8,6 +8,8 @@ mod apparmor;
 #[cfg(test)]
 mod applies;
 #[cfg(test)]
+mod authorization;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod conflicts;
@@ -18,11 +20,15 @@ mod decoding;
 #[cfg(test)]
 mod defaults;
 #[cfg(test)]
+mod escalation;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod features;
 #[cfg(test)]
 mod full;
+#[cfg(test)]
+mod impersonation;
 #[cfg(test)]
 mod kinds;
 #[cfg(test)]
@@ -39,6 +45,8 @@ mod patches;
 mod pods;
 #[cfg(test)]
 mod resize;
+#[cfg(test)]
+mod reviews;
 #[cfg(test)]
 mod runtime_classes;
 #[cfg(test)]

@@ -86,7 +86,7 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn who_shows_a_token_is_known_and_may_do_nothing_yet() {
+async fn who_shows_a_token_is_known_and_may_do_what_is_bound_to_it() {
     let api = api().await;
     let token = token(&api, json!({})).await;
     let user = "User \"system:serviceaccount:default:app\" cannot";
@@ -127,6 +127,10 @@ async fn who_shows_a_token_is_known_and_may_do_nothing_yet() {
     ] {
         check(show(&api.server, &token, method, &path).await, 403, &expected);
     }
+    let named = json!([{"kind": "ServiceAccount", "name": "app", "namespace": "default"}]);
+    api.bind("b", named, json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])).await;
+    check(show(&api.server, &token, "GET", pods).await, 200, "");
+    assert_eq!(show(&api.server, &token, "DELETE", pods).await.0, 403);
     check(show(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
     let other = self::token(&api, json!({"audiences": ["somebody.else"]})).await;
     check(show(&api.server, &other, "GET", pods).await, 401, "Unauthorized");
@@ -197,4 +201,34 @@ async fn pods_and_accounts_may_want_no_token() {
     object["spec"]["automountServiceAccountToken"] = json!(true);
     let made = api.check(post(PODS, &object), 201, json!({})).await;
     assert_eq!(made.body["spec"]["volumes"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn others_can_verify_a_token_by_what_the_cluster_publishes() {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    let mut api = api().await;
+    api.server = api.server.with_address("10.0.0.1:6443");
+    let issuer = "https://kubernetes.default.svc.cluster.local";
+    let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.0.0.1:6443/openid/v1/jwks", "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]});
+    let answer = api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
+    assert_eq!(answer.headers["cache-control"], "public, max-age=3600");
+    let answer =
+        api.check(get("/openid/v1/jwks"), 200, json!({"keys": [{"kty": "EC", "crv": "P-256", "use": "sig"}]})).await;
+    assert_eq!(answer.headers["content-type"], "application/jwk-set+json");
+    let key = answer.body["keys"][0].clone();
+    let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
+    let half = |name: &str| decode(key[name].as_str().unwrap());
+    let point = [vec![4], half("x"), half("y")].concat();
+    let token = token(&api, json!({})).await;
+    let (text, signature) = token.rsplit_once('.').unwrap();
+    let header: Value = serde_json::from_slice(&decode(text.split('.').next().unwrap())).unwrap();
+    assert_eq!(header["kid"], key["kid"]);
+    let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
+    key.verify(text.as_bytes(), &decode(signature)).unwrap();
+    // Accounts may look, others may not.
+    api.server.bootstrap_access().await;
+    assert_eq!(show(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
+    api.check(get("/openid/v1/jwks").by("ann", &[]), 403, json!({})).await;
+    api.check(delete("/openid/v1/jwks"), 405, json!({})).await;
 }

@@ -235,7 +235,7 @@ fn the_table_is_whole() {
             assert_eq!(message.field(field.number).map(|f| f.name), Some(field.name), "{}", message.name);
         }
     }
-    for kind in ALL {
+    for kind in ALL.iter().filter(|kind| !kind.info().question) {
         let list = format!("{}List", kind.info().kind);
         assert!(TABLE.kind(&kind.info().api_version(), &list).is_some(), "{list}");
     }

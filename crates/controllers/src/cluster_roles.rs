@@ -1,0 +1,120 @@
+//! Cluster roles that are made of others have the rules of those that their selectors name
+//! (`pkg/controller/clusterroleaggregation`).
+
+use crate::watch::{Change, key, watch};
+use crate::worker::{self, Controller, unless_gone};
+use api::selector::Selector;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+struct Aggregation {
+    api: Api<ClusterRole>,
+    /// By name, which is the order in which rules are gathered.
+    roles: BTreeMap<String, ClusterRole>,
+}
+
+impl Aggregation {
+    fn aggregated(&self) -> Vec<String> {
+        let made_of_others = self.roles.iter().filter(|(_, role)| role.aggregation_rule.is_some());
+        made_of_others.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// The rules that a role is to have, each once; a selector that makes no sense gathers nothing.
+fn gathered(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<PolicyRule>> {
+    let selectors = roles.get(name)?.aggregation_rule.as_ref()?.cluster_role_selectors.as_deref().unwrap_or_default();
+    let mut rules: Vec<PolicyRule> = Vec::new();
+    for selector in selectors.iter().filter_map(|s| Selector::from_object(s).ok()) {
+        let label = |role: &ClusterRole| {
+            let labels = role.metadata.labels.clone().unwrap_or_default();
+            selector.matches(|key| labels.get(key).map(String::as_str))
+        };
+        for (_, part) in roles.iter().filter(|(other, role)| *other != name && label(role)) {
+            for rule in part.rules.iter().flatten() {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+    }
+    Some(rules)
+}
+
+impl Controller for Aggregation {
+    type Event = Change<ClusterRole>;
+
+    const NAME: &'static str = "cluster-role-aggregation";
+
+    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+        match event {
+            Change::Set(role) => drop(self.roles.insert(key(&role.metadata), *role)),
+            Change::Gone(role) => drop(self.roles.remove(&key(&role.metadata))),
+            Change::Listed(names) => self.roles.retain(|name, _| names.contains(name)),
+        }
+        self.aggregated()
+    }
+
+    async fn reconcile(&mut self, name: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(rules) = gathered(&self.roles, name) else { return Ok(None) };
+        let has = self.roles.get(name).and_then(|role| role.rules.clone()).unwrap_or_default();
+        if has != rules {
+            let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            let patched = self.api.patch(name, &params, &Patch::Merge(json!({"rules": rules}))).await;
+            unless_gone(patched)?;
+        }
+        Ok(None)
+    }
+}
+
+pub(crate) async fn run(client: Client, stop: CancellationToken) {
+    let api: Api<ClusterRole> = Api::all(client);
+    let events = watch(api.clone(), Config::default());
+    worker::run(Aggregation { api, roles: BTreeMap::new() }, events, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles(all: &[serde_json::Value]) -> BTreeMap<String, ClusterRole> {
+        let read = |role: &serde_json::Value| {
+            let role: ClusterRole = serde_json::from_value(role.clone()).unwrap_or_default();
+            (key(&role.metadata), role)
+        };
+        all.iter().map(read).collect()
+    }
+
+    #[test]
+    fn a_role_gathers_the_rules_of_others_in_the_order_of_their_names_each_once() {
+        let part = |name: &str, verbs: &[&str]| {
+            let rules: Vec<_> = verbs.iter().map(|v| json!({"verbs": [v]})).collect();
+            json!({"metadata": {"name": name, "labels": {"to": "a"}}, "rules": rules})
+        };
+        let selectors = json!([{"matchLabels": {"to": "a"}}, {"matchLabels": {"to": "b"}}]);
+        let mut all = vec![
+            part("z", &["get"]),
+            part("m", &["list", "get"]),
+            json!({"metadata": {"name": "b", "labels": {"to": "b"}}, "rules": [{"verbs": ["watch"]}]}),
+            json!({"metadata": {"name": "other"}, "rules": [{"verbs": ["*"]}]}),
+            json!({"metadata": {"name": "a", "labels": {"to": "a"}}, "rules": [{"verbs": ["own"]}],
+                "aggregationRule": {"clusterRoleSelectors": selectors}}),
+        ];
+        let verbs = |all: &[serde_json::Value], name: &str| {
+            let rules = gathered(&roles(all), name)?;
+            Some(rules.into_iter().flat_map(|rule| rule.verbs).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(verbs(&all, "a").as_deref(), Some("list get watch"));
+        assert_eq!(verbs(&all, "m"), None);
+        all[4]["aggregationRule"] = json!({});
+        assert_eq!(verbs(&all, "a").as_deref(), Some(""));
+    }
+}

@@ -1,0 +1,216 @@
+//! What a request is about, as authorization sees it: upstream's `RequestInfo`, from method, path and query alone.
+//!
+//! It does not know which resources there are: who may not do a thing does not learn whether it is there.
+
+use crate::request::Query;
+use api::selector::FieldSelector;
+use http::Method;
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    /// For example `list`; of what is no resource, the method in small letters.
+    pub(crate) verb: String,
+    pub(crate) about: About,
+}
+
+/// With what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum About {
+    Resource(ResourceAbout),
+    /// A path that is no resource's.
+    Path(String),
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self::Resource(ResourceAbout::default())
+    }
+}
+
+/// What is not said is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ResourceAbout {
+    pub(crate) group: String,
+    /// For example `pods`.
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl ResourceAbout {
+    /// `pods`, `pods/log`.
+    pub(crate) fn combined(&self) -> Cow<'_, str> {
+        if self.subresource.is_empty() {
+            Cow::Borrowed(&self.resource)
+        } else {
+            Cow::Owned(format!("{}/{}", self.resource, self.subresource))
+        }
+    }
+}
+
+impl Attributes {
+    pub(crate) fn of(method: &Method, path: &str, query: &str) -> Self {
+        let decoded = |part| percent_decode_str(part).decode_utf8_lossy();
+        let parts: Vec<Cow<'_, str>> = path.split('/').filter(|p| !p.is_empty()).map(decoded).collect();
+        let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", _, rest @ ..] if !rest.is_empty() => ("", rest),
+            ["apis", group, _, rest @ ..] if !rest.is_empty() => (*group, rest),
+            _ => {
+                let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
+                return Self { verb: method.as_str().to_lowercase(), about: About::Path(path) };
+            }
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, part, ..] if matches!(*part, "status" | "finalize") => (*namespace, rest),
+            ["namespaces", namespace] => (*namespace, rest),
+            ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+            _ => ("", rest),
+        };
+        let part = |i: usize| rest.get(i).map_or_else(String::new, |p| (*p).to_owned());
+        let query = Query::parse(query);
+        let named = rest.len() > 1;
+        let name = if named || !reads_many(method) { part(1) } else { selected_name(&query) };
+        let verb = verb(method, named, &query).to_owned();
+        let namespace = namespace.to_owned();
+        let about = ResourceAbout { group: group.to_owned(), resource: part(0), subresource: part(2), namespace, name };
+        Self { verb, about: About::Resource(about) }
+    }
+
+    /// Something that is done to a resource.
+    pub(crate) fn to(verb: &str, about: ResourceAbout) -> Self {
+        Self { verb: verb.to_owned(), about: About::Resource(about) }
+    }
+
+    /// Where it is done; empty for the whole cluster.
+    pub(crate) fn namespace(&self) -> &str {
+        match &self.about {
+            About::Resource(about) => &about.namespace,
+            About::Path(_) => "",
+        }
+    }
+}
+
+fn reads_many(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn verb(method: &Method, named: bool, query: &Query) -> &'static str {
+    match method.as_str() {
+        // Upstream reads one object where a name stands in the path; here it can be watched, which must be allowed.
+        "GET" | "HEAD" if query.flag("watch") => "watch",
+        "GET" | "HEAD" if named => "get",
+        "GET" | "HEAD" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if named => "delete",
+        "DELETE" => "deletecollection",
+        _ => "",
+    }
+}
+
+/// The one name that a field selector leaves, if it does; what is no name of an object stands for none.
+fn selected_name(query: &Query) -> String {
+    let selector = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
+    let name = selector.ok().and_then(|s| s.required("metadata.name").map(str::to_owned)).unwrap_or_default();
+    if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) { String::new() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: Method, path: &str, expected: &str) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let got = Attributes::of(&method, path, query);
+        let about = match got.about {
+            About::Path(path) => path,
+            About::Resource(a) => format!("{:?} {} in {:?} named {:?}", a.group, a.combined(), a.namespace, a.name),
+        };
+        assert_eq!(format!("{} {about}", got.verb), expected);
+    }
+
+    #[test]
+    fn a_request_says_what_is_to_be_done_with_what() {
+        check(Method::GET, "/api/v1/pods", r#"list "" pods in "" named """#);
+        check(Method::GET, "/api/v1/pods?watch=1", r#"watch "" pods in "" named """#);
+        check(Method::HEAD, "/api/v1/namespaces/a/pods/b", r#"get "" pods in "a" named "b""#);
+        check(Method::POST, "/api/v1/namespaces/a/pods/b/eviction", r#"create "" pods/eviction in "a" named "b""#);
+        check(
+            Method::PATCH,
+            "/apis/apps/v1/namespaces/a/deployments/d",
+            r#"patch "apps" deployments in "a" named "d""#,
+        );
+        check(Method::DELETE, "/api/v1/namespaces/a/pods", r#"deletecollection "" pods in "a" named """#);
+        check(Method::DELETE, "/api/v1/nodes/n", r#"delete "" nodes in "" named "n""#);
+        check(Method::OPTIONS, "/api/v1/nodes/n", r#" "" nodes in "" named "n""#);
+    }
+
+    #[test]
+    fn a_namespace_is_in_itself() {
+        check(Method::GET, "/api/v1/namespaces", r#"list "" namespaces in "" named """#);
+        check(Method::GET, "/api/v1/namespaces/a", r#"get "" namespaces in "a" named "a""#);
+        check(Method::PUT, "/api/v1/namespaces/a/finalize", r#"update "" namespaces/finalize in "a" named "a""#);
+    }
+
+    #[test]
+    fn what_is_no_resource_is_a_path() {
+        for path in ["/", "/metrics", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/openapi/v3/apis/apps/v1"] {
+            check(Method::GET, path, &format!("get {path}"));
+        }
+        check(Method::POST, "/a%2Fb", "post /a/b");
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_about_that_name() {
+        check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name%3Da", r#"list "" pods in "" named "a""#);
+        check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name!%3Da", r#"list "" pods in "" named """#);
+        check(Method::GET, "/api/v1/pods?watch=1&fieldSelector=metadata.name=a", r#"watch "" pods in "" named "a""#);
+        check(
+            Method::DELETE,
+            "/api/v1/namespaces/b/pods?fieldSelector=metadata.name=a",
+            r#"deletecollection "" pods in "b" named """#,
+        );
+        check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name=a%252F", r#"list "" pods in "" named """#);
+    }
+
+    #[test]
+    fn what_is_authorized_is_what_is_done() {
+        for path in [
+            "/api/v1/pods",
+            "/api/v1/namespaces/a/pods/b",
+            "/api/v1/namespaces/a%2Fpods/pods/b",
+            "/api/v1/namespaces/a/pods%2Fb",
+            "//api/v1//namespaces/a/pods/b/log",
+            "/api/v1/namespaces/status/pods",
+            "/api/v1/namespaces/a/status",
+            "/api/v1/namespaces/a/finalize",
+            "/apis/apps/v1/namespaces/a/deployments/d/scale",
+            "/api/v1/nodes/n/proxy/a/b",
+            "/api/v1/nodes/namespaces",
+            "/api/v1/namespaces/namespaces/namespaces",
+        ] {
+            let Ok(done) = crate::request::resource(path) else { continue };
+            let About::Resource(asked) = Attributes::of(&Method::GET, path, "").about else { panic!("{path}") };
+            let info = done.kind.info();
+            let namespaced = if info.plural == "namespaces" { String::new() } else { asked.namespace };
+            assert_eq!(
+                (asked.group.as_str(), asked.resource.as_str(), namespaced, asked.name, asked.subresource),
+                (
+                    info.group,
+                    info.plural,
+                    done.namespace,
+                    done.name.unwrap_or_default(),
+                    done.subresource.unwrap_or_default()
+                ),
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The policy as the store has it.
+//!
+//! Nobody waits for it, and nothing runs for it: whoever asks first takes in what was written since the last question.
+//! So a binding counts for whoever asks after its write was acknowledged.
+
+use super::policy::Policy;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use store::{EventKind, Expired, Object, Scope, Store, Watch};
+
+const ROLES: [&str; 2] = ["clusterroles", "roles"];
+const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
+/// How many changes are taken in at a time.
+const BATCH: usize = 256;
+
+/// Follows the roles and bindings of a store.
+pub(crate) struct Follower {
+    store: Store,
+    policy: RwLock<Policy>,
+    /// Held by whoever makes the first roles and bindings.
+    settling: Arc<tokio::sync::RwLock<()>>,
+    /// Empty until somebody asks: what only masters use needs no policy.
+    watches: Mutex<Vec<Watch>>,
+}
+
+impl Follower {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, policy: RwLock::default(), settling: Arc::default(), watches: Mutex::default() }
+    }
+
+    /// From now on there are roles and bindings to come, until this is dropped.
+    pub(crate) fn settle(&self) -> impl Send + 'static {
+        Arc::clone(&self.settling).try_write_owned().ok()
+    }
+
+    /// Waits until the roles and bindings are there that are to come.
+    pub(crate) async fn settled(&self) {
+        drop(self.settling.read().await);
+    }
+
+    /// Asks the policy as it is now.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Policy) -> T) -> T {
+        let mut watches = self.watches.lock();
+        if watches.is_empty() || self.catch_up(&mut watches).is_err() {
+            self.start(&mut watches);
+        }
+        drop(watches);
+        question(&self.policy.read())
+    }
+
+    /// Takes in what changed.
+    fn catch_up(&self, watches: &mut [Watch]) -> Result<(), Expired> {
+        let mut events = Vec::new();
+        for watch in watches {
+            while watch.try_next_batch(&mut events, BATCH)? > 0 {}
+        }
+        if events.is_empty() {
+            return Ok(());
+        }
+        let mut policy = self.policy.write();
+        for event in events {
+            set(&mut policy, &event.object, event.kind == EventKind::Put);
+        }
+        Ok(())
+    }
+
+    /// Reads everything, and follows from there.
+    fn start(&self, watches: &mut Vec<Watch>) {
+        let mut policy = Policy::default();
+        watches.clear();
+        for resource in RESOURCES {
+            let listing = self.store.list(&Scope::resource(resource), None, None);
+            listing.objects.iter().for_each(|object| set(&mut policy, object, true));
+            // The window is as old as this list, or the next who asks reads everything again.
+            watches.extend(self.store.watch(Scope::resource(resource), listing.revision));
+        }
+        if watches.len() < RESOURCES.len() {
+            watches.clear();
+        }
+        *self.policy.write() = policy;
+    }
+}
+
+/// An object that cannot be read grants nothing.
+fn set(policy: &mut Policy, object: &Object, there: bool) {
+    let key = &object.key;
+    let (namespace, name) = (&*key.namespace, &*key.name);
+    if ROLES.contains(&&*key.resource) {
+        let role = there.then(|| serde_json::from_slice(&object.data).ok()).flatten();
+        policy.set_role(namespace, name, role);
+    } else {
+        let binding = there.then(|| serde_json::from_slice(&object.data).ok()).flatten();
+        policy.set_binding(namespace, name, binding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        UserInfo,
+        authz::attributes::{Attributes, ResourceAbout},
+        authz::policy::Decision,
+    };
+    use store::{Expect, Key, MemoryEngine, Options, Write};
+
+    async fn put(store: &Store, resource: &str, name: &str, text: String) {
+        let write = Write::put(Key::new(resource, "", name), Expect::Any, move |_| text.into());
+        store.write(write).await.unwrap();
+    }
+
+    fn may(follower: &Follower) -> bool {
+        let ann = UserInfo { name: "ann".into(), ..UserInfo::default() };
+        let wanted = Attributes::to("get", ResourceAbout { resource: "pods".into(), ..ResourceAbout::default() });
+        follower.ask(|policy| matches!(policy.decide(&ann, &wanted), Decision::Allowed(_)))
+    }
+
+    const ROLE: &str = r#"{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}"#;
+    const BINDING: &str = r#"{"roleRef":{"kind":"ClusterRole","name":"r"},"subjects":[{"kind":"User","name":"ann"}]}"#;
+
+    #[tokio::test]
+    async fn what_was_written_counts_for_the_next_question() {
+        let store = Store::open(MemoryEngine::new(), Options::default()).unwrap();
+        let follower = Follower::new(store.clone());
+        assert!(!may(&follower));
+        put(&store, "clusterroles", "r", ROLE.into()).await;
+        put(&store, "clusterrolebindings", "b", BINDING.into()).await;
+        assert!(may(&follower));
+        put(&store, "clusterroles", "r", "{}".into()).await;
+        assert!(!may(&follower));
+        put(&store, "clusterroles", "r", ROLE.into()).await;
+        assert!(may(&follower));
+        let delete = Write::delete(Key::new("clusterrolebindings", "", "b"), Expect::Any, |_| "".into());
+        store.write(delete).await.unwrap();
+        assert!(!may(&follower));
+    }
+
+    #[tokio::test]
+    async fn who_asks_rarely_reads_everything_again() {
+        let options = Options { window_events: 4, ..Options::default() };
+        let store = Store::open(MemoryEngine::new(), options).unwrap();
+        let follower = Follower::new(store.clone());
+        put(&store, "clusterroles", "r", ROLE.into()).await;
+        assert!(!may(&follower));
+        put(&store, "clusterrolebindings", "b", BINDING.into()).await;
+        for i in 0..10 {
+            put(&store, "clusterrolebindings", &format!("other{i}"), "{}".into()).await;
+        }
+        assert!(may(&follower));
+        assert_eq!(follower.watches.lock().len(), 4);
+    }
+}

@@ -1,0 +1,104 @@
+//! Who may do what: members of `system:masters` everything, all others what roles and bindings allow.
+
+mod attributes;
+mod cover;
+pub(crate) mod defaults;
+mod escalation;
+mod follow;
+mod impersonate;
+mod policy;
+mod rule;
+
+pub(crate) use attributes::{About, Attributes, ResourceAbout};
+pub(crate) use cover::quoted;
+pub(crate) use escalation::check as check_escalation;
+pub(crate) use follow::Follower;
+pub(crate) use impersonate::impersonate;
+pub(crate) use policy::Decision;
+pub(crate) use rule::Rule;
+
+use crate::{ApiServer, UserInfo, request::Resource, service::Call, status::ApiError};
+use http::Method;
+
+/// Whether the user may do this, and why or why not.
+pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
+    if user.is_master() {
+        return Decision::Allowed(String::new());
+    }
+    server.follower.ask(|policy| policy.decide(user, wanted))
+}
+
+/// Refuses what the user may not do.
+pub(crate) fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), ApiError> {
+    match decide(server, user, wanted) {
+        Decision::Allowed(_) => Ok(()),
+        Decision::NoOpinion(why) => Err(forbidden(user, wanted, &why)),
+    }
+}
+
+/// Refuses a request that the user may not make.
+pub(crate) async fn check(
+    server: &ApiServer,
+    user: &UserInfo,
+    method: &Method,
+    path: &str,
+    query: &str,
+) -> Result<(), ApiError> {
+    if user.is_master() {
+        return Ok(());
+    }
+    server.follower.settled().await;
+    let wanted = Attributes::of(method, path, query);
+    require(server, user, &wanted)?;
+    match (&wanted.verb[..], &wanted.about) {
+        // Who opens a stream acts, also where it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
+        ("get", About::Resource(about)) if STREAMS.contains(&&*about.combined()) && about.group.is_empty() => {
+            require(server, user, &Attributes { verb: "create".to_owned(), ..wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
+const STREAMS: [&str; 3] = ["pods/attach", "pods/exec", "pods/portforward"];
+
+/// Refuses to make what is not there yet of whoever may only change what is.
+pub(crate) fn may_create(server: &ApiServer, resource: &Resource, call: &Call) -> Result<(), ApiError> {
+    let info = resource.kind.info();
+    let (group, plural) = (info.group.to_owned(), info.plural.to_owned());
+    let name = resource.name.clone().unwrap_or_default();
+    // A namespace is in itself.
+    let namespace = if plural == "namespaces" { name.clone() } else { resource.namespace.clone() };
+    let about = ResourceAbout { group, resource: plural, namespace, name, ..ResourceAbout::default() };
+    require(server, &call.user, &Attributes::to("create", about))
+}
+
+/// Upstream's words (`responsewriters.ForbiddenStatusError`), which name what was asked for whether it is there or not.
+pub(crate) fn forbidden(user: &UserInfo, wanted: &Attributes, why: &str) -> ApiError {
+    let verb = &wanted.verb;
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    match &wanted.about {
+        About::Path(path) => {
+            let message = sanitized(&format!("User {:?} cannot {verb} path {path:?}", user.name));
+            ApiError::new(403, "Forbidden", format!("forbidden: {message}{why}"))
+        }
+        About::Resource(about) => {
+            let place = match about.namespace.as_str() {
+                "" => "at the cluster scope".to_owned(),
+                namespace => format!("in the namespace {namespace:?}"),
+            };
+            let message = format!(
+                "User {:?} cannot {verb} resource {:?} in API group {:?} {place}",
+                user.name,
+                about.combined(),
+                about.group
+            );
+            let message = format!("{}{why}", sanitized(&message));
+            ApiError::forbidden_to(&about.group, &about.resource, &about.name, &message)
+        }
+    }
+}
+
+/// So that no browser takes an error for a page.
+fn sanitized(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,138 @@
+//! Who may do what: `kubectl auth can-i` (`pkg/registry/authorization`).
+
+use super::Refused;
+use crate::{
+    ApiServer, UserInfo,
+    authz::{self, About, Attributes, Decision, ResourceAbout},
+    kinds::{FieldErrors, FieldPath},
+    status::ApiError,
+};
+use serde_json::{Value, json};
+
+/// Whether the one who asks may do it.
+pub(super) fn of_oneself(server: &ApiServer, user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
+    validate(review, false)?;
+    decide(server, user, review);
+    Ok(())
+}
+
+/// Whether somebody may do it.
+pub(super) fn of_somebody(server: &ApiServer, review: &mut Value) -> Result<(), Refused> {
+    validate(review, true)?;
+    let spec = &review["spec"];
+    let text = |field: &str| spec[field].as_str().unwrap_or("").to_owned();
+    let list = |value: &Value| serde_json::from_value(value.clone()).unwrap_or_default();
+    let extra = spec["extra"].as_object().into_iter().flatten();
+    let extra = extra.map(|(key, values)| (key.clone(), list(values))).collect();
+    let user = UserInfo { name: text("user"), uid: text("uid"), groups: list(&spec["groups"]), extra };
+    decide(server, &user, review);
+    Ok(())
+}
+
+fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
+    let (allowed, reason) = match authz::decide(server, user, &wanted(&review["spec"])) {
+        Decision::Allowed(reason) => (true, reason),
+        Decision::NoOpinion(reason) => (false, reason),
+    };
+    review["status"] = json!({"allowed": allowed});
+    if !reason.is_empty() {
+        review["status"]["reason"] = json!(reason);
+    }
+}
+
+fn wanted(spec: &Value) -> Attributes {
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let text = |of: &Value, field: &str| of[field].as_str().unwrap_or("").to_owned();
+    if resource.is_null() {
+        return Attributes { verb: text(other, "verb"), about: About::Path(text(other, "path")) };
+    }
+    let about = ResourceAbout {
+        group: text(resource, "group"),
+        resource: text(resource, "resource"),
+        subresource: text(resource, "subresource"),
+        namespace: text(resource, "namespace"),
+        name: text(resource, "name"),
+    };
+    Attributes::to(&text(resource, "verb"), about)
+}
+
+/// `ValidateSubjectAccessReview` and its kin.
+fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
+    let (mut errors, spec) = (FieldErrors::default(), &review["spec"]);
+    let path = FieldPath::new("spec");
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if !resource.is_null() && !other.is_null() {
+        let why = "cannot be specified in combination with resourceAttributes";
+        errors.invalid(&path.child("nonResourceAttributes"), other, why);
+    }
+    if resource.is_null() && other.is_null() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.invalid(&path.child("resourceAttributes"), &Value::Null, why);
+    }
+    let nobody = spec["user"].as_str().unwrap_or("").is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    if somebody && nobody {
+        errors.invalid(&path.child("user"), &json!(""), "at least one of user or group must be specified");
+    }
+    metadata(review, &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(Refused::Wrong(errors)) }
+}
+
+/// A question has no name, and asks about the namespace that it is asked in.
+fn metadata(review: &Value, errors: &mut FieldErrors) {
+    let (metadata, spec) = (&review["metadata"], &review["spec"]);
+    let local = review["kind"] == "LocalSubjectAccessReview";
+    let told = |(field, value): (&String, &Value)| {
+        let counts = field != "managedFields" && !(local && field == "namespace");
+        counts && !matches!(value, Value::Null) && *value != json!("")
+    };
+    if metadata.as_object().into_iter().flatten().any(told) {
+        let why = if local { "must be empty except for namespace" } else { "must be empty" };
+        errors.invalid(&FieldPath::new("metadata"), metadata, why);
+    }
+    if !local {
+        return;
+    }
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let path = FieldPath::new("spec");
+    let namespace = resource["namespace"].as_str().unwrap_or("");
+    if !resource.is_null() && metadata["namespace"] != namespace {
+        let at = path.child("resourceAttributes").child("namespace");
+        errors.invalid(&at, &json!(namespace), "must match metadata.namespace");
+    }
+    if !other.is_null() {
+        errors.invalid(&path.child("nonResourceAttributes"), other, "disallowed on this kind of request");
+    }
+}
+
+/// All that the one who asks may do in a namespace.
+pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
+    let namespace = review["spec"]["namespace"].as_str().unwrap_or("").to_owned();
+    if namespace.is_empty() {
+        return Err(Refused::Other(ApiError::bad_request("no namespace on request")));
+    }
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    let errors = server.follower.ask(|policy| {
+        let (rules, errors) = policy.rules_for(user, &namespace);
+        for rule in rules {
+            let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };
+            list.into_iter().for_each(|list: &mut Vec<Value>| {
+                let mut value = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
+                if !rule.resource_names.is_empty() {
+                    value["resourceNames"] = json!(rule.resource_names);
+                }
+                list.push(value);
+            });
+            if !rule.urls.is_empty() {
+                paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.urls}));
+            }
+        }
+        errors
+    });
+    review["metadata"] = json!({});
+    review["spec"] = json!({});
+    review["status"] = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if let Some(errors) = errors {
+        review["status"]["evaluationError"] = json!(errors);
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Who asks.
+
+use std::collections::BTreeMap;
+
+/// The group of those who may do everything.
+const MASTERS: &str = "system:masters";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+/// Names of what a user's `extra` says.
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// Who asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// For example `kubernetes-admin`.
+    pub name: String,
+    /// Tells apart those who had the same name at different times; may be empty.
+    pub uid: String,
+    /// For example `system:masters`.
+    pub groups: Vec<String>,
+    /// What else is known, for example which credential was shown.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// A component of this process.
+    #[must_use]
+    pub fn component(name: &str) -> Self {
+        Self { name: name.to_owned(), groups: vec![MASTERS.to_owned()], ..Self::default() }
+    }
+
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// Whether nothing is refused to the user.
+    pub(crate) fn is_master(&self) -> bool {
+        self.is_in(MASTERS)
+    }
+
+    /// The same user, in the group of all whose name is known.
+    pub(crate) fn authenticated(mut self) -> Self {
+        if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) && self.name != ANONYMOUS {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+/// The name of a service account's user.
+pub(crate) fn of_account(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// The groups of all service accounts of a namespace.
+pub(crate) fn groups_of_accounts(namespace: &str) -> Vec<String> {
+    vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+}
+
+/// Namespace and name of the service account that has this user, if it is one's.
+pub(crate) fn account_of(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let valid = api::names::dns1123_label(namespace).is_empty() && api::names::dns1123_subdomain(name).is_empty();
+    valid.then_some((namespace, name))
+}

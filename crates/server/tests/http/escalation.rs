@@ -1,0 +1,133 @@
+//! Nobody gives away more than they have.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A server where `ann` may write roles and bindings, and read Pods.
+async fn api() -> Api {
+    let api = Api::new().await;
+    let all = json!(["roles", "rolebindings", "clusterroles", "clusterrolebindings"]);
+    let rules = json!([
+        {"verbs": ["create", "update", "patch", "get"], "apiGroups": [GROUP], "resources": all},
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
+    ]);
+    api.bind("ann", json!([{"kind": "User", "name": "ann"}]), rules).await;
+    api
+}
+
+fn by(ask: Ask) -> Ask {
+    ask.by("ann", &["devs"])
+}
+
+fn rule(verbs: &[&str], resource: &str) -> Value {
+    json!({"verbs": verbs, "apiGroups": [""], "resources": [resource]})
+}
+
+fn role(name: &str, rules: Value) -> Value {
+    json!({"metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(name: &str, kind: &str, role: &str) -> Value {
+    json!({"metadata": {"name": name}, "roleRef": {"kind": kind, "name": role}, "subjects": [{"kind": "User", "name": "bob"}]})
+}
+
+fn denied(what: &str, lacking: &str) -> Value {
+    let message = format!(
+        "{what} is forbidden: user \"ann\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{lacking}"
+    );
+    json!({"reason": "Forbidden", "message": message})
+}
+
+#[tokio::test]
+async fn a_role_may_hold_what_its_writer_holds_and_no_more() {
+    let api = api().await;
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    api.check(by(post(&roles, &role("r", json!([rule(&["get"], "pods")])))), 201, json!({})).await;
+    let more = role("s", json!([rule(&["get", "delete", "patch"], "pods"), rule(&["get"], "secrets")]));
+    let lacking = "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"delete\" \"patch\"]}\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}";
+    let answer =
+        api.check(by(post(&roles, &more)), 403, denied("roles.rbac.authorization.k8s.io \"s\"", lacking)).await;
+    assert_eq!(answer.body["details"], json!({"name": "s", "group": GROUP, "kind": "roles"}));
+    let lacking = "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"*\"]}";
+    let change = json!({"rules": [rule(&["*"], "pods")]});
+    let expected = denied("roles.rbac.authorization.k8s.io \"r\"", lacking);
+    api.check(by(merge(format!("{roles}/r"), &change)), 403, expected.clone()).await;
+    let config = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": [rule(&["*"], "pods")]});
+    api.check(by(apply(format!("{roles}/r?force=true"), "m", &config)), 403, expected).await;
+    // What is already there may be held and owned by others.
+    api.check(post(&roles, &role("big", json!([rule(&["*"], "secrets")]))), 201, json!({})).await;
+    let big = format!("{roles}/big");
+    api.check(by(merge(&big, &json!({"metadata": {"finalizers": ["a/b"]}}))), 200, json!({})).await;
+    api.check(by(merge(&big, &json!({"metadata": {"labels": {"a": "b"}}}))), 403, json!({})).await;
+}
+
+#[tokio::test]
+async fn who_may_escalate_may_write_any_role() {
+    let api = api().await;
+    let big = role("big", json!([rule(&["*"], "secrets")]));
+    api.check(by(post(format!("{RBAC}/clusterroles"), &big)), 403, json!({})).await;
+    let escalate = json!([{"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["clusterroles"]}]);
+    api.bind("escalate", json!([{"kind": "User", "name": "ann"}]), escalate).await;
+    api.check(by(post(format!("{RBAC}/clusterroles"), &big)), 201, json!({})).await;
+    api.check(by(post(format!("{RBAC}/namespaces/default/roles"), &big)), 403, json!({})).await;
+}
+
+#[tokio::test]
+async fn who_binds_a_role_must_hold_it_or_be_allowed_to_bind_it() {
+    let api = api().await;
+    api.check(post(format!("{RBAC}/clusterroles"), &role("big", json!([rule(&["*"], "secrets")]))), 201, json!({}))
+        .await;
+    api.check(post(format!("{RBAC}/clusterroles"), &role("small", json!([rule(&["get"], "pods")]))), 201, json!({}))
+        .await;
+    let (cluster, own) = (format!("{RBAC}/clusterrolebindings"), format!("{RBAC}/namespaces/default/rolebindings"));
+    let lacking = "{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"*\"]}";
+    for (path, what) in [(&cluster, "clusterrolebindings"), (&own, "rolebindings")] {
+        let expected = denied(&format!("{what}.{GROUP} \"b\""), lacking);
+        api.check(by(post(path, &binding("b", "ClusterRole", "big"))), 403, expected).await;
+        api.check(by(post(path, &binding("s", "ClusterRole", "small"))), 201, json!({})).await;
+        let message = format!("clusterroles.{GROUP} \"none\" not found");
+        api.check(by(post(path, &binding("n", "ClusterRole", "none"))), 404, json!({"message": message})).await;
+    }
+    let bind = json!([{"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["big", "none"]}]);
+    api.bind("bind", json!([{"kind": "User", "name": "ann"}]), bind).await;
+    api.check(by(post(&cluster, &binding("b", "ClusterRole", "big"))), 201, json!({})).await;
+    api.check(by(post(&own, &binding("n", "ClusterRole", "none"))), 201, json!({})).await;
+    // More subjects are more that is given.
+    let more = json!({"subjects": [{"kind": "User", "name": "eve"}]});
+    api.check(by(merge(format!("{own}/s"), &more)), 200, json!({})).await;
+    let wrong = r#"ClusterRoleBinding.rbac.authorization.k8s.io "s" is invalid: roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"big"}: cannot change roleRef"#;
+    let change = json!({"roleRef": {"name": "big"}});
+    api.check(by(merge(format!("{cluster}/s"), &change)), 422, json!({"message": wrong})).await;
+}
+
+#[tokio::test]
+async fn what_gathers_roles_can_be_written_by_those_who_may_do_everything() {
+    let api = api().await;
+    let mut gathers = role("g", json!([]));
+    gathers["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+    let roles = format!("{RBAC}/clusterroles");
+    let message = "clusterroles.rbac.authorization.k8s.io \"g\" is forbidden: must have cluster-admin privileges to use the aggregationRule";
+    api.check(by(post(&roles, &gathers)), 403, json!({"message": message})).await;
+    api.check(post(&roles, &gathers), 201, json!({})).await;
+    api.check(by(merge(format!("{roles}/g"), &json!({"aggregationRule": null}))), 403, json!({"message": message}))
+        .await;
+    let everything =
+        json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]);
+    api.bind("all", json!([{"kind": "User", "name": "root"}]), everything).await;
+    api.check(merge(format!("{roles}/g"), &json!({"aggregationRule": null})).by("root", &[]), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn who_may_only_change_things_cannot_apply_new_ones() {
+    let api = Api::new().await;
+    let rules = json!([{"verbs": ["patch"], "apiGroups": [""], "resources": ["configmaps"]}]);
+    api.bind("patch", json!([{"kind": "User", "name": "ann"}]), rules).await;
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let message = r#"configmaps "a" is forbidden: User "ann" cannot create resource "configmaps" in API group "" in the namespace "default""#;
+    api.check(by(apply(format!("{CONFIG_MAPS}/a"), "m", &config)), 403, json!({"message": message})).await;
+    api.create_config_map("a", json!({})).await;
+    api.check(by(apply(format!("{CONFIG_MAPS}/a"), "m", &config)), 200, json!({})).await;
+}

@@ -1,0 +1,82 @@
+//! Acting as somebody else.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+async fn api() -> Api {
+    let api = Api::new().await;
+    api.server.bootstrap_access().await;
+    api
+}
+
+fn whoami() -> Ask {
+    post(WHO, &json!({}))
+}
+
+fn told(user: Value) -> Value {
+    json!({"status": {"userInfo": user}})
+}
+
+fn by(ask: Ask) -> Ask {
+    ask.by("ann", &[])
+}
+
+#[tokio::test]
+async fn a_master_may_be_anybody() {
+    let api = api().await;
+    let ask = whoami()
+        .header("impersonate-user", "bob")
+        .header("impersonate-group", "devs")
+        .header("impersonate-group", "ops");
+    let ask = ask.header("impersonate-uid", "7").header("impersonate-extra-scopes", "view");
+    let user = json!({"username": "bob", "uid": "7", "groups": ["devs", "ops", "system:authenticated"], "extra": {"scopes": ["view"]}});
+    api.check(ask, 201, told(user)).await;
+    // And can do then what they can.
+    let message =
+        r#"pods is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace "default""#;
+    api.check(get(PODS).header("Impersonate-User", "bob"), 403, json!({"message": message})).await;
+    let account = whoami().header("impersonate-user", "system:serviceaccount:default:app");
+    let groups = json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
+    api.check(account, 201, told(json!({"groups": groups}))).await;
+}
+
+#[tokio::test]
+async fn others_may_be_whom_they_are_allowed_to_be() {
+    let api = api().await;
+    let as_bob = || by(whoami()).header("impersonate-user", "bob");
+    let denied = |what: &str| json!({"reason": "Forbidden", "message": what});
+    let users = r#"users "bob" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope"#;
+    api.check(as_bob(), 403, denied(users)).await;
+    let ann = json!([{"kind": "User", "name": "ann"}]);
+    let rules =
+        json!([{"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"]}]);
+    api.bind("bob", ann.clone(), rules).await;
+    api.check(as_bob(), 201, told(json!({"username": "bob", "groups": ["system:authenticated"]}))).await;
+    let groups = r#"groups "system:masters" is forbidden: User "ann" cannot impersonate resource "groups" in API group "" at the cluster scope"#;
+    api.check(as_bob().header("impersonate-group", "system:masters"), 403, denied(groups)).await;
+    let extra = r#"userextras.authentication.k8s.io "view" is forbidden: User "ann" cannot impersonate resource "userextras/scopes" in API group "authentication.k8s.io" at the cluster scope"#;
+    api.check(as_bob().header("Impersonate-Extra-Scopes", "view"), 403, denied(extra)).await;
+    let uid = r#"uids.authentication.k8s.io "7" is forbidden: User "ann" cannot impersonate resource "uids" in API group "authentication.k8s.io" at the cluster scope"#;
+    api.check(as_bob().header("impersonate-uid", "7"), 403, denied(uid)).await;
+    let account = r#"serviceaccounts "app" is forbidden: User "ann" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "default""#;
+    let as_app = || by(whoami()).header("impersonate-user", "system:serviceaccount:default:app");
+    api.check(as_app(), 403, denied(account)).await;
+    let more = json!([
+        {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"]},
+        {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes", "uids"]},
+    ]);
+    api.bind("more", ann, more).await;
+    api.check(as_app(), 201, json!({})).await;
+    let all = as_bob().header("impersonate-extra-scopes", "view").header("impersonate-uid", "7");
+    api.check(all, 201, told(json!({"uid": "7", "extra": {"scopes": ["view"]}}))).await;
+}
+
+#[tokio::test]
+async fn nobody_is_a_group_without_being_a_user() {
+    let api = api().await;
+    let message = "requested [{Group  devs    }] without impersonating a user";
+    let ask = whoami().header("impersonate-group", "devs");
+    api.check(ask, 400, json!({"reason": "BadRequest", "message": message})).await;
+}

@@ -1,0 +1,200 @@
+//! Questions: who may do what, and who somebody is.
+
+use crate::common::*;
+use serde_json::{Value, json};
+use server::Pki;
+
+const ACCESS: &str = "/apis/authorization.k8s.io/v1";
+const IDENTITY: &str = "/apis/authentication.k8s.io/v1";
+
+/// A server with upstream's roles, where `ann` may view the namespace `default`.
+async fn api() -> Api {
+    let mut api = Api::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
+    api.server = api.server.with_signing_key(key);
+    api.server.bootstrap_access().await;
+    let subjects = json!([{"kind": "User", "name": "ann"}]);
+    let binding =
+        json!({"metadata": {"name": "ann"}, "roleRef": {"kind": "ClusterRole", "name": "view"}, "subjects": subjects});
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    api.check(post(path, &binding), 201, json!({})).await;
+    api
+}
+
+fn by(ask: Ask) -> Ask {
+    ask.by("ann", &[])
+}
+
+fn can_i(verb: &str, resource: &str, namespace: &str) -> Ask {
+    let about = json!({"verb": verb, "resource": resource, "namespace": namespace});
+    by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &json!({"spec": {"resourceAttributes": about}})))
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_what_they_may_do() {
+    let api = api().await;
+    let reason = r#"RBAC: allowed by RoleBinding "ann/default" of ClusterRole "view" to User "ann""#;
+    let yes = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
+        "spec": {"resourceAttributes": {"verb": "list"}}, "status": {"allowed": true, "reason": reason}});
+    api.check(can_i("list", "pods", "default"), 201, yes).await;
+    let no = json!({"status": {"allowed": false, "reason": null, "denied": null}});
+    api.check(can_i("list", "pods", ""), 201, no.clone()).await;
+    api.check(can_i("list", "secrets", "default"), 201, no).await;
+    let path = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}});
+    let asked = by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &path));
+    api.check(asked, 201, json!({"status": {"allowed": true}})).await;
+    // Masters may do everything, without a reason.
+    let any = post(format!("{ACCESS}/selfsubjectaccessreviews"), &path);
+    api.check(any, 201, json!({"status": {"allowed": true, "reason": null}})).await;
+}
+
+#[tokio::test]
+async fn who_may_ask_about_others_is_told_what_they_may_do() {
+    let api = api().await;
+    let about = json!({"verb": "get", "resource": "pods", "namespace": "default"});
+    let review = json!({"spec": {"user": "ann", "groups": ["g"], "resourceAttributes": about}});
+    let (all, local) =
+        (format!("{ACCESS}/subjectaccessreviews"), format!("{ACCESS}/namespaces/default/localsubjectaccessreviews"));
+    for path in [&all, &local] {
+        api.check(post(path, &review), 201, json!({"status": {"allowed": true}})).await;
+        api.check(by(post(path, &review)), 403, json!({})).await;
+    }
+    let master = json!({"spec": {"groups": ["system:masters"], "resourceAttributes": about}});
+    api.check(post(&all, &master), 201, json!({"status": {"allowed": true}})).await;
+    let local = api.check(post(&local, &review), 201, json!({"kind": "LocalSubjectAccessReview"})).await.body;
+    assert_eq!(local["metadata"], json!({"namespace": "default"}));
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let api = api().await;
+    let check = async |kind: &str, review: Value, message: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        let place = if kind.starts_with("Local") { "namespaces/default/" } else { "" };
+        let message = format!("{kind}.authorization.k8s.io \"\" is invalid: {message}");
+        api.check(post(format!("{ACCESS}/{place}{plural}"), &review), 422, json!({"message": message})).await;
+    };
+    let (resource, path) = (json!({"resource": "pods"}), json!({"path": "/"}));
+    check(
+        "SelfSubjectAccessReview",
+        json!({"spec": {}}),
+        "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
+    )
+    .await;
+    check(
+        "SelfSubjectAccessReview",
+        json!({"spec": {"resourceAttributes": resource, "nonResourceAttributes": path}}),
+        "spec.nonResourceAttributes: Invalid value: {\"path\":\"/\"}: cannot be specified in combination with resourceAttributes",
+    )
+    .await;
+    check(
+        "SubjectAccessReview",
+        json!({"spec": {"resourceAttributes": resource}}),
+        "spec.user: Invalid value: \"\": at least one of user or group must be specified",
+    )
+    .await;
+    check(
+        "SelfSubjectAccessReview",
+        json!({"metadata": {"name": "x"}, "spec": {"resourceAttributes": resource}}),
+        "metadata: Invalid value: {\"name\":\"x\"}: must be empty",
+    )
+    .await;
+    check(
+        "LocalSubjectAccessReview",
+        json!({"spec": {"user": "a", "resourceAttributes": {"resource": "pods", "namespace": "other"}}}),
+        "spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace",
+    )
+    .await;
+    check(
+        "LocalSubjectAccessReview",
+        json!({"spec": {"user": "a", "nonResourceAttributes": path}}),
+        "spec.nonResourceAttributes: Invalid value: {\"path\":\"/\"}: disallowed on this kind of request",
+    )
+    .await;
+    let reviews = format!("{ACCESS}/selfsubjectaccessreviews");
+    for ask in [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))] {
+        api.check(ask, 405, json!({"reason": "MethodNotAllowed"})).await;
+    }
+    for body in [json!([]), json!({"spec": 5}), json!({"kind": "Pod"}), json!({"spec": {"resourceAttributes": []}})] {
+        assert_eq!(api.ask(&post(&reviews, &body)).await.status, 400, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn the_rules_of_whoever_asks_are_listed() {
+    let api = api().await;
+    let ask = |namespace: &str| {
+        by(post(format!("{ACCESS}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": namespace}})))
+    };
+    let rules = api.check(ask("default"), 201, json!({"status": {"incomplete": false}})).await.body["status"].clone();
+    let resources = rules["resourceRules"].as_array().unwrap();
+    assert!(
+        resources.contains(&json!({"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["namespaces"]}))
+    );
+    assert!(rules["nonResourceRules"].as_array().unwrap().iter().any(|r| r["nonResourceURLs"][0] == "/api"), "{rules}");
+    let elsewhere = api.check(ask("kube-system"), 201, json!({})).await.body["status"]["resourceRules"].clone();
+    assert_eq!(elsewhere.as_array().unwrap().len(), 2, "what every user may do: {elsewhere}");
+    api.check(ask(""), 400, json!({"message": "no namespace on request"})).await;
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_who_they_are() {
+    let api = api().await;
+    let whoami = post(
+        format!("{IDENTITY}/selfsubjectreviews"),
+        &json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}),
+    );
+    let user = json!({"username": "ann", "groups": ["system:authenticated"], "uid": null, "extra": null});
+    api.check(by(whoami), 201, json!({"kind": "SelfSubjectReview", "status": {"userInfo": user}})).await;
+}
+
+#[tokio::test]
+async fn whom_a_token_stands_for_is_told() {
+    let api = api().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let uid =
+        api.check(post(accounts, &json!({"metadata": {"name": "app"}})), 201, json!({})).await.body["metadata"]["uid"]
+            .clone();
+    let token = async |audiences: Value| {
+        let request = post(format!("{accounts}/app/token"), &json!({"spec": {"audiences": audiences}}));
+        api.check(request, 201, json!({})).await.body["status"]["token"].clone()
+    };
+    let ask = |spec: Value| post(format!("{IDENTITY}/tokenreviews"), &json!({"spec": spec}));
+    let own = token(json!([])).await;
+    let groups = json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
+    let user = json!({"username": "system:serviceaccount:default:app", "uid": uid, "groups": groups});
+    let status =
+        json!({"authenticated": true, "user": user, "audiences": ["https://kubernetes.default.svc.cluster.local"]});
+    let told = api.check(ask(json!({"token": own})), 201, json!({"status": status})).await.body;
+    let id = &told["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
+    assert!(id.as_str().unwrap().starts_with("JTI="), "{told}");
+    let vault = token(json!(["vault", "other"])).await;
+    let status = json!({"authenticated": true, "audiences": ["vault"]});
+    api.check(ask(json!({"token": vault, "audiences": ["vault", "x"]})), 201, json!({"status": status})).await;
+    let error = r#"[invalid bearer token, token audiences ["vault" "other"] is invalid for the target audiences ["https://kubernetes.default.svc.cluster.local"]]"#;
+    api.check(ask(json!({"token": vault})), 201, json!({"status": {"authenticated": null, "error": error}})).await;
+    api.check(ask(json!({"token": "x"})), 201, json!({"status": {"error": "invalid bearer token"}})).await;
+    api.check(ask(json!({})), 400, json!({"message": "token is required for TokenReview in authentication"})).await;
+    api.check(by(ask(json!({"token": own}))), 403, json!({})).await;
+}
+
+#[tokio::test]
+async fn questions_are_discovered_as_what_can_be_asked() {
+    let api = api().await;
+    let access = api.check(get(ACCESS), 200, json!({"kind": "APIResourceList"})).await.body;
+    let names: Vec<&str> =
+        access["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"]
+    );
+    for resource in access["resources"].as_array().unwrap() {
+        assert_eq!(resource["verbs"], json!(["create"]));
+    }
+    let local = &access["resources"][0];
+    assert_eq!((&local["namespaced"], &local["singularName"]), (&json!(true), &json!("localsubjectaccessreview")));
+    let document = api.check(get("/openapi/v3/apis/authentication.k8s.io/v1"), 200, json!({})).await.body;
+    let path = &document["paths"]["/apis/authentication.k8s.io/v1/tokenreviews"];
+    assert_eq!((path["post"].is_object(), path["get"].is_null()), (true, true));
+}
