@@ -2,17 +2,25 @@
 
 use crate::{
     UserInfo,
+    registry::Served,
     request::{self, Query, Resource},
     status::ApiError,
 };
 use http::Method;
+use std::sync::Arc;
 
 /// Whether the user may do this, else why not, in upstream's words.
-pub(crate) fn check(user: &UserInfo, method: &Method, path: &str, query: &str) -> Result<(), ApiError> {
+pub(crate) fn check(
+    served: &Arc<Served>,
+    user: &UserInfo,
+    method: &Method,
+    path: &str,
+    query: &str,
+) -> Result<(), ApiError> {
     if user.groups.iter().any(|g| g == "system:masters") {
         return Ok(());
     }
-    let Ok(resource) = request::resource(path) else {
+    let Ok(resource) = request::resource(served, path) else {
         let verb = method.as_str().to_lowercase();
         let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
         return Err(ApiError::new(403, "Forbidden", message));

@@ -1,6 +1,6 @@
 //! What must be there before anyone asks: the namespaces and priority classes of the system, and the Service of the API.
 
-use crate::{ApiServer, UserInfo, kinds::priority_class};
+use crate::{ApiServer, UserInfo, definitions, kinds::priority_class};
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
@@ -15,6 +15,8 @@ impl ApiServer {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.make("/api/v1/namespaces", &body).await;
         }
+        // What was begun before Podium ended goes on.
+        definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
             self.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
