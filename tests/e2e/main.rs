@@ -10,6 +10,7 @@ mod clusters;
 mod commands;
 mod conditions;
 mod configuration;
+mod custom_resources;
 mod debug;
 mod env_files;
 mod example_states;
@@ -95,6 +96,7 @@ fn main() {
         podium::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
+        custom_resources::TESTS,
         replica_sets::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
