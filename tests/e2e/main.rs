@@ -11,6 +11,7 @@ mod clusters;
 mod commands;
 mod conditions;
 mod configuration;
+mod custom_resources;
 mod debug;
 mod env_files;
 mod example_states;
@@ -97,6 +98,7 @@ fn main() {
         probe_protocols::TESTS,
         probes::TESTS,
         admission::TESTS,
+        custom_resources::TESTS,
         replica_sets::TESTS,
         resize::TESTS,
         runtime_class::TESTS,

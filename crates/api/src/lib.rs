@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod feature_gates;
+pub mod field;
 pub mod host_port;
 pub mod names;
 pub mod pod;

@@ -4,16 +4,16 @@
 //! An owner that no watch has shown is asked for before anything is deleted because of its absence.
 
 mod graph;
+mod kinds;
 
-use crate::watch::{Change, watch};
+use crate::watch::Change;
 use crate::worker::{self, Controller, is_code};
-use futures::stream::{self, StreamExt};
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kinds::Event;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::PartialObjectMeta;
-use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
-use kube::runtime::watcher::Config;
+use kube::discovery::{ApiResource, Discovery};
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -21,9 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// Nothing owns or is owned by these, and there are many of them (upstream's `ignoredResources`).
-const IGNORED: [&str; 1] = ["events"];
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
@@ -48,12 +45,30 @@ enum Owner {
 }
 
 impl Controller for GarbageCollector {
-    type Event = (Arc<ApiResource>, Change<Metadata>);
+    type Event = Event;
 
     const NAME: &'static str = "garbage-collector";
 
-    fn observe(&mut self, (resource, change): Self::Event, _: Instant) -> Vec<String> {
-        let concerned = self.note(&resource, change);
+    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+        let concerned = match event {
+            Event::Object(resource, change) => self.note(&resource, change),
+            Event::Served(served) => {
+                self.unlisted.insert(of(&served.resource));
+                served.names().for_each(|name| drop(self.kinds.insert(name, served.what())));
+                Vec::new()
+            }
+            Event::Named(served) => {
+                served.names().for_each(|name| drop(self.kinds.insert(name, served.what())));
+                Vec::new()
+            }
+            Event::Unserved(served) => {
+                served.names().for_each(|name| drop(self.kinds.remove(&name)));
+                let gone = self.graph.missing(&served.resource, &HashSet::new());
+                let concerned: Vec<String> = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();
+                let last = self.unlisted.remove(&of(&served.resource)) && self.unlisted.is_empty();
+                if last { self.graph.all() } else { concerned }
+            }
+        };
         if self.unlisted.is_empty() { concerned } else { Vec::new() }
     }
 
@@ -239,20 +254,9 @@ pub(crate) async fn run(client: Client, stop: CancellationToken) {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(30)),
         }
     };
-    let mut kinds = HashMap::new();
-    for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
-        let can = ["list", "watch", "delete"].iter().all(|verb| capabilities.supports_operation(verb));
-        if can && !IGNORED.contains(&resource.plural.as_str()) {
-            let key = of(&resource);
-            kinds.insert(key, (Arc::new(resource), capabilities.scope == Scope::Namespaced));
-        }
-    }
-    let watches = kinds.values().map(|(resource, _)| {
-        let kind = Arc::clone(resource);
-        let changes = watch::<Metadata>(Api::all_with(client.clone(), resource.as_ref()), Config::default());
-        changes.map(move |change| (Arc::clone(&kind), change)).boxed()
-    });
-    let events = stream::select_all(watches.collect::<Vec<_>>()).boxed();
-    let unlisted = kinds.keys().cloned().collect();
+    let known = kinds::discovered(&discovery);
+    let kinds = known.iter().flat_map(|served| served.names().map(|name| (name, served.what()))).collect();
+    let unlisted = known.iter().map(|served| of(&served.resource)).collect();
+    let events = kinds::events(&client, known);
     worker::run(GarbageCollector { client, kinds, graph: Graph::default(), unlisted }, events, stop).await;
 }

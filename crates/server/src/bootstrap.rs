@@ -4,6 +4,7 @@
 use crate::{
     ApiServer, UserInfo,
     authz::defaults::{self, Default, Reconciled, reconcile},
+    definitions,
     kinds::priority_class,
 };
 use bytes::Bytes;
@@ -22,6 +23,8 @@ impl ApiServer {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.make("/api/v1/namespaces", &body).await;
         }
+        // What was begun before Podium ended goes on.
+        definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
             self.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }

@@ -37,13 +37,13 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     managed::require(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept)?;
-    let (value, warnings) = strict::check(info, &decode::parse(call, info)?, validation)?;
+    let (value, warnings) = strict::check(&*resource.kind, &decode::parse(call, info)?, validation)?;
     write(server, resource, call, New { value, warnings, managers: None }, dry).await
 }
 
 /// Makes an object of a request that may be one for something else.
 pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, new: New, dry: bool) -> Reply {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     let New { mut value, mut warnings, managers } = new;
     let namespace = namespace_of(server, resource, &value)?;
     if kind.info().namespaced {
@@ -84,7 +84,7 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
 }
 
 async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) -> Result<Object, WriteError> {
-    server.store.write(Write::put(key, Expect::Absent, object::encoder(resource.kind, value))).await
+    server.store.write(Write::put(key, Expect::Absent, object::encoder(&*resource.kind, value))).await
 }
 
 /// The object as it is stored, or what is wrong with it.
@@ -95,7 +95,7 @@ fn prepare(
     mut value: Value,
     managers: Option<&Managers>,
 ) -> Result<Value, ApiError> {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
     let asked = Asked::of(&value, &value);
     let metadata = &mut value["metadata"];

@@ -34,6 +34,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Nothing but that it shall go.
+    pub(crate) fn plain() -> Self {
+        Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None }
+    }
+
     pub(crate) fn parse(call: &Call) -> Result<Self, ApiError> {
         if call.body.is_empty() {
             return Self::from_query(call);
@@ -88,9 +93,9 @@ impl Options {
 pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let options = Options::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
-    let key = object::key(resource.kind, &resource.namespace, name);
+    let key = object::key(&*resource.kind, &resource.namespace, name);
     let (object, gone) = delete(server, resource, &key, &options).await?;
-    let value = object::decode(resource.kind, &object);
+    let value = object::decode(&*resource.kind, &object);
     let info = resource.kind.info();
     // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
     if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
@@ -113,14 +118,14 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
         return Err(ApiError::method_not_allowed());
     }
     let options = Options::parse(call)?;
-    let selection = Selection::parse(resource.kind, &call.query)?;
+    let selection = Selection::parse(&resource.kind, &call.query)?;
     let mut items = Vec::new();
     for object in server.store.list(&read::scope(resource, &selection), None, None).objects {
-        if !selection.matches(&object::decode(resource.kind, &object)) {
+        if !selection.matches(&object::decode(&*resource.kind, &object)) {
             continue;
         }
         match delete(server, resource, &object.key, &options).await {
-            Ok((object, _)) => items.push(object::decode(resource.kind, &object)),
+            Ok((object, _)) => items.push(object::decode(&*resource.kind, &object)),
             Err(e) if e.code == 404 => {}
             Err(e) => return Err(e),
         }
@@ -128,7 +133,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     Ok(reply::json(
         200,
-        &json!({"kind": format!("{}List", info.kind), "apiVersion": info.api_version(), "metadata": metadata, "items": items}),
+        &json!({"kind": resource.kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items}),
     ))
 }
 
@@ -139,7 +144,7 @@ pub(crate) async fn delete(
     key: &Key,
     options: &Options,
 ) -> Result<(Object, bool), ApiError> {
-    let (kind, name) = (resource.kind, &*key.name);
+    let (kind, name) = (&*resource.kind, &*key.name);
     if kind.info().plural == "namespaces" && IMMORTAL.contains(&name) {
         return Err(ApiError::forbidden(kind.info(), name, "this namespace may not be deleted"));
     }
@@ -221,6 +226,7 @@ fn mark(resource: &Resource, value: &mut Value, asked: Option<i64>, now: Timesta
             if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|g| *g > 0) {
                 value["metadata"]["generation"] = json!(generation + 1);
             }
+            resource.kind.begin_deletion(value);
         }
     }
     if resource.kind.info().kind == "Namespace" {

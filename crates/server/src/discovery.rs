@@ -1,12 +1,12 @@
 //! What is served: discovery and version.
 
 use crate::{
-    kinds::{ALL, Kind, KindInfo},
+    kinds::{Kind, KindInfo},
+    registry::{Group, Served},
     reply::{self, Body},
 };
 use http::Response;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -25,55 +25,25 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// A group, and its versions.
-struct Group {
-    name: &'static str,
-    /// The one that is preferred first.
-    versions: Vec<&'static str>,
-}
-
-/// Everything that is served, in the order of [`ALL`]: the core group first, and of several versions the preferred one.
-static GROUPS: LazyLock<Vec<Group>> = LazyLock::new(|| {
-    let mut groups: Vec<Group> = Vec::new();
-    for info in ALL.iter().map(|k| k.info()) {
-        match groups.iter_mut().find(|g| g.name == info.group) {
-            None => groups.push(Group { name: info.group, versions: vec![info.version] }),
-            Some(group) if group.versions.contains(&info.version) => {}
-            Some(group) => group.versions.push(info.version),
-        }
-    }
-    groups
-});
-
-/// Group and version of everything that is served.
-pub(crate) fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
-    GROUPS.iter().flat_map(|g| g.versions.iter().map(|v| (g.name, *v)))
-}
-
-/// The kinds of a version of a group.
-pub(crate) fn kinds<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static dyn Kind> + use<'a> {
-    ALL.iter().copied().filter(move |k| (k.info().group, k.info().version) == (group, version))
-}
-
-pub(crate) fn answer(path: &str, accept: &str) -> Option<Response<Body>> {
+pub(crate) fn answer(served: &Served, path: &str, accept: &str) -> Option<Response<Body>> {
     let aggregated = accept.contains("as=APIGroupDiscoveryList");
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let value = match parts.as_slice() {
-        ["api"] if aggregated => return Some(discovery_list(true)),
-        ["apis"] if aggregated => return Some(discovery_list(false)),
+        ["api"] if aggregated => return Some(discovery_list(served, true)),
+        ["apis"] if aggregated => return Some(discovery_list(served, false)),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         ["apis"] => {
-            let all: Vec<Value> = GROUPS.iter().filter(|g| !g.name.is_empty()).map(group).collect();
+            let all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all})
         }
         ["apis", name] => {
-            let mut value = group(GROUPS.iter().find(|g| g.name == *name && !g.name.is_empty())?);
+            let mut value = group(served.groups().iter().find(|g| g.name == *name && !g.name.is_empty())?);
             value["kind"] = json!("APIGroup");
             value["apiVersion"] = json!("v1");
             value
         }
-        ["api", "v1"] => resource_list("", "v1"),
-        ["apis", g, v] if versions().any(|served| served == (*g, *v)) && !g.is_empty() => resource_list(g, v),
+        ["api", "v1"] => resource_list(served, "", "v1"),
+        ["apis", g, v] if !g.is_empty() && served.has(g, v) => resource_list(served, g, v),
         _ => return None,
     };
     Some(reply::json(200, &value))
@@ -85,9 +55,9 @@ fn group(group: &Group) -> Value {
     json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-fn resource_list(group: &str, version: &str) -> Value {
+fn resource_list(served: &Served, group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
-    for info in kinds(group, version).map(Kind::info) {
+    for info in served.kinds(group, version).map(Kind::info) {
         resources.push(json!({
             "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced, "kind": info.kind,
             "verbs": verbs(info), "shortNames": info.short_names, "categories": info.categories,
@@ -107,12 +77,13 @@ fn resource_list(group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
-fn discovery_list(core: bool) -> Response<Body> {
+fn discovery_list(served: &Served, core: bool) -> Response<Body> {
     let version = |group: &str, version: &&str| {
-        let resources: Vec<Value> = kinds(group, version).map(discovered).collect();
+        let resources: Vec<Value> = served.kinds(group, version).map(discovered).collect();
         json!({"version": version, "resources": resources, "freshness": "Current"})
     };
-    let items: Vec<Value> = GROUPS
+    let items: Vec<Value> = served
+        .groups()
         .iter()
         .filter(|g| g.name.is_empty() == core)
         .map(|g| {

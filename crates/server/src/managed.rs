@@ -1,12 +1,12 @@
 //! Who owns which field: `metadata.managedFields`, by every write (KEP-555).
 
 mod name;
-mod types;
+pub(crate) mod types;
 
 pub(crate) use name::{manager, require};
 
 use crate::{
-    kinds::{ALL, Kind, KindInfo, WriteTarget},
+    kinds::{Kind, KindInfo, KindRef, WriteTarget},
     request::Resource,
     service::Call,
     status::ApiError,
@@ -16,7 +16,9 @@ use serde_json::{Map, Value};
 
 /// A write of an object, as far as it matters who owns what.
 pub(crate) struct Write {
-    kind: &'static dyn Kind,
+    kind: KindRef,
+    /// Every form in which this object can be.
+    forms: Vec<KindRef>,
     subresource: String,
     manager: String,
     time: String,
@@ -53,7 +55,8 @@ impl Write {
     /// The write that this request is.
     pub(crate) fn new(resource: &Resource, call: &Call, now: jiff::Timestamp) -> Self {
         Self {
-            kind: resource.kind,
+            kind: resource.kind.clone(),
+            forms: resource.served.forms(resource.kind.info().storage),
             subresource: resource.subresource.clone().unwrap_or_default(),
             manager: manager(call),
             time: now.to_string(),
@@ -126,16 +129,14 @@ impl Write {
         }
     }
 
-    fn served(&self, api_version: &str) -> Option<&'static dyn Kind> {
-        let info = self.kind.info();
-        let same = |other: &KindInfo| other.storage == info.storage && other.api_version() == api_version;
-        ALL.iter().find(|k| same(k.info())).copied()
+    fn served(&self, api_version: &str) -> Option<&dyn Kind> {
+        self.forms.iter().find(|k| k.info().api_version() == api_version).map(|k| &**k)
     }
 }
 
 impl Versions for Write {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
-        types::of(api_version, self.served(api_version)?.info().kind)
+        self.served(api_version)?.types()
     }
 
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {

@@ -64,7 +64,7 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
 
 /// The Pod that a request is about.
 pub(crate) fn pod(server: &ApiServer, resource: &Resource) -> Result<Value, ApiError> {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let stored = server.store.get(&object::key(kind, &resource.namespace, name));
     Ok(object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?))
 }
@@ -93,7 +93,7 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
 }
 
 pub(crate) async fn node(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     server.store.get(&object::key(kind, "", name)).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
     ask(server, name, &format!("/{}?{}", resource.rest, call.raw_query)).await
 }

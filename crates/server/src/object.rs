@@ -53,7 +53,7 @@ fn not_acceptable(served: &str) -> ApiError {
 /// The stored object in this kind's form.
 pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
     let mut value: Value = serde_json::from_slice(&object.data).unwrap_or(Value::Null);
-    if let Some(map) = value.as_object_mut() {
+    if let Some(map) = value.as_object_mut().filter(|_| !kind.is_stored_form(object.revision)) {
         kind.from_storage(map);
     }
     value
@@ -61,7 +61,7 @@ pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
 
 /// The bytes of a whole object in this kind's form.
 pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
-    if kind.info().converted { decode(kind, object).to_string().into() } else { object.data.clone() }
+    if kind.is_stored_form(object.revision) { object.data.clone() } else { decode(kind, object).to_string().into() }
 }
 
 /// Turns a value into what the store keeps, once its revision is known.
@@ -122,11 +122,6 @@ pub(crate) fn table(kind: &dyn Kind, objects: &[Value], metadata: &Value, header
             row_value
         })
         .collect();
-    let columns: Vec<Value> = kind
-        .columns()
-        .iter()
-        .map(|c| json!({"name": c.name, "type": c.kind, "format": c.format, "description": c.description, "priority": c.priority}))
-        .collect();
-    let columns = if header { json!(columns) } else { Value::Null };
+    let columns = if header { json!(kind.column_definitions()) } else { Value::Null };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
 }

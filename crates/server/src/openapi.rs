@@ -3,6 +3,7 @@
 //! All groups' documents are made on the first request for any of them and kept compressed, a tenth of their size.
 //! Structure and descriptions come from k8s-openapi.
 
+mod custom;
 mod document;
 mod paths;
 mod schemas;
@@ -12,17 +13,21 @@ mod types;
 mod v2;
 
 use crate::{
+    registry::{self, Registry, Served},
     reply::{self, Body},
     status::ApiError,
 };
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 use std::{
+    collections::HashMap,
     io::{self, Read, Write},
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
 };
+use store::Revision;
 
 /// Which encodings are offered; the binary one of OpenAPI is not.
 const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
@@ -35,25 +40,55 @@ struct Document {
     hash: String,
 }
 
-static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+static BUILT_IN: LazyLock<Vec<Arc<Document>>> = LazyLock::new(|| {
     crate::protobuf::merging::prepare();
-    let mut all = Vec::new();
-    for (group, version) in crate::discovery::versions() {
-        match Document::new(group, version) {
-            Ok(document) => all.push(document),
-            Err(error) => tracing::error!(group, version, %error, "there will be no OpenAPI document"),
-        }
-    }
-    all
+    let make = |(group, version): (&str, &str)| Document::made(group, version, || document::built_in(group, version));
+    registry::built_in_versions().filter_map(make).collect()
 });
 
+/// The documents of what clients have defined, as they were last asked for, each with what it was made of.
+#[derive(Default)]
+pub(crate) struct Documents(Mutex<HashMap<String, Made>>);
+
+type Made = (Vec<Revision>, Arc<Document>);
+
+impl Documents {
+    /// All documents of what is served.
+    fn all(&self, served: &Served) -> Vec<Arc<Document>> {
+        let mut all = BUILT_IN.clone();
+        let mut known = self.0.lock();
+        let mut current = HashMap::new();
+        for (group, version, definitions) in served.defined() {
+            let path = paths::root(group, version);
+            let revisions: Vec<Revision> = definitions.iter().map(|d| d.revision).collect();
+            let document = match known.remove(&path) {
+                Some((same, document)) if same == revisions => Some(document),
+                _ => Document::made(group, version, || document::custom(served, group, version, definitions)),
+            };
+            if let Some(document) = document {
+                all.push(Arc::clone(&document));
+                current.insert(path, (revisions, document));
+            }
+        }
+        *known = current;
+        all
+    }
+}
+
 impl Document {
+    fn made(group: &str, version: &str, build: impl FnOnce() -> Value + Send) -> Option<Arc<Self>> {
+        let made = Self::new(group, version, build);
+        made.inspect_err(|error| tracing::error!(group, version, %error, "there will be no OpenAPI document"))
+            .ok()
+            .map(Arc::new)
+    }
+
     /// Makes it on a thread of its own, which allocates nothing that stays: so all that it needs meanwhile, 50 times as
     /// much, goes back to the system.
-    fn new(group: &str, version: &str) -> io::Result<Self> {
+    fn new(group: &str, version: &str, build: impl FnOnce() -> Value + Send) -> io::Result<Self> {
         let (mut gzip, mut digest) = (Vec::with_capacity(128 << 10), [0; 64]);
         let make = || {
-            let text = document::build(group, version).to_string();
+            let text = build().to_string();
             digest = Sha512::digest(text.as_bytes()).into();
             let mut encoder = GzEncoder::new(&mut gzip, Compression::default());
             encoder.write_all(text.as_bytes())?;
@@ -76,7 +111,12 @@ fn hex(digest: &[u8]) -> String {
 }
 
 /// The answer to a request below `/openapi`; `None` when it is for something else.
-pub(crate) async fn answer(path: &str, query: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+pub(crate) async fn answer(
+    registry: &Arc<Registry>,
+    path: &str,
+    query: &str,
+    headers: &HeaderMap,
+) -> Option<Response<Body>> {
     if path == "/openapi/v2" {
         let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
         return Some(v2::respond(accept));
@@ -85,12 +125,21 @@ pub(crate) async fn answer(path: &str, query: &str, headers: &HeaderMap) -> Opti
     let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
     // The documents are made by the first who asks, which takes longer than other tasks should wait for.
-    let work = tokio::task::spawn_blocking(move || respond(&rest, &query, &headers));
+    let registry = Arc::clone(registry);
+    let work = tokio::task::spawn_blocking(move || {
+        let documents = registry.documents.all(&registry.served());
+        respond(&documents, &rest, &query, &headers)
+    });
     let failed = |_| ApiError::internal("the documents could not be made");
     Some(work.await.map_err(failed).and_then(|r| r).unwrap_or_else(|e| reply::error(&e)))
 }
 
-fn respond(path: &str, query: &str, headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
+fn respond(
+    documents: &[Arc<Document>],
+    path: &str,
+    query: &str,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
     let accept = text(header::ACCEPT);
     let media = |choice: &str| choice.split(';').next().unwrap_or("").trim().to_owned();
@@ -105,7 +154,7 @@ fn respond(path: &str, query: &str, headers: &HeaderMap) -> Result<Response<Body
         text(header::IF_NONE_MATCH).split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{hash}\""))
     };
     if path.is_empty() {
-        let index = index().to_string();
+        let index = index(documents).to_string();
         let hash = hex(&Sha512::digest(index.as_bytes()));
         return Ok(tagged(
             if seen(&hash) {
@@ -116,7 +165,7 @@ fn respond(path: &str, query: &str, headers: &HeaderMap) -> Result<Response<Body
             &hash,
         ));
     }
-    let document = DOCUMENTS.iter().find(|d| d.path == path).ok_or_else(ApiError::no_such_path)?;
+    let document = documents.iter().find(|d| d.path == path).ok_or_else(ApiError::no_such_path)?;
     let asked = query.split('&').find_map(|p| p.strip_prefix("hash=")).filter(|h| !h.is_empty());
     if asked.is_some_and(|asked| asked != document.hash) {
         let mut response = reply::text(301, "");
@@ -151,9 +200,9 @@ fn tagged(mut response: Response<Body>, hash: &str) -> Response<Body> {
     response
 }
 
-fn index() -> Value {
+fn index(documents: &[Arc<Document>]) -> Value {
     let paths: Map<String, Value> =
-        DOCUMENTS.iter().map(|d| (d.path.clone(), json!({"serverRelativeURL": d.url()}))).collect();
+        documents.iter().map(|d| (d.path.clone(), json!({"serverRelativeURL": d.url()}))).collect();
     json!({"paths": paths})
 }
 

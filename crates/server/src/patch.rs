@@ -5,6 +5,7 @@ mod strategic;
 
 use crate::{
     decode::{self, Parsed},
+    kinds::Kind,
     status::ApiError,
 };
 use serde_json::Value;
@@ -14,11 +15,14 @@ pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 /// Refuses a content type that is no patch's. Apply is also one in CBOR, which upstream has behind a gate that is off.
-pub(crate) fn check_type(content_type: &str) -> Result<(), ApiError> {
-    if ACCEPTED.split(", ").any(|accepted| accepted == content_type) {
+pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiError> {
+    let taken = |accepted: &&str| kind.merges_strategically() || !accepted.contains("strategic");
+    let accepted: Vec<&str> = ACCEPTED.split(", ").filter(taken).collect();
+    if accepted.contains(&content_type) {
         return Ok(());
     }
-    Err(ApiError::unsupported_media_type("the body of the request was in an unknown format", ACCEPTED))
+    let why = "the body of the request was in an unknown format";
+    Err(ApiError::unsupported_media_type(why, &accepted.join(", ")))
 }
 
 /// Applies a patch of this content type; gives the object, not yet checked, and the fields that stand twice in the patch.

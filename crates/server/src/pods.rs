@@ -77,7 +77,7 @@ pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result
 
 /// Binds a Pod to a node: once, and only when nothing holds it back.
 pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let binding = body(call, "Binding", name)?;
     let target = target(&binding, name)?;
@@ -127,7 +127,7 @@ fn set_condition(pod: &mut Value, condition: Value) {
 
 /// Evicts a Pod: a deletion that disruption budgets may forbid, once there are any.
 pub(crate) async fn evict(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let mut options = Options::from_json(&body(call, "Eviction", name)?["deleteOptions"], call)?;
     options.dry_run |= dry_run(&call.query, "CreateOptions")?;
     let key = object::key(kind, &resource.namespace, name);
@@ -140,7 +140,7 @@ pub(crate) async fn evict(server: &ApiServer, resource: &Resource, call: &Call) 
 
 /// Says in the Pod's status why it goes, before it goes (`addConditionAndDeletePod`).
 async fn disrupt(server: &ApiServer, resource: &Resource, key: &Key, options: &Options) -> Result<(), ApiError> {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), &key.name))?;
         let mut pod = object::decode(kind, &current);

@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 pub(crate) mod merging;
 mod negotiate;
+mod shapes;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use store::{Listing, Object, Scope};
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
     not_older_than(server, list_options::revision(&call.query)?)?;
     let object = server
@@ -53,10 +53,10 @@ pub(crate) fn not_older_than(server: &ApiServer, revision: Option<u64>) -> Resul
 }
 
 pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     let view = object::view(&call.accept)?;
     let include = Include::parse(&call.query)?;
-    let selection = Selection::parse(kind, &call.query)?;
+    let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, false)?;
     let limit = options.limit;
     let Listing { mut objects, revision, mut remaining } =
@@ -102,7 +102,7 @@ fn take(
 ) -> Result<Listing, ApiError> {
     let (scope, store) = (scope(resource, selection), &server.store);
     if let Some(token) = &options.resume {
-        let after = token.key(resource.kind);
+        let after = token.key(&*resource.kind);
         let Some(revision) = token.revision else { return Ok(store.list(&scope, Some(&after), limit)) };
         return store.list_at(&scope, revision, Some(&after), limit).map_err(|e| {
             if e.requested > e.current {
@@ -131,8 +131,8 @@ fn take(
 fn encode(kind: &dyn crate::kinds::Kind, objects: &[Object], metadata: &Value) -> bytes::Bytes {
     let info = kind.info();
     let head = format!(
-        r#"{{"kind":"{}List","apiVersion":"{}","metadata":{metadata},"items":["#,
-        info.kind,
+        r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
+        kind.list_kind(),
         info.api_version()
     );
     let size = objects.iter().map(|o| o.data.len() + 1).sum::<usize>();

@@ -1,16 +1,19 @@
 //! What a request is about: its path and query, taken apart.
 
 use crate::{
-    kinds::{ALL, Kind, WriteTarget},
+    kinds::{Kind, KindRef, WriteTarget},
+    registry::Served,
     status::ApiError,
 };
 use percent_encoding::percent_decode_str;
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// A request for a resource.
 #[derive(Clone)]
 pub(crate) struct Resource {
-    pub(crate) kind: &'static dyn Kind,
+    pub(crate) kind: KindRef,
+    /// What was served when the request came.
+    pub(crate) served: Arc<Served>,
     /// Empty for all namespaces, and for kinds that have none.
     pub(crate) namespace: String,
     pub(crate) name: Option<String>,
@@ -20,6 +23,23 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
+    /// An object of a kind that has no namespaces, or a part of it.
+    pub(crate) fn named(kind: &'static dyn Kind, name: &str, part: Option<&str>) -> Self {
+        Self { subresource: part.map(str::to_owned), ..Self::at(&KindRef::BuiltIn(kind), "", name) }
+    }
+
+    /// An object of a kind.
+    pub(crate) fn at(kind: &KindRef, namespace: &str, name: &str) -> Self {
+        Self {
+            kind: kind.clone(),
+            served: Arc::default(),
+            namespace: namespace.to_owned(),
+            name: Some(name.to_owned()),
+            subresource: None,
+            rest: String::new(),
+        }
+    }
+
     /// Which part of the object a request for this may change.
     pub(crate) fn target(&self) -> WriteTarget {
         match self.subresource.as_deref() {
@@ -68,7 +88,7 @@ impl Query {
 }
 
 /// The resource that a path names.
-pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
+pub(crate) fn resource(served: &Arc<Served>, path: &str) -> Result<Resource, ApiError> {
     // Bytes that are no UTF-8 become the replacement character.
     let decoded = |part| percent_decode_str(part).decode_utf8_lossy();
     let parts: Vec<Cow<'_, str>> = path.split('/').filter(|p| !p.is_empty()).map(decoded).collect();
@@ -86,11 +106,7 @@ pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
         rest.drain(..2);
     }
     let plural = rest.first().copied().ok_or_else(ApiError::no_such_path)?;
-    let found = ALL.iter().find(|k| {
-        let info = k.info();
-        info.group == group && Some(info.version) == version && info.plural == plural
-    });
-    let kind = *found.ok_or_else(ApiError::no_such_path)?;
+    let kind = served.find(group, version.unwrap_or(""), plural).ok_or_else(ApiError::no_such_path)?;
     if !namespace.is_empty() && !kind.info().namespaced {
         return Err(ApiError::no_such_path());
     }
@@ -103,6 +119,7 @@ pub(crate) fn resource(path: &str) -> Result<Resource, ApiError> {
     check_segment("Namespace", &namespace)?;
     Ok(Resource {
         kind,
+        served: Arc::clone(served),
         namespace,
         name: part(1),
         subresource: part(2),
@@ -127,7 +144,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: &str) {
-        let got = resource(path).map_or_else(
+        let got = resource(&Arc::default(), path).map_or_else(
             |e| e.code.to_string(),
             |r| {
                 format!(

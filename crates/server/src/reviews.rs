@@ -20,13 +20,13 @@ pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Re
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
     }
-    let (kind, info) = (resource.kind, resource.kind.info());
+    let (kind, info) = (&*resource.kind, resource.kind.info());
     if info.namespaced && resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
     dry_run(&call.query, "CreateOptions")?;
     let validation = Validation::parse(&call.query, "CreateOptions")?;
-    let (mut review, warnings) = strict::check(info, &decode::parse(call, info)?, validation)?;
+    let (mut review, warnings) = strict::check(kind, &decode::parse(call, info)?, validation)?;
     in_its_namespace(resource, &mut review)?;
     match info.kind {
         "SelfSubjectAccessReview" => access::of_oneself(server, &call.user, &mut review),

@@ -2,7 +2,7 @@
 
 use crate::{
     decode,
-    kinds::{FieldErrors, FieldPath, KindInfo, selector},
+    kinds::{FieldErrors, FieldPath, Kind, KindInfo, selector},
     managed::{self, Asked},
     object, patch as patches,
     reply::{self, Reply},
@@ -18,29 +18,81 @@ use serde_json::{Value, json};
 /// What the body of these requests is.
 static SCALE: KindInfo = KindInfo::of("autoscaling", "Scale", "scales", "scale");
 
+struct Scale;
+
+impl Kind for Scale {
+    fn info(&self) -> &KindInfo {
+        &SCALE
+    }
+}
+
+/// Where an object says how many there should be, are, and which.
+#[derive(Debug, Clone, Default)]
+pub struct ScalePaths {
+    wanted: Vec<String>,
+    current: Vec<String>,
+    /// Where the selector stands as text.
+    selector: Vec<String>,
+}
+
+/// Where built-in kinds say it.
+pub(crate) static BUILT_IN: ScalePaths = ScalePaths { wanted: Vec::new(), current: Vec::new(), selector: Vec::new() };
+
+impl ScalePaths {
+    /// Where a custom kind says it.
+    pub(crate) fn read(scale: &Value) -> Self {
+        let path = |key: &str| -> Vec<String> {
+            let text = scale[key].as_str().unwrap_or("");
+            text.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        Self {
+            wanted: path("specReplicasPath"),
+            current: path("statusReplicasPath"),
+            selector: path("labelSelectorPath"),
+        }
+    }
+
+    fn is_built_in(&self) -> bool {
+        self.wanted.is_empty()
+    }
+}
+
+/// What stands there.
+fn at<'a>(object: &'a Value, path: &[String]) -> &'a Value {
+    path.iter().fold(object, |value, part| &value[part.as_str()])
+}
+
+fn set(object: &mut Value, path: &[String], value: Value) {
+    let Some((first, rest)) = path.split_first() else { return *object = value };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    set(&mut object[first.as_str()], rest, value);
+}
+
 pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
             let name = resource.name.as_deref().unwrap_or("");
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-            Ok(reply::json(200, &scale_of(&object::decode(kind, &stored))))
+            Ok(reply::json(200, &checked(kind, &object::decode(kind, &stored))?))
         }
         "PUT" => {
             managed::require(call, "UpdateOptions", false)?;
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &SCALE)?;
-            let (scale, warnings) = strict::check(&SCALE, &parsed, validation)?;
+            let (scale, warnings) = strict::check(&Scale, &parsed, validation)?;
             write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone()))).await
         }
         "PATCH" => {
             managed::require(call, "PatchOptions", false)?;
-            patches::check_type(&call.content_type)?;
+            patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
                 let patched = patches::apply(&call.content_type, before, &call.body)?;
-                strict::check_patched(&SCALE, &patched, None, validation)
+                strict::check_patched(&Scale, &patched, None, validation)
             })
             .await
         }
@@ -58,7 +110,7 @@ async fn write(
 ) -> Reply {
     let dry = dry_run(&call.query, options)?;
     let (written, warnings) = update::write(server, resource, call, dry, |old| {
-        let (scale, warnings) = make(&scale_of(old))?;
+        let (scale, warnings) = make(&checked(&*resource.kind, old)?)?;
         validate(resource, &scale)?;
         let mut object = old.clone();
         // It is the object's name and version that the scale speaks of.
@@ -69,15 +121,18 @@ async fn write(
                 value => into[field] = value.clone(),
             }
         }
-        object["spec"]["replicas"] = json!(replicas(&scale));
+        match resource.kind.scale() {
+            paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(&scale)),
+            paths => set(&mut object, &paths.wanted, json!(replicas(&scale))),
+        }
         Ok(Made { object, warnings, ownership: Ownership::Update(Asked::Nothing) })
     })
     .await?;
     let object = match written {
-        Written::Stored(stored) => object::decode(resource.kind, &stored),
+        Written::Stored(stored) => object::decode(&*resource.kind, &stored),
         Written::Dry(value) => value,
     };
-    Ok(with_warnings(reply::json(200, &scale_of(&object)), &warnings))
+    Ok(with_warnings(reply::json(200, &scale_of(&*resource.kind, &object)), &warnings))
 }
 
 fn replicas(object: &Value) -> i64 {
@@ -99,25 +154,43 @@ fn validate(resource: &Resource, scale: &Value) -> Result<(), ApiError> {
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&SCALE, name, &errors)) }
 }
 
+/// The scale of an object that says how many there should be, as one of a custom kind must.
+fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
+    let paths = kind.scale();
+    if !paths.is_built_in() && at(object, &paths.wanted).is_null() {
+        let path = paths.wanted.join(".");
+        return Err(ApiError::internal(format!("the spec replicas field \".{path}\" does not exist")));
+    }
+    Ok(scale_of(kind, object))
+}
+
 /// How many there are, should be, and which they are.
-fn scale_of(object: &Value) -> Value {
+fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         metadata[field] = object["metadata"][field].clone();
     }
+    let paths = kind.scale();
     let wanted = &object["spec"]["selector"];
     // That of a ReplicationController is older than label selectors.
-    let selector = if object["kind"] == "ReplicationController" {
+    let selector = if !paths.is_built_in() {
+        at(object, &paths.selector).as_str().filter(|_| !paths.selector.is_empty()).unwrap_or("").to_owned()
+    } else if object["kind"] == "ReplicationController" {
         selector::labels_as_text(wanted)
     } else {
         selector::as_text(wanted)
     };
+    let (replicas, current) = if paths.is_built_in() {
+        (replicas(object), &object["status"]["replicas"])
+    } else {
+        (at(object, &paths.wanted).as_i64().unwrap_or(0), at(object, &paths.current))
+    };
     let mut scale = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {},
-        "status": {"replicas": object["status"]["replicas"].as_i64().unwrap_or(0)},
+        "status": {"replicas": current.as_i64().unwrap_or(0)},
     });
-    if replicas(object) != 0 {
-        scale["spec"]["replicas"] = json!(replicas(object));
+    if replicas != 0 {
+        scale["spec"]["replicas"] = json!(replicas);
     }
     if !selector.is_empty() {
         scale["status"]["selector"] = json!(selector);

@@ -1,34 +1,28 @@
 //! Which objects a client wants: label and field selectors.
 
-use crate::{kinds::Kind, request::Query, status::ApiError};
+use crate::{kinds::KindRef, request::Query, status::ApiError};
 use api::selector::{FieldSelector, Selector};
 use serde_json::Value;
 
 /// Both selectors of a request.
 pub(crate) struct Selection {
-    kind: &'static dyn Kind,
+    kind: KindRef,
     labels: Selector,
     fields: FieldSelector,
 }
 
 impl Selection {
-    pub(crate) fn parse(kind: &'static dyn Kind, query: &Query) -> Result<Self, ApiError> {
+    pub(crate) fn parse(kind: &KindRef, query: &Query) -> Result<Self, ApiError> {
         let labels = Selector::parse(query.get("labelSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
         let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
         for (field, _, _) in &fields.terms {
-            if !matches!(field.as_str(), "metadata.name" | "metadata.namespace")
-                && !kind.selectable_fields().contains(&field.as_str())
-            {
-                return Err(ApiError::bad_request(if kind.selectable_fields().is_empty() {
-                    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-                } else {
-                    format!("field label not supported: {field}")
-                }));
+            if !matches!(field.as_str(), "metadata.name" | "metadata.namespace") && !kind.selects(field) {
+                return Err(ApiError::bad_request(kind.not_selectable(field)));
             }
         }
-        Ok(Self { kind, labels, fields })
+        Ok(Self { kind: kind.clone(), labels, fields })
     }
 
     pub(crate) fn is_all(&self) -> bool {
@@ -53,7 +47,7 @@ impl Selection {
         if self.fields.is_empty() {
             return true;
         }
-        let own = self.kind.field_values(object);
+        let own = self.kind.selected(object);
         self.fields.matches(|field| match field {
             "metadata.name" => metadata["name"].as_str().unwrap_or("").to_owned(),
             "metadata.namespace" => metadata["namespace"].as_str().unwrap_or("").to_owned(),

@@ -17,7 +17,7 @@ use crate::{
 use serde_json::Value;
 
 pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     managed::require(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     object::view(&call.accept)?;
@@ -70,7 +70,7 @@ fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), Api
 /// What was merged, in the form of its kind; fields that the kind has not were refused already.
 fn typed(resource: &Resource, value: Value) -> Result<Value, ApiError> {
     let parsed = Parsed { value, duplicates: Vec::new() };
-    strict::check_patched(resource.kind.info(), &parsed, None, Validation::Ignore).map(|(object, _)| object)
+    strict::check_patched(&*resource.kind, &parsed, None, Validation::Ignore).map(|(object, _)| object)
 }
 
 /// What an object must say that is not there yet.

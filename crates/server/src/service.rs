@@ -3,15 +3,16 @@
 use crate::{
     AdmissionPlugin, NodeDialer, SigningKey, UserInfo,
     authz::{self, Follower},
-    compress, create, deadline, delete, discovery, form, health,
+    compress, create, deadline, definitions, delete, discovery, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
+    registry::Registry,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     reviews, scale,
     status::ApiError,
     tokens, update, watch,
-    write::now,
+    write::{now, with_warnings},
 };
 use api::feature_gates::FeatureGates;
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub struct ApiServer {
     pub(crate) signing_key: Option<Arc<SigningKey>>,
     /// Host and port, as others are told.
     pub(crate) address: Option<String>,
+    /// What is served beside what is built in.
+    pub(crate) registry: Arc<Registry>,
     /// Held by whoever chooses the addresses of a Service.
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
     /// Admission that was asked for.
@@ -63,17 +66,20 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let follower = Arc::new(Follower::new(store.clone()));
-        Self {
+        let server = Self {
             store,
             dialer,
             gates: Arc::default(),
             follower,
             signing_key: None,
             address: None,
+            registry: Arc::default(),
             allocating: Arc::default(),
             counting: Arc::default(),
             plugins: Arc::default(),
-        }
+        };
+        Registry::load(&server);
+        server
     }
 
     /// The same server with these features; without, there are the defaults.
@@ -139,20 +145,21 @@ impl ApiServer {
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
+        let served = self.registry.served();
         authz::check(self, &user, &head.method, path, &raw_query).await?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
-        if let Some(answer) = discovery::answer(path, &accept) {
+        if let Some(answer) = discovery::answer(&served, path, &accept) {
             return Ok(answer);
         }
         if let Some(answer) = tokens::discovery(self, &head.method, path) {
             return answer;
         }
-        if let Some(answer) = openapi::answer(path, &raw_query, &head.headers).await {
+        if let Some(answer) = openapi::answer(&self.registry, path, &raw_query, &head.headers).await {
             return Ok(answer);
         }
-        let resource = request::resource(path)?;
+        let resource = request::resource(&served, path)?;
         let content_type = text(header::CONTENT_TYPE);
         let mut content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
         let query = Query::parse(&raw_query);
@@ -174,7 +181,7 @@ impl ApiServer {
                 headers: head.headers,
                 upgrade,
             };
-            self.dispatch(resource, call).await
+            self.carried_out(resource, call).await
         })
         .await
     }
@@ -196,6 +203,20 @@ impl ApiServer {
             "PUT" if part.verbs.contains(&"update") => update::update(self, resource, call).await,
             "PATCH" if part.verbs.contains(&"patch") => update::patch(self, resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+
+    /// Carries out a request; what follows from it for what is served is true when it is answered.
+    async fn carried_out(&self, resource: Resource, call: Call) -> Reply {
+        let kind = resource.kind.clone();
+        let concerns = definitions::concern(&resource, &call.method);
+        let mut answer = self.dispatch(resource, call).await;
+        if concerns {
+            answer = definitions::settled(self, answer).await;
+        }
+        match kind.deprecation() {
+            Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),
+            None => answer,
         }
     }
 
@@ -237,6 +258,7 @@ impl ApiServer {
             ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, &call),
             ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, &call),
             ("GET", false) => read::list(self, &resource, &call),
+            ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
             ("POST", false) => create::create(self, &resource, &call).await,
             ("PUT", true) => update::update(self, &resource, &call).await,
             ("PATCH", true) => update::patch(self, &resource, &call).await,

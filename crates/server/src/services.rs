@@ -35,7 +35,7 @@ impl Taken {
             if *stored.key.namespace == *resource.namespace && *stored.key.name == *own {
                 continue;
             }
-            let other = object::decode(resource.kind, &stored);
+            let other = object::decode(&*resource.kind, &stored);
             taken.ips.extend(offset(&other["spec"]["clusterIP"]));
             let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
             taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));

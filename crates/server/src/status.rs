@@ -45,6 +45,12 @@ impl ApiError {
         Self::new(405, "MethodNotAllowed", message)
     }
 
+    /// A verb that this kind does not have now.
+    pub(crate) fn not_supported(verb: &str, kind: &KindInfo) -> Self {
+        let message = format!("{verb} is not supported on resources of kind {:?}", kind.group_resource());
+        Self::new(405, "MethodNotAllowed", message).about(kind, "")
+    }
+
     /// The server's own fault.
     pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))

@@ -2,10 +2,9 @@
 
 use crate::{
     decode::Parsed,
-    kinds::{FieldErrors, FieldPath, KindInfo},
+    kinds::{FieldErrors, FieldPath, Kind, KindInfo},
     request::Query,
     status::ApiError,
-    typed,
 };
 use serde_json::{Value, json};
 
@@ -36,10 +35,11 @@ impl Validation {
 
 /// The object of a create or an update, with nothing in it that its kind does not have; and warnings for what was left out.
 pub(crate) fn check(
-    info: &KindInfo,
+    kind: &dyn Kind,
     parsed: &Parsed,
     validation: Validation,
 ) -> Result<(Value, Vec<String>), ApiError> {
+    let info = kind.info();
     let handled = |why: &str| {
         let kind = parsed.value["kind"].as_str().filter(|k| !k.is_empty()).unwrap_or(info.kind);
         ApiError::bad_request(format!(
@@ -48,7 +48,7 @@ pub(crate) fn check(
         ))
     };
     named_as_expected(info, &parsed.value)?;
-    let (clean, unknown) = typed::object(&info.api_version(), info.kind, &parsed.value).map_err(|e| handled(&e))?;
+    let (clean, unknown) = kind.read(&parsed.value).map_err(|e| handled(&e))?;
     let wrong: Vec<String> = unknown.into_iter().chain(parsed.duplicates.iter().cloned()).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {
@@ -61,7 +61,7 @@ pub(crate) fn check(
 
 /// What a patch made of an object; upstream finds fault with these as an invalid `patch`, of which `shown` is shown.
 pub(crate) fn check_patched(
-    info: &KindInfo,
+    kind: &dyn Kind,
     parsed: &Parsed,
     shown: Option<&str>,
     validation: Validation,
@@ -75,8 +75,8 @@ pub(crate) fn check_patched(
     if !parsed.value.is_object() {
         return Err(invalid("the result of the patch is no object"));
     }
-    named_as_expected(info, &parsed.value)?;
-    let (clean, unknown) = typed::object(&info.api_version(), info.kind, &parsed.value).map_err(|e| invalid(&e))?;
+    named_as_expected(kind.info(), &parsed.value)?;
+    let (clean, unknown) = kind.read(&parsed.value).map_err(|e| invalid(&e))?;
     let wrong: Vec<String> = parsed.duplicates.iter().cloned().chain(unknown).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {

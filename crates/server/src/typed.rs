@@ -25,6 +25,17 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &Value) -> Result<(V
     Ok((Value::Object(clean), reader.unknown))
 }
 
+/// The metadata of any object, and `unknown field "path"` for each field that it has not.
+///
+/// # Errors
+/// When a value is of the wrong type: the words of Go's decoder.
+pub(crate) fn metadata(metadata: &Value) -> Result<(Value, Vec<String>), String> {
+    let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok((metadata.clone(), Vec::new())) };
+    let mut reader = Reader { path: "metadata".to_owned(), unknown: Vec::new() };
+    let clean = reader.message(message, metadata, "ObjectMeta")?;
+    Ok((Value::Object(clean), reader.unknown))
+}
+
 /// What Go writes of an object of this kind about which nothing is said.
 pub(crate) fn empty(api_version: &str, kind: &str) -> Map<String, Value> {
     let mut fields = Map::new();
@@ -110,6 +121,16 @@ impl Reader {
                 self.message(message, value, parent).map(Value::Object)
             }
             Kind::Raw | Kind::Json => Ok(value.clone()),
+            Kind::BoolOr(_) if value.is_boolean() => Ok(value.clone()),
+            Kind::ListOr(place) if value.is_array() => {
+                let message = &TABLE.messages[place];
+                let items = value.as_array().into_iter().flatten();
+                let clean = items.map(|item| self.message(message, item, parent).map(Value::Object));
+                clean.collect::<Result<Vec<_>, _>>().map(Value::Array)
+            }
+            Kind::BoolOr(place) | Kind::ListOr(place) => {
+                self.message(&TABLE.messages[place], value, parent).map(Value::Object)
+            }
             kind => match leaf::clean(kind, value) {
                 Ok(value) => Ok(value),
                 Err(leaf::Wrong::Type) => Err(self.mismatch(parent, value, element_name(field))),
@@ -226,7 +247,8 @@ fn element_name(field: &Field) -> &'static str {
         Kind::Int64 => "int64",
         Kind::Bytes => "[]uint8",
         Kind::Strings => "[]string",
-        Kind::Raw | Kind::Json | Kind::Message(_) => "struct",
+        Kind::Double => "float64",
+        Kind::Raw | Kind::Json | Kind::Message(_) | Kind::BoolOr(_) | Kind::ListOr(_) => "struct",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     admit, authz, decode,
-    kinds::{FieldErrors, WriteContext},
+    kinds::{FieldErrors, KindInfo, WriteContext},
     managed::{self, Asked},
     metadata, object, patch as patches,
     reply::Reply,
@@ -39,11 +39,11 @@ pub(crate) enum Ownership {
 }
 
 pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     managed::require(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
     let parsed = decode::parse(call, kind.info())?;
-    let (value, warnings) = strict::check(kind.info(), &parsed, validation)?;
+    let (value, warnings) = strict::check(kind, &parsed, validation)?;
     if value["metadata"]["name"].as_str().unwrap_or("").is_empty() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -57,11 +57,11 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
 }
 
 pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     if call.content_type == patches::APPLY {
         return Box::pin(server_side_apply::apply(server, resource, call)).await;
     }
-    patches::check_type(&call.content_type)?;
+    patches::check_type(kind, &call.content_type)?;
     managed::require(call, "PatchOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     // Of a strategic merge upstream shows the patch, and of the others what they made.
@@ -69,7 +69,7 @@ pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) 
     let shown = std::str::from_utf8(&call.body).ok().filter(|_| strategic);
     change(server, resource, call, dry, |old| {
         let patched = patches::apply(&call.content_type, old, &call.body)?;
-        let (object, warnings) = strict::check_patched(kind.info(), &patched, shown, validation)?;
+        let (object, warnings) = strict::check_patched(kind, &patched, shown, validation)?;
         let ownership = Ownership::Update(Asked::of(&patched.value, &object));
         Ok(Made { object, warnings, ownership })
     })
@@ -87,8 +87,8 @@ pub(crate) async fn change(
     object::view(&call.accept)?;
     let (written, warnings) = write(server, resource, call, dry, make).await?;
     let answer = match written {
-        Written::Stored(object) => show(resource.kind, 200, &object, call),
-        Written::Dry(value) => show_value(resource.kind, 200, value, call),
+        Written::Stored(object) => show(&*resource.kind, 200, &object, call),
+        Written::Dry(value) => show_value(&*resource.kind, 200, value, call),
     };
     Ok(with_warnings(answer?, &warnings))
 }
@@ -108,7 +108,7 @@ pub(crate) async fn write(
     dry: bool,
     make: impl Fn(&Value) -> Result<Made, ApiError>,
 ) -> Result<(Written, Vec<String>), ApiError> {
-    let (kind, name) = (resource.kind, resource.name.as_deref().unwrap_or(""));
+    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
     for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
@@ -149,9 +149,9 @@ pub(crate) async fn write(
 }
 
 /// Whether what is wanted has changed: everything but the metadata and the status.
-fn wants_another(new: &Value, old: &Value) -> bool {
+fn wants_another(info: &KindInfo, new: &Value, old: &Value) -> bool {
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return true };
-    let told = |key: &str| matches!(key, "metadata" | "status");
+    let told = |key: &str| key == "metadata" || key == "status" && info.status;
     new.iter().any(|(key, value)| !told(key) && old.get(key) != Some(value))
         || old.keys().any(|key| !told(key) && !new.contains_key(key))
 }
@@ -205,7 +205,7 @@ fn prepare(
     old: &Value,
     ownership: Ownership,
 ) -> Result<(), ApiError> {
-    let kind = resource.kind;
+    let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
     metadata::keep(new, old);
     metadata::drop_duplicate_owners(&mut new["metadata"]);
@@ -225,7 +225,7 @@ fn prepare(
             new.as_object_mut().map(|m| m.remove(field));
         }
     }
-    if kind.info().generation && wants_another(new, old) {
+    if kind.info().generation && wants_another(kind.info(), new, old) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
     let mut errors = FieldErrors::default();

@@ -1,7 +1,7 @@
 //! WATCH: each watcher pulls from the store's window; an event is encoded once for all of them.
 
 use crate::{
-    kinds::Kind,
+    kinds::{Kind, KindRef},
     list_options::ListOptions,
     object::{self, Include, View},
     read,
@@ -33,7 +33,7 @@ const BATCH: usize = 256;
 const FIRST_BYTES: usize = 256 << 10;
 
 struct Watcher {
-    kind: &'static dyn Kind,
+    kind: KindRef,
     selection: Selection,
     view: View,
     include: Include,
@@ -50,8 +50,8 @@ struct Watcher {
 }
 
 pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = resource.kind;
-    let selection = Selection::parse(kind, &call.query)?;
+    let kind = &*resource.kind;
+    let selection = Selection::parse(&resource.kind, &call.query)?;
     let (view, include) = (object::stream_view(&call.accept)?, Include::parse(&call.query)?);
     let options = ListOptions::parse(&call.query, true)?;
     let scope = read::scope(resource, &selection);
@@ -81,7 +81,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
     let limit = options.timeout.map_or(LONGEST, |t| Duration::from_secs(t.min(MAX_TIMEOUT)));
     let now = Instant::now();
     let watcher = Watcher {
-        kind,
+        kind: resource.kind.clone(),
         selection,
         view,
         include,
@@ -105,8 +105,7 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
 /// The annotations of the bookmark behind the initial events, with an empty list as clients decode it.
 fn initial_events_end(kind: &dyn Kind) -> Value {
     let info = kind.info();
-    let list =
-        json!({"kind": format!("{}List", info.kind), "apiVersion": info.api_version(), "metadata": {}, "items": []});
+    let list = json!({"kind": kind.list_kind(), "apiVersion": info.api_version(), "metadata": {}, "items": []});
     json!({
         "k8s.io/initial-events-end": "true",
         "kubernetes.io/initial-events-list-blueprint": STANDARD.encode(list.to_string()),
@@ -121,7 +120,16 @@ impl Watcher {
         while !self.over {
             let mut events = Vec::new();
             let wake = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            let kind = self.kind.clone();
+            let gone = async {
+                match kind.gone() {
+                    Some(gone) => gone.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                // What happened before the kind went is told first.
+                biased;
                 got = self.watch.next_batch(&mut events, BATCH) => {
                     if got.is_err() {
                         self.over = true;
@@ -129,6 +137,7 @@ impl Watcher {
                         return Some(frame("ERROR", &error.to_json()));
                     }
                 }
+                () = gone => return None,
                 () = tokio::time::sleep_until(wake) => {
                     let now = Instant::now();
                     if now >= self.end {
@@ -136,7 +145,7 @@ impl Watcher {
                     }
                     self.next_bookmark = next_bookmark(now, self.end);
                     let revision = self.watch.progress();
-                    return Some(bookmark(self.kind, self.view, revision, &Value::Null));
+                    return Some(bookmark(&*self.kind, self.view, revision, &Value::Null));
                 }
             }
             let frames: Vec<Bytes> = events.iter().filter_map(|e| self.encode(e)).collect();
@@ -158,11 +167,11 @@ impl Watcher {
         let mut all = BytesMut::new();
         while all.len() < FIRST_BYTES {
             let Some(object) = self.first.pop_front() else { break };
-            if self.as_stored() {
+            if self.is_as_stored(&object) {
                 all.put_slice(&raw_frame("ADDED", &object.data));
                 continue;
             }
-            let value = object::decode(self.kind, &object);
+            let value = object::decode(&*self.kind, &object);
             if self.selection.matches(&value) {
                 all.put_slice(&self.frame_of("ADDED", value));
             }
@@ -171,12 +180,12 @@ impl Watcher {
     }
 
     /// Whether what is stored is what this watcher gets.
-    fn as_stored(&self) -> bool {
-        self.selection.is_all() && self.view == View::Whole && !self.kind.info().converted
+    fn is_as_stored(&self, object: &Object) -> bool {
+        self.selection.is_all() && self.view == View::Whole && self.kind.is_stored_form(object.revision)
     }
 
     fn encode(&mut self, event: &Arc<Event>) -> Option<Bytes> {
-        if self.as_stored() {
+        if self.is_as_stored(&event.object) {
             let kind = match (event.kind, &event.previous) {
                 (EventKind::Delete, _) => "DELETED",
                 (EventKind::Put, None) => "ADDED",
@@ -184,10 +193,10 @@ impl Watcher {
             };
             return Some(event.frame.get_or_init(|| raw_frame(kind, &event.object.data)).clone());
         }
-        let value = object::decode(self.kind, &event.object);
+        let value = object::decode(&*self.kind, &event.object);
         let selected = event.kind == EventKind::Put && self.selection.matches(&value);
         let before =
-            event.previous.as_ref().map(|p| object::decode(self.kind, p)).filter(|p| self.selection.matches(p));
+            event.previous.as_ref().map(|p| object::decode(&*self.kind, p)).filter(|p| self.selection.matches(p));
         let (kind, value) = match (before, selected) {
             (None, false) => return None,
             (None, true) => ("ADDED", value),
@@ -209,7 +218,7 @@ impl Watcher {
             View::Metadata => object::metadata_only(&value),
             View::Table => {
                 let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-                object::table(self.kind, &[value], &metadata, header, self.include)
+                object::table(&*self.kind, &[value], &metadata, header, self.include)
             }
         };
         frame(kind, &shown)

@@ -34,7 +34,7 @@ impl Turn<'_> {
         let read = |value: &Value| Object::new(kind(resource), value, now);
         let scope = Scope::resource(info.storage).in_namespace(resource.namespace.as_str());
         let all = server.store.list(&scope, None, None).objects;
-        let all: Vec<Object> = all.iter().map(|stored| read(&object::decode(resource.kind, stored))).collect();
+        let all: Vec<Object> = all.iter().map(|stored| read(&object::decode(&*resource.kind, stored))).collect();
         let (new_object, old) = (read(new), old.map(read));
         for one in &self.quotas {
             let used = quota::used(one, &all);

@@ -196,7 +196,7 @@ mod tests {
             "/api/v1/nodes/namespaces",
             "/api/v1/namespaces/namespaces/namespaces",
         ] {
-            let Ok(done) = crate::request::resource(path) else { continue };
+            let Ok(done) = crate::request::resource(&Default::default(), path) else { continue };
             let About::Resource(asked) = Attributes::of(&Method::GET, path, "").about else { panic!("{path}") };
             let info = done.kind.info();
             let namespaced = if info.plural == "namespaces" { String::new() } else { asked.namespace };

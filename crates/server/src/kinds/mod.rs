@@ -1,9 +1,11 @@
-//! Built-in kinds: each one is a small file that says only what is particular about it.
+//! Kinds: each built-in one is a small file that says only what is particular about it, and [`Custom`] is every kind that a
+//! CustomResourceDefinition defines.
 //!
-//! Everything generic (storage, watches, patches, selectors, tables, discovery, OpenAPI) works through [`Kind`] and the
-//! facts in [`crate::schema`]. Objects are `serde_json::Value`s, so that custom resources can go the same way.
+//! Everything generic (storage, watches, patches, selectors, tables, discovery, OpenAPI) works through [`Kind`]. Objects
+//! are `serde_json::Value`s, so that both go the same way.
 
 mod admissionregistration;
+mod apiextensions;
 mod apps;
 mod autoscaling;
 mod batch;
@@ -11,12 +13,13 @@ mod certificates;
 mod checks;
 mod config_map;
 mod core;
+pub(crate) mod custom;
 mod dynamic_resources;
 mod endpoint_slice;
 mod event;
-mod field;
 mod fill;
 mod flow_control;
+mod kind_ref;
 mod lease;
 mod namespace;
 mod networking;
@@ -37,8 +40,10 @@ mod storage;
 mod table;
 mod template;
 
+pub use api::field::{FieldError, FieldErrors, FieldPath};
+pub(crate) use custom::Custom;
 pub(crate) use event::CORE as CORE_EVENT;
-pub use field::{FieldError, FieldErrors, FieldPath};
+pub(crate) use kind_ref::KindRef;
 
 pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
 pub(crate) use table::{
@@ -47,9 +52,17 @@ pub(crate) use table::{
 };
 pub use table::{Cell, Column};
 
+use crate::{
+    managed,
+    scale::{self, ScalePaths},
+    typed,
+};
 use api::feature_gates::FeatureGates;
-use serde_json::{Map, Value};
+use apply::TypeRef;
+use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
+use store::Revision;
+use tokio_util::sync::CancellationToken;
 
 /// What discovery says about a kind, and where its objects live.
 #[derive(Debug)]
@@ -186,7 +199,30 @@ pub enum WriteTarget {
 /// What is particular about a kind. All methods are pure; `object` is decoded, with `apiVersion`, `kind` and `metadata` present.
 pub trait Kind: Send + Sync {
     /// Names and shape.
-    fn info(&self) -> &'static KindInfo;
+    fn info(&self) -> &KindInfo;
+
+    /// The kind of its lists.
+    fn list_kind(&self) -> String {
+        format!("{}List", self.info().kind)
+    }
+
+    /// The object as this kind has it, and `unknown field "path"` for each field that it has not.
+    ///
+    /// # Errors
+    /// When a value is of the wrong type: the words of Go's decoder.
+    fn read(&self, object: &Value) -> Result<(Value, Vec<String>), String> {
+        typed::object(&self.info().api_version(), self.info().kind, object)
+    }
+
+    /// How its fields are merged by server-side apply.
+    fn types(&self) -> Option<TypeRef<'_>> {
+        managed::types::of(&self.info().api_version(), self.info().kind)
+    }
+
+    /// Whether there is a table of how its lists are merged by strategic merge patches.
+    fn merges_strategically(&self) -> bool {
+        true
+    }
 
     /// Fills in defaults, on every write, exactly as upstream's `SetDefaults_*` do.
     fn default(&self, _object: &mut Value) {}
@@ -227,6 +263,12 @@ pub trait Kind: Send + Sync {
         NAME_AND_AGE
     }
 
+    /// What the Table says of its columns.
+    fn column_definitions(&self) -> Vec<Value> {
+        let definition = |c: &Column| json!({"name": c.name, "type": c.kind, "format": c.format, "description": c.description, "priority": c.priority});
+        self.columns().iter().map(definition).collect()
+    }
+
     /// One row of the Table.
     fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
         Row { cells: self.columns().iter().map(|c| c.cell(object, now)).collect(), conditions: Vec::new() }
@@ -235,6 +277,25 @@ pub trait Kind: Send + Sync {
     /// Fields for field selectors beside `metadata.name` and `metadata.namespace`; a selector on another field is a 400.
     fn selectable_fields(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Whether field selectors may name this field.
+    fn selects(&self, field: &str) -> bool {
+        self.selectable_fields().contains(&field)
+    }
+
+    /// Why field selectors may not name this field.
+    fn not_selectable(&self, field: &str) -> String {
+        if self.selectable_fields().is_empty() {
+            format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        } else {
+            format!("field label not supported: {field}")
+        }
+    }
+
+    /// The values of these fields, for field selectors (empty string when unset).
+    fn selected(&self, object: &Value) -> BTreeMap<String, String> {
+        self.field_values(object).into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
     }
 
     /// The value of each of [`Kind::selectable_fields`] (empty string when unset).
@@ -253,6 +314,34 @@ pub trait Kind: Send + Sync {
         None
     }
 
+    /// What a deletion that begins changes beside the metadata.
+    fn begin_deletion(&self, _object: &mut Value) {}
+
+    /// Where the `scale` subresource finds its numbers.
+    fn scale(&self) -> &ScalePaths {
+        &scale::BUILT_IN
+    }
+
+    /// What every client of this version is told, if the version should not be used any more.
+    fn deprecation(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether there will be no more of its objects.
+    fn is_terminating(&self) -> bool {
+        false
+    }
+
+    /// Ends when the kind is no longer served as it is; a built-in one always is.
+    fn gone(&self) -> Option<&CancellationToken> {
+        None
+    }
+
+    /// Whether what was stored at this revision is this version's form already.
+    fn is_stored_form(&self, _revision: Revision) -> bool {
+        !self.info().converted
+    }
+
     /// Turns the stored form into this version's form (`events.k8s.io/v1` from a stored core `v1` Event), where they differ.
     #[expect(clippy::wrong_self_convention, reason = "the kind converts; the object is the argument")]
     fn from_storage(&self, _object: &mut Map<String, Value>) {}
@@ -269,6 +358,9 @@ pub struct Row {
     /// `Completed` for Pods that are done.
     pub conditions: Vec<Value>,
 }
+
+/// The kind of definitions of kinds.
+pub(crate) static CUSTOM_RESOURCE_DEFINITION: &dyn Kind = &apiextensions::DEFINITION;
 
 /// The kind of Pods.
 pub(crate) static POD: &dyn Kind = &pod::Pod;
@@ -323,6 +415,7 @@ pub static ALL: &[&dyn Kind] = &[
     &storage::STORAGE_CLASS,
     &storage::VOLUME_ATTACHMENT,
     &storage::VOLUME_ATTRIBUTES_CLASS,
+    &apiextensions::DEFINITION,
     &admissionregistration::MUTATING_WEBHOOKS,
     &admissionregistration::VALIDATING_POLICY_BINDING,
     &admissionregistration::VALIDATING_POLICY,

@@ -21,6 +21,8 @@ pub(in crate::kinds) struct Plain {
     pub(in crate::kinds) validate: fn(&Value, &mut FieldErrors),
     /// What holds for a change beside that: the new object, then the old one.
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
+    /// What a deletion that begins changes.
+    pub(in crate::kinds) begin_deletion: fn(&mut Value),
     /// From the stored form and back to it, where they differ.
     pub(in crate::kinds) convert: Option<Conversion>,
 }
@@ -43,6 +45,7 @@ impl Plain {
             name: api::names::dns1123_subdomain,
             validate: |_, _| {},
             validate_change: |_, _, _| {},
+            begin_deletion: |_| {},
             convert: None,
         }
     }
@@ -103,6 +106,10 @@ impl Kind for Plain {
 
     fn selectable_fields(&self) -> &'static [&'static str] {
         self.fields
+    }
+
+    fn begin_deletion(&self, object: &mut Value) {
+        (self.begin_deletion)(object);
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {

@@ -23,6 +23,14 @@ pub(crate) fn of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
     Some(TypeRef { schema: &TYPES.schema, id: root.id })
 }
 
+/// Adds the type of every object's metadata.
+pub(crate) fn metadata(schema: &mut Schema) -> TypeId {
+    let mut builder = Builder { schema: std::mem::take(schema), messages: HashMap::new() };
+    let id = TABLE.message("meta/v1.ObjectMeta").map_or(Schema::UNTYPED, |message| builder.message(message));
+    *schema = builder.schema;
+    id
+}
+
 static TYPES: LazyLock<Types> = LazyLock::new(Types::default);
 
 struct Types {
@@ -104,9 +112,9 @@ impl Builder {
         let element = match fact.kind {
             Kind::String | Kind::Bytes | Kind::Time | Kind::MicroTime => self.scalar(Scalar::String),
             Kind::Bool => self.scalar(Scalar::Boolean),
-            Kind::Int32 | Kind::Int64 => self.scalar(Scalar::Numeric),
+            Kind::Int32 | Kind::Int64 | Kind::Double => self.scalar(Scalar::Numeric),
             Kind::Quantity | Kind::IntOrString => self.scalar(Scalar::Any),
-            Kind::Raw | Kind::Json => Schema::UNTYPED,
+            Kind::Raw | Kind::Json | Kind::BoolOr(_) | Kind::ListOr(_) => Schema::UNTYPED,
             Kind::Strings => {
                 let element = self.scalar(Scalar::String);
                 self.schema.add(Type::List(List { element, list_type: ListType::Atomic }))

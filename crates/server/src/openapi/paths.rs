@@ -89,8 +89,9 @@ impl Operation<'_> {
 }
 
 /// All paths of a kind.
-pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
-    let Some(schema) = name(info.group, info.version, info.kind) else { return Vec::new() };
+pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
+    // Only built-in kinds have a table of how their lists are merged.
+    let patches = if name(info.group, info.version, info.kind).is_some() { &PATCHES[..] } else { &PATCHES[..3] };
     let root = root(info.group, info.version);
     let base = if info.namespaced {
         format!("/{root}/namespaces/{{namespace}}/{}", info.plural)
@@ -98,7 +99,7 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
         format!("/{root}/{}", info.plural)
     };
     let scope = if info.namespaced { "Namespaced" } else { "" };
-    let (object, all) = (reference(&schema), reference(&format!("{schema}List")));
+    let (object, all) = (reference(schema), reference(&format!("{schema}List")));
     let status = reference("io.k8s.apimachinery.pkg.apis.meta.v1.Status");
     let options = reference("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
     let at = |action, parameters, body, answer: &Value, id: String| {
@@ -115,7 +116,7 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
         json!({
             "get": at("read", &[], None, &object, id.clone()),
             "put": at("replace", &WRITE, Some((&["*/*"], object.clone())), &object, id.clone()),
-            "patch": at("patch", &PATCH_WRITE, Some((&PATCHES, reference(PATCH))), &object, id),
+            "patch": at("patch", &PATCH_WRITE, Some((patches, reference(PATCH))), &object, id),
         })
     };
     let id = format!("{scope}{}", info.kind);

@@ -60,6 +60,21 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     all
 }
 
+/// The schemas that kinds need whose own are not built in.
+pub(super) fn of_metadata() -> Map<String, Value> {
+    let mut all = of(&[]);
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    add::<meta::ObjectMeta>(&mut generator);
+    add::<k8s_openapi::api::autoscaling::v1::Scale>(&mut generator);
+    let mut more = generator.take_definitions(true);
+    for (name, schema) in &mut more {
+        as_upstream(name, schema);
+        tell_merging(name, schema);
+    }
+    all.extend(more);
+    all
+}
+
 /// `IntOrString` and `Quantity`, which the typed form describes for custom resources only.
 fn as_upstream(name: &str, schema: &mut Value) {
     let one_of = match name.rsplit('.').next() {

@@ -8,6 +8,7 @@ use k8s_openapi::api::{
     node::v1 as node, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
     storage::v1 as storage,
 };
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use schemars::{JsonSchema, SchemaGenerator};
 use std::borrow::Cow;
 
@@ -46,6 +47,7 @@ static TYPES: &[Type] = &[
         "v1",
         "ValidatingWebhookConfiguration",
     ),
+    of::<apiextensions::CustomResourceDefinition>("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
     of::<apps::ControllerRevision>("apps", "v1", "ControllerRevision"),
     of::<apps::DaemonSet>("apps", "v1", "DaemonSet"),
     of::<apps::Deployment>("apps", "v1", "Deployment"),

@@ -1,7 +1,7 @@
 //! From the wire to the JSON that a Go client would have written for the same object.
 
 use super::{
-    DecodeError,
+    DecodeError, shapes,
     table::{Field, Kind, Message, Shape, TABLE},
     wire::{Fields, Wire},
 };
@@ -131,7 +131,9 @@ fn value(kind: Kind, wire: Wire<'_>, before: Option<Value>, depth: Depth) -> Res
         (Kind::Bool, Wire::Varint(v)) => return Ok(json!(v != 0)),
         (Kind::Int64, Wire::Varint(v)) => return Ok(json!(v.cast_signed())),
         (Kind::Int32, Wire::Varint(v)) => return Ok(json!(int32(v))),
-        (Kind::Bool | Kind::Int32 | Kind::Int64, _) | (_, Wire::Varint(_) | Wire::Other) => {
+        (Kind::Double, Wire::Fixed(bits)) => return Ok(shapes::number(bits)),
+        (Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double, _)
+        | (_, Wire::Varint(_) | Wire::Fixed(_) | Wire::Other) => {
             return Err(DecodeError::WireType);
         }
         (_, Wire::Bytes(bytes)) => bytes,
@@ -158,7 +160,9 @@ fn value(kind: Kind, wire: Wire<'_>, before: Option<Value>, depth: Depth) -> Res
             message(&TABLE.messages[place], bytes, &mut map, depth)?;
             Ok(Value::Object(map))
         }
-        Kind::Bool | Kind::Int32 | Kind::Int64 => Err(DecodeError::WireType),
+        Kind::BoolOr(place) => shapes::bool_or(place, bytes, depth.deeper()?),
+        Kind::ListOr(place) => shapes::list_or(place, bytes, depth.deeper()?),
+        Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double => Err(DecodeError::WireType),
     }
 }
 

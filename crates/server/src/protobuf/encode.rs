@@ -1,8 +1,9 @@
 //! From JSON to the wire. What cannot be said there gives `None`, and the client gets JSON.
 
 use super::{
+    shapes,
     table::{Field, Kind, Message, Shape, TABLE},
-    wire::{put_bytes, put_number},
+    wire::{put_bytes, put_fixed, put_number},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -46,6 +47,7 @@ fn put_value(out: &mut Vec<u8>, number: u32, kind: Kind, held: &Value) -> Option
         Kind::Bool => put_number(out, number, i64::from(held.as_bool()?)),
         Kind::Int32 | Kind::Int64 => put_number(out, number, held.as_i64()?),
         Kind::String => put_bytes(out, number, held.as_str()?.as_bytes()),
+        Kind::Double => put_fixed(out, number, held.as_f64()?),
         _ => put_bytes(out, number, &content(kind, held)?),
     }
     Some(())
@@ -84,7 +86,9 @@ fn content(kind: Kind, held: &Value) -> Option<Vec<u8>> {
                 put_number(&mut out, 2, number.as_i64()?);
             }
         },
-        Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::String => return None,
+        Kind::BoolOr(place) => return shapes::put_bool_or(place, held),
+        Kind::ListOr(place) => return shapes::put_list_or(place, held),
+        Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::String | Kind::Double => return None,
     }
     Some(out)
 }

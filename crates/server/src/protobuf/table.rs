@@ -25,6 +25,12 @@ pub(crate) enum Kind {
     Json,
     /// A message that is a list of strings in JSON, like `metav1.Verbs`.
     Strings,
+    /// A number with a point.
+    Double,
+    /// A message by its place, or true or false.
+    BoolOr(usize),
+    /// A message by its place, or a list of them.
+    ListOr(usize),
     /// A message, by its place in the table.
     Message(usize),
 }
@@ -90,14 +96,21 @@ pub(crate) struct Table {
 /// Ends the name of a message that apply takes as a whole.
 const ATOMIC: &str = "~atomic";
 
-pub(crate) static TABLE: LazyLock<Table> =
-    LazyLock::new(|| Table::parse(include_str!("messages.txt")).unwrap_or_default());
+/// Those of custom kinds are written by hand: their schemas have shapes of their own.
+const FACTS: &str = concat!(include_str!("messages.txt"), include_str!("apiextensions.txt"));
+
+pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(FACTS).unwrap_or_default());
 
 impl Table {
     /// The message of a kind. Kinds of meta/v1, such as `DeleteOptions`, belong to every API version.
     pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
         let found = self.kinds.get(&(api_version, kind)).or_else(|| self.kinds.get(&("", kind)));
         found.and_then(|i| self.messages.get(*i))
+    }
+
+    /// The message of this name.
+    pub(crate) fn message(&self, name: &str) -> Option<&Message> {
+        self.messages.iter().find(|m| m.name == name)
     }
 
     /// `None` when the text is not in the form that its head describes; a test reads it.
@@ -160,7 +173,14 @@ fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind
         "intorstring" => Kind::IntOrString,
         "raw" => Kind::Raw,
         "json" => Kind::Json,
-        message => *places.get(&message.split_once('.').unwrap_or((package, message)))?,
+        "double" => Kind::Double,
+        message => match (message.split_once('|'), package) {
+            (Some((or, message)), package) => {
+                let Kind::Message(place) = *places.get(&(package, message))? else { return None };
+                if or == "bool" { Kind::BoolOr(place) } else { Kind::ListOr(place) }
+            }
+            (None, package) => *places.get(&message.split_once('.').unwrap_or((package, message)))?,
+        },
     };
     Some(Field { name, number: number.parse().ok()?, shape, kind, always, merging })
 }

@@ -8,7 +8,9 @@ pub(super) enum Wire<'a> {
     Varint(u64),
     /// A string, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
-    /// Fixed-width numbers and groups, which no Kubernetes message has.
+    /// Eight bytes: a number with a point.
+    Fixed(u64),
+    /// Other fixed-width numbers and groups, which no Kubernetes message has.
     Other,
 }
 
@@ -30,6 +32,7 @@ impl<'a> Fields<'a> {
         let (number, wire_type) = self.key()?;
         let wire = match wire_type {
             0 => Wire::Varint(self.varint()?),
+            1 => Wire::Fixed(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| DecodeError::Truncated)?)),
             2 => Wire::Bytes(self.bytes()?),
             other => {
                 self.skip(other)?;
@@ -108,6 +111,12 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 pub(super) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
     put_varint(out, u64::from(number) << 3);
     put_varint(out, value.cast_unsigned());
+}
+
+/// Appends a field that holds eight bytes.
+pub(super) fn put_fixed(out: &mut Vec<u8>, number: u32, value: f64) {
+    put_varint(out, u64::from(number) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a field that holds bytes.

@@ -40,7 +40,12 @@ pub(super) fn clean(kind: Kind, value: &Value) -> Result<Value, Wrong> {
             Value::Array(items) if items.iter().all(Value::is_string) => Ok(value.clone()),
             _ => Err(Wrong::Type),
         },
-        Kind::Raw | Kind::Json | Kind::Message(_) => Ok(value.clone()),
+        Kind::Double => match value {
+            Value::Null => Ok(Value::from(0)),
+            Value::Number(_) => Ok(value.clone()),
+            _ => Err(Wrong::Type),
+        },
+        Kind::Raw | Kind::Json | Kind::Message(_) | Kind::BoolOr(_) | Kind::ListOr(_) => Ok(value.clone()),
     }
 }
 

@@ -143,6 +143,14 @@ impl Api {
         Self { server, engine }
     }
 
+    /// Another server over what one has stored.
+    pub(crate) async fn over(engine: MemoryEngine) -> Self {
+        let store = Store::open(engine.clone(), Options::default()).unwrap();
+        let server = ApiServer::new(store, Arc::new(NoNodes));
+        server.bootstrap().await;
+        Self { server, engine }
+    }
+
     async fn raw(&self, ask: &Ask) -> http::Response<Body> {
         let mut request = Request::builder().method(ask.method).uri(&ask.path);
         for (name, value) in &ask.headers {

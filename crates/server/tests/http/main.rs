@@ -16,6 +16,8 @@ mod conflicts;
 #[cfg(test)]
 mod crud;
 #[cfg(test)]
+mod custom;
+#[cfg(test)]
 mod decoding;
 #[cfg(test)]
 mod defaults;

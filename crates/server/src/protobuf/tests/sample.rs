@@ -34,6 +34,11 @@ impl Sample {
                 object.extend(self.message(&TABLE.messages[place], depth + 1));
                 continue;
             }
+            // Schemas hold schemas without end.
+            let again = matches!(field.kind, Kind::Message(place) if TABLE.messages[place].name == message.name);
+            if again && depth > 0 {
+                continue;
+            }
             // What stands in the JSON always has to be there for both ways to agree.
             let wanted = self.choose() && (depth < 12) || field.always && field.shape == Shape::Plain;
             if !wanted {
@@ -76,6 +81,9 @@ impl Sample {
             Kind::Raw => json!({"apiVersion": "example.org/v1", "kind": "Any", "held": [1, {}]}),
             Kind::Json => json!({"f:metadata": {"f:labels": {}}}),
             Kind::Strings => json!(["get", "list"]),
+            Kind::Double => json!(if self.choose() { json!(0.5) } else { json!(-3) }),
+            Kind::BoolOr(_) => json!(self.choose()),
+            Kind::ListOr(_) => json!({"type": "string"}),
             Kind::Message(place) => Value::Object(self.message(&TABLE.messages[place], depth + 1)),
         }
     }

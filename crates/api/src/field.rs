@@ -117,7 +117,13 @@ impl FieldErrors {
         self.push("FieldValueNotFound", field, with_detail(&format!("Not found: {}", shown(value)), detail));
     }
 
-    fn push(&mut self, reason: &'static str, field: &FieldPath, message: String) {
+    /// A value is of the wrong type.
+    pub fn type_invalid(&mut self, field: &FieldPath, value: &Value, detail: &str) {
+        self.push("FieldValueTypeInvalid", field, with_detail(&format!("Invalid value: {}", shown(value)), detail));
+    }
+
+    /// An error in words of one's own.
+    pub fn push(&mut self, reason: &'static str, field: &FieldPath, message: String) {
         self.0.push(FieldError { reason, field: field.to_string(), message });
     }
 }

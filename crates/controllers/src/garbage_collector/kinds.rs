@@ -1,0 +1,176 @@
+//! The kinds whose objects can own or be owned: those that are discovered, and those that clients define later.
+
+use super::Metadata;
+use crate::watch::{Change, watch};
+use futures::stream::{self, BoxStream, SelectAll, StreamExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Nothing owns or is owned by these, and there are many of them (upstream's `ignoredResources`).
+const IGNORED: [&str; 1] = ["events"];
+
+/// What the garbage collector sees.
+#[derive(Debug)]
+pub(super) enum Event {
+    Object(Arc<ApiResource>, Change<Metadata>),
+    /// There is a new kind, whose objects were not listed yet.
+    Served(Served),
+    /// A kind that is known already can be named in more ways.
+    Named(Served),
+    /// There is no such kind any more, and so no object of it.
+    Unserved(Served),
+}
+
+/// A kind, watched in one of its versions.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Served {
+    pub(super) resource: Arc<ApiResource>,
+    namespaced: bool,
+    /// Every `group/version` in which owners can be named.
+    versions: Vec<String>,
+}
+
+impl Served {
+    /// By what references to owners name the kind.
+    pub(super) fn names(&self) -> impl Iterator<Item = (String, String)> {
+        self.versions.iter().map(|version| (version.clone(), self.resource.kind.clone()))
+    }
+
+    fn place(&self) -> (String, String) {
+        (self.resource.group.clone(), self.resource.plural.clone())
+    }
+
+    pub(super) fn what(&self) -> (Arc<ApiResource>, bool) {
+        (Arc::clone(&self.resource), self.namespaced)
+    }
+
+    /// What a definition says is served, once it is.
+    fn defined(definition: &CustomResourceDefinition) -> Option<Self> {
+        let status = definition.status.as_ref()?;
+        let established = |c: &_| matches!(c, (kind, value) if *kind == "Established" && *value == "True");
+        let mut conditions = status.conditions.iter().flatten().map(|c| (c.type_.as_str(), c.status.as_str()));
+        let (spec, names) = (&definition.spec, status.accepted_names.as_ref()?);
+        let served: Vec<&str> = spec.versions.iter().filter(|v| v.served).map(|v| v.name.as_str()).collect();
+        let version = (*served.first()?).to_owned();
+        let resource = ApiResource {
+            api_version: format!("{}/{version}", spec.group),
+            group: spec.group.clone(),
+            version,
+            kind: names.kind.clone(),
+            plural: names.plural.clone(),
+        };
+        conditions.any(|c| established(&c)).then(|| Self {
+            resource: Arc::new(resource),
+            namespaced: spec.scope == "Namespaced",
+            versions: served.iter().map(|version| format!("{}/{version}", spec.group)).collect(),
+        })
+    }
+}
+
+/// The built-in kinds: those that clients define come with their definitions.
+pub(super) fn discovered(discovery: &Discovery) -> Vec<Served> {
+    let all = discovery.groups().flat_map(ApiGroup::recommended_resources);
+    let wanted = all.filter(|(resource, capabilities)| {
+        let can = ["list", "watch", "delete"].iter().all(|verb| capabilities.supports_operation(verb));
+        can && !IGNORED.contains(&resource.plural.as_str())
+    });
+    let served = wanted.map(|(resource, capabilities)| Served {
+        namespaced: capabilities.scope == Scope::Namespaced,
+        versions: vec![resource.api_version.clone()],
+        resource: Arc::new(resource),
+    });
+    served.collect()
+}
+
+/// Watches of all kinds, of which there can be more and fewer.
+struct Watches {
+    client: Client,
+    all: SelectAll<BoxStream<'static, Seen>>,
+    /// By the name of the definition, with what ends the watch.
+    defined: HashMap<String, (Served, CancellationToken)>,
+    /// What was discovered, by group and plural, with what ends the watch.
+    known: HashMap<(String, String), (Served, CancellationToken)>,
+}
+
+enum Seen {
+    Object(Arc<ApiResource>, Change<Metadata>),
+    Definition(Change<CustomResourceDefinition>),
+}
+
+pub(super) fn events(client: &Client, known: Vec<Served>) -> BoxStream<'static, Event> {
+    let definitions = watch(Api::all(client.clone()), Config::default()).map(Seen::Definition);
+    let mut watches = Watches {
+        client: client.clone(),
+        all: stream::select_all([definitions.boxed()]),
+        defined: HashMap::new(),
+        known: HashMap::new(),
+    };
+    for served in known {
+        let end = CancellationToken::new();
+        watches.begin(&served, end.clone());
+        watches.known.insert(served.place(), (served, end));
+    }
+    let seen = stream::unfold(watches, |mut watches| async move {
+        let events = match watches.all.next().await? {
+            Seen::Object(resource, change) => vec![Event::Object(resource, change)],
+            Seen::Definition(change) => watches.define(change),
+        };
+        Some((stream::iter(events), watches))
+    });
+    seen.flatten().boxed()
+}
+
+impl Watches {
+    fn begin(&mut self, served: &Served, end: CancellationToken) {
+        let resource = Arc::clone(&served.resource);
+        let changes = watch::<Metadata>(Api::all_with(self.client.clone(), resource.as_ref()), Config::default());
+        let seen = changes.map(move |change| Seen::Object(Arc::clone(&resource), change));
+        self.all.push(seen.take_until(async move { end.cancelled().await }).boxed());
+    }
+
+    fn define(&mut self, change: Change<CustomResourceDefinition>) -> Vec<Event> {
+        match change {
+            Change::Set(definition) => {
+                let name = definition.metadata.name.clone().unwrap_or_default();
+                let now = Served::defined(&definition);
+                if self.defined.get(&name).map(|(served, _)| served) == now.as_ref() {
+                    return Vec::new();
+                }
+                let mut events = self.forget(&name);
+                let Some(served) = now else { return events };
+                // What was there at the beginning was discovered, and is watched already.
+                if let Some((before, end)) = self.known.remove(&served.place()) {
+                    let named = Served { resource: before.resource, ..served.clone() };
+                    self.defined.insert(name, (served, end));
+                    events.push(Event::Named(named));
+                    return events;
+                }
+                let end = CancellationToken::new();
+                self.begin(&served, end.clone());
+                self.defined.insert(name, (served.clone(), end));
+                events.push(Event::Served(served));
+                events
+            }
+            Change::Gone(definition) => self.forget(&definition.metadata.name.unwrap_or_default()),
+            Change::Listed(names) => {
+                let gone: Vec<String> = self.defined.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                gone.iter().flat_map(|name| self.forget(name)).collect()
+            }
+        }
+    }
+
+    fn forget(&mut self, name: &str) -> Vec<Event> {
+        let gone = self.defined.remove(name);
+        gone.map(|(served, end)| {
+            end.cancel();
+            Event::Unserved(served)
+        })
+        .into_iter()
+        .collect()
+    }
+}

@@ -1,0 +1,241 @@
+//! Tables: a schema, a value, and what becomes of it.
+
+use crate::{JsonPath, Schema, structural};
+use api::field::{FieldErrors, FieldPath};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn root(properties: &Value) -> Schema {
+    Schema::read(&json!({"type": "object", "properties": properties}))
+}
+
+#[track_caller]
+fn prunes(properties: Value, given: Value, kept: Value, unknown: &[&str]) {
+    let mut value = given;
+    assert_eq!(root(&properties).prune(&mut value), unknown);
+    assert_eq!(value, kept);
+}
+
+#[test]
+fn only_what_is_declared_is_kept() {
+    let text = json!({"type": "string"});
+    let given = json!({"kind": "A", "metadata": {"x": 1}, "a": "1", "b": {"c": 1}});
+    prunes(json!({"a": text}), given, json!({"kind": "A", "metadata": {"x": 1}, "a": "1"}), &["b"]);
+    let list = json!({"l": {"type": "array", "items": {"type": "object", "properties": {"a": text}}}});
+    prunes(list, json!({"l": [{"a": "1", "b": 1}, {"c": 1}]}), json!({"l": [{"a": "1"}, {}]}), &["l[0].b", "l[1].c"]);
+    let map = json!({"m": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": text}}}});
+    prunes(map, json!({"m": {"x": {"a": "1", "b": 1}}}), json!({"m": {"x": {"a": "1"}}}), &["m.x.b"]);
+    let any = json!({"p": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"k": {"type": "object", "properties": {"a": text}}}}});
+    let given = json!({"p": {"u": {"v": [1]}, "k": {"a": "1", "b": 1}}});
+    prunes(any, given, json!({"p": {"u": {"v": [1]}, "k": {"a": "1"}}}), &["p.k.b"]);
+    let embedded = json!({"e": {"type": "object", "x-kubernetes-embedded-resource": true,
+        "properties": {"spec": {"type": "object"}}}});
+    let given = json!({"e": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "n"}, "spec": {}, "more": 1}});
+    let kept = json!({"e": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "n"}, "spec": {}}});
+    prunes(embedded, given, kept, &["e.more"]);
+}
+
+#[track_caller]
+fn fills(properties: Value, given: Value, filled: Value) {
+    let mut value = given;
+    root(&properties).fill_in(&mut value);
+    assert_eq!(value, filled);
+}
+
+#[test]
+fn defaults_stand_where_nothing_was_said_and_nulls_go_where_they_are_no_values() {
+    let a = json!({"a": {"type": "string", "default": "x"}});
+    fills(a.clone(), json!({}), json!({"a": "x"}));
+    fills(a.clone(), json!({"a": null}), json!({"a": "x"}));
+    fills(a, json!({"a": "y"}), json!({"a": "y"}));
+    let nullable = json!({"a": {"type": "string", "nullable": true, "default": "x"}, "b": {"type": "string"}});
+    fills(nullable, json!({"a": null, "b": null}), json!({"a": null}));
+    let inner = json!({"o": {"type": "object", "default": {}, "properties": {"a": {"type": "integer", "default": 1}}}});
+    fills(inner.clone(), json!({}), json!({"o": {"a": 1}}));
+    let list = json!({"l": {"type": "array", "items": inner["o"].clone()}});
+    fills(list, json!({"l": [{}, {"a": 2}, null]}), json!({"l": [{"a": 1}, {"a": 2}, {"a": 1}]}));
+}
+
+#[track_caller]
+fn wrong(property: Value, value: Value, expected: &[&str]) {
+    let mut errors = FieldErrors::default();
+    root(&json!({"f": property})).validate(&json!({"f": value}), None, &mut errors);
+    let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+    assert_eq!(got, expected, "{property} {value}");
+}
+
+#[test]
+fn values_are_judged_in_upstreams_words() {
+    wrong(json!({"type": "integer"}), json!(1.0), &[]);
+    wrong(json!({"type": "number"}), json!(1), &[]);
+    wrong(
+        json!({"type": "string"}),
+        Value::Null,
+        &["f: Invalid value: \"null\": f in body must be of type string: \"null\""],
+    );
+    wrong(json!({"type": "string", "nullable": true}), Value::Null, &[]);
+    wrong(json!({"x-kubernetes-int-or-string": true}), json!("50%"), &[]);
+    wrong(
+        json!({"type": "number", "maximum": 1.5, "exclusiveMaximum": true}),
+        json!(1.5),
+        &["f: Invalid value: 1.5: f in body should be less than 1.5"],
+    );
+    wrong(
+        json!({"type": "integer", "multipleOf": 3}),
+        json!(4),
+        &["f: Invalid value: 4: f in body should be a multiple of 3"],
+    );
+    wrong(
+        json!({"type": "string", "minLength": 2}),
+        json!("ä"),
+        &["f: Invalid value: \"ä\": f in body should be at least 2 chars long"],
+    );
+    wrong(
+        json!({"type": "array", "items": {"type": "string"}, "minItems": 1}),
+        json!([]),
+        &["f: Invalid value: 0: f in body should have at least 1 items"],
+    );
+    wrong(
+        json!({"type": "object", "minProperties": 1}),
+        json!({}),
+        &["f: Invalid value: 0: f in body should have at least 1 properties"],
+    );
+    wrong(json!({"type": "object", "required": ["a"]}), json!({}), &["f.a: Required value"]);
+    wrong(
+        json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+        json!({"k": "v"}),
+        &["f.k: Invalid value: \"string\": f.k in body must be of type integer: \"string\""],
+    );
+    wrong(
+        json!({"type": "string", "anyOf": [{"pattern": "^a"}, {"pattern": "^b"}]}),
+        json!("c"),
+        &[
+            "<nil>: Invalid value: \"\": \"f\" must validate at least one schema (anyOf)",
+            "f: Invalid value: \"c\": f in body should match '^a'",
+        ],
+    );
+    wrong(
+        json!({"type": "string", "not": {"enum": ["a"]}}),
+        json!("a"),
+        &["<nil>: Invalid value: \"\": \"f\" must not validate the schema (not)"],
+    );
+    wrong(
+        json!({"type": "string", "allOf": [{"minLength": 2}, {"maxLength": 3}]}),
+        json!("a"),
+        &[
+            "f: Invalid value: \"a\": f in body should be at least 2 chars long",
+            "<nil>: Invalid value: \"\": \"f\" must validate all the schemas (allOf)",
+        ],
+    );
+    let list = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "properties": {"k": {"type": "string", "default": "d"}}}});
+    wrong(list, json!([{"k": "d"}, {}, {}]), &["f[1]: Duplicate value: {\"k\":\"d\"}"]);
+}
+
+#[test]
+fn of_a_change_only_what_changes_is_judged() {
+    let items = json!({"type": "object", "required": ["k"],
+        "properties": {"k": {"type": "string"}, "n": {"type": "integer", "maximum": 1}}});
+    let schema = root(&json!({
+        "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": items},
+        "s": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+    }));
+    let old = json!({"l": [{"k": "a", "n": 5}, {"k": "b", "n": 1}], "s": ["x", "x"]});
+    let judge = |new: Value| {
+        let mut errors = FieldErrors::default();
+        schema.validate(&new, Some(&old), &mut errors);
+        errors.0.iter().map(|e| e.field.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(judge(json!({"l": [{"k": "b", "n": 0}, {"k": "a", "n": 5}], "s": ["x", "x"]})), [""; 0]);
+    assert_eq!(judge(json!({"l": [{"k": "a", "n": 6}], "s": ["x"]})), ["l[0].n"]);
+}
+
+#[track_caller]
+fn unsound(schema: Value, expected: &[&str]) {
+    let mut errors = FieldErrors::default();
+    structural(&schema, &FieldPath::new("s"), &mut errors);
+    let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+    assert_eq!(got, expected, "{schema}");
+}
+
+#[test]
+fn a_schema_says_of_every_field_what_it_is() {
+    unsound(json!({"type": "object"}), &[]);
+    unsound(json!({}), &["s.type: Required value: must not be empty at the root"]);
+    unsound(
+        json!({"type": "array"}),
+        &["s.items: Required value: must be specified", "s.type: Invalid value: \"array\": must be object at the root"],
+    );
+    let of = |property: Value| json!({"type": "object", "properties": {"a": property}});
+    unsound(of(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})), &[]);
+    unsound(
+        of(json!({"type": "string", "anyOf": [{"type": "string"}]})),
+        &["s.properties[a].anyOf[0].type: Forbidden: must be empty to be structural"],
+    );
+    unsound(
+        of(json!({"type": "object", "oneOf": [{"properties": {"b": {"minLength": 1}}}]})),
+        &[
+            "s.properties[a].properties[b]: Required value: because it is defined in s.properties[a].oneOf[0].properties[b]",
+        ],
+    );
+    unsound(
+        of(
+            json!({"type": "object", "properties": {"b": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
+        ),
+        &["s.properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive"],
+    );
+    unsound(of(json!({"type": "string", "$ref": "#/x"})), &["s.properties[a].$ref: Forbidden: $ref is not supported"]);
+    unsound(
+        json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
+        &[
+            "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified",
+        ],
+    );
+    unsound(
+        of(json!({"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]})),
+        &[
+            "s.properties[a].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+        ],
+    );
+    unsound(
+        of(json!({"type": "integer", "maximum": 1, "default": 2})),
+        &[
+            "s.properties[a].default: Invalid value: 2: s.properties[a].default in body should be less than or equal to 1",
+        ],
+    );
+}
+
+#[test]
+fn paths_lead_to_values() {
+    let value = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Old", "n": 2}]},
+        "metadata": {"annotations": {"a.b/c": "x"}}});
+    for (path, expected) in [
+        (".status.conditions[?(@.type==\"Ready\")].status", json!(["True"])),
+        (".status.conditions[?(@.type=='Ready')].status", json!(["True"])),
+        (".status.conditions[?(@.n>1)].type", json!(["Old"])),
+        (".status.conditions[-1].type", json!(["Old"])),
+        (".status.conditions[*].type", json!(["Ready", "Old"])),
+        (".status.conditions[0:1].type", json!(["Ready"])),
+        (".metadata.annotations.a\\.b/c", json!(["x"])),
+        (".metadata.annotations['a.b/c']", json!(["x"])),
+        ("..n", json!([2])),
+        (".nothing.here", json!([])),
+    ] {
+        let found: Vec<Value> = JsonPath::parse(path).unwrap().find(&value).into_iter().cloned().collect();
+        assert_eq!(json!(found), expected, "{path}");
+    }
+    for bad in ["spec.x", ".a[", ".a[x]", ".a[?(x)]", ".a[::0]"] {
+        assert!(JsonPath::parse(bad).is_err(), "{bad}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_path_panics(text in "[.a*\\[\\]?()@=<>'\"\\\\0-9:-]{0,24}") {
+        if let Ok(path) = JsonPath::parse(&format!(".{text}")) {
+            let _ = path.find(&json!({"a": [{"a": 1}, "a"]}));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! CustomResourceDefinitions: what clients add to what is served. What follows from them is in `definitions.rs`.
+
+mod names;
+mod validate;
+mod versions;
+
+use super::{KindInfo, NAME_AND_CREATION, WriteContext, fill, plain::Plain};
+use crate::definitions::{FINALIZER, set_condition};
+use serde_json::{Value, json};
+
+static INFO: KindInfo = KindInfo {
+    short_names: &["crd", "crds"],
+    categories: &["api-extensions"],
+    status: true,
+    generation: true,
+    ..KindInfo::of_cluster(
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "customresourcedefinition",
+    )
+};
+
+/// The kind of those.
+pub(in crate::kinds) static DEFINITION: Plain = Plain {
+    columns: NAME_AND_CREATION,
+    default,
+    prepare,
+    validate: validate::new,
+    validate_change: validate::change,
+    begin_deletion,
+    ..Plain::of(&INFO)
+};
+
+/// `SetDefaults_CustomResourceDefinitionSpec`.
+fn default(object: &mut Value) {
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    fill::set(spec, "conversion", json!({"strategy": "None"}));
+    if let Some(names) = fill::inner(spec, "names") {
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or("").to_owned();
+        if !kind.is_empty() {
+            fill::set(names, "singular", json!(kind.to_lowercase()));
+            fill::set(names, "listKind", json!(format!("{kind}List")));
+        }
+    }
+    fill::at(object, "/spec/conversion/webhook/clientConfig/service", &[("port", json!(443))]);
+}
+
+/// Which versions objects were ever stored in is the server's to say.
+fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
+    let versions = object["spec"]["versions"].as_array().into_iter().flatten();
+    let stored: Vec<Value> = versions.filter(|v| v["storage"] == true).map(|v| v["name"].clone()).collect();
+    if old.is_none() {
+        object["status"] = json!({"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
+    }
+    if !object["status"]["storedVersions"].is_array() {
+        object["status"]["storedVersions"] = json!([]);
+    }
+    if let Some(known) = object["status"]["storedVersions"].as_array_mut() {
+        for version in stored {
+            if !known.contains(&version) {
+                known.push(version);
+            }
+        }
+    }
+}
+
+/// Objects go first.
+fn begin_deletion(object: &mut Value) {
+    let finalizers = &mut object["metadata"]["finalizers"];
+    if !finalizers.is_array() {
+        *finalizers = json!([]);
+    }
+    if let Some(list) = finalizers.as_array_mut().filter(|list| !list.iter().any(|f| f == FINALIZER)) {
+        list.push(json!(FINALIZER));
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(&mut object["status"], "Terminating", "True", "InstanceDeletionPending", message);
+}

@@ -1,0 +1,156 @@
+//! What a definition may say as a whole (`validateCustomResourceDefinitionSpec`).
+
+use super::{names, versions};
+use crate::kinds::{FieldErrors, FieldPath, checks::text};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// Who wants a kind in these groups has asked the community.
+const APPROVED: &str = "api-approved.kubernetes.io";
+const PROPOSAL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
+
+/// What holds for a definition, new or changed.
+pub(super) fn new(object: &Value, errors: &mut FieldErrors) {
+    let (spec, path) = (&object["spec"], FieldPath::new("spec"));
+    let (name, group) = (text(&object["metadata"], "name"), text(spec, "group"));
+    if !name.is_empty() && name != format!("{}.{group}", text(&spec["names"], "plural")) {
+        let at = FieldPath::new("metadata").child("name");
+        errors.invalid(&at, &json!(name), "must be spec.names.plural+\".\"+spec.group");
+    }
+    check_group(spec, &path.child("group"), errors);
+    match text(spec, "scope") {
+        "" => errors.required(&path.child("scope"), ""),
+        "Cluster" | "Namespaced" => {}
+        _ => errors.not_supported(&path.child("scope"), &spec["scope"], &["Cluster", "Namespaced"]),
+    }
+    let all = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    versions::check(all, &path, errors);
+    let mut seen = HashSet::new();
+    if !all.iter().all(|v| seen.insert(text(v, "name"))) {
+        errors.invalid(&path.child("versions"), &spec["versions"], "must contain unique version names");
+    }
+    if all.iter().filter(|v| v["storage"] == true).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.invalid(&path.child("versions"), &spec["versions"], why);
+    }
+    names::check(&spec["names"], &path.child("names"), errors);
+    conversion(&spec["conversion"], &path.child("conversion"), errors);
+    if spec["preserveUnknownFields"] == true {
+        let why =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.invalid(&path.child("preserveUnknownFields"), &json!(true), why);
+    }
+    approval(object, group, errors);
+    stored_versions(object, all, errors);
+}
+
+/// What holds for a change beside that.
+pub(super) fn change(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let established = old["status"]["conditions"]
+        .as_array()
+        .is_some_and(|c| c.iter().any(|c| c["type"] == "Established" && c["status"] == "True"));
+    let path = FieldPath::new("spec");
+    let mut same = |pointer: &str, path: &FieldPath| {
+        let (new, old) = (object.pointer(pointer), old.pointer(pointer));
+        if new != old {
+            errors.invalid(path, new.unwrap_or(&Value::Null), "field is immutable");
+        }
+    };
+    if established {
+        same("/spec/scope", &path.child("scope"));
+        same("/spec/names/kind", &path.child("names").child("kind"));
+    }
+    same("/spec/group", &path.child("group"));
+    same("/spec/names/plural", &path.child("names").child("plural"));
+}
+
+fn check_group(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let group = text(spec, "group");
+    let wrong = api::names::dns1123_subdomain(group);
+    if group.is_empty() {
+        errors.required(path, "");
+    } else if !wrong.is_empty() {
+        errors.invalid(path, &json!(group), &wrong.join(","));
+    } else if !group.contains('.') {
+        errors.invalid(path, &json!(group), "should be a domain with at least one dot");
+    }
+}
+
+/// Groups of the community's are not for everyone (`validateAPIApproval`).
+fn approval(object: &Value, group: &str, errors: &mut FieldErrors) {
+    let protected = ["k8s.io", "kubernetes.io"].iter().any(|d| group == *d || group.ends_with(&format!(".{d}")));
+    if !protected {
+        return;
+    }
+    let path = FieldPath::new("metadata").child("annotations").key(APPROVED);
+    let must = format!("protected groups must have approval annotation {APPROVED:?}");
+    match text(&object["metadata"]["annotations"], APPROVED) {
+        "" => errors.required(&path, &format!("{must}, {PROPOSAL}")),
+        said if said.starts_with("unapproved") => {}
+        said if said.starts_with("https://") || said.starts_with("http://") => {}
+        said => {
+            let why = format!("{must} with either a URL or a reason starting with \"unapproved\", {PROPOSAL}");
+            errors.invalid(&path, &json!(said), &why);
+        }
+    }
+}
+
+/// A version in which there may be objects cannot go.
+fn stored_versions(object: &Value, versions: &[Value], errors: &mut FieldErrors) {
+    let path = FieldPath::new("status").child("storedVersions");
+    for (i, stored) in object["status"]["storedVersions"].as_array().into_iter().flatten().enumerate() {
+        if !versions.iter().any(|v| v["name"] == *stored) {
+            let name = stored.as_str().unwrap_or("");
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.invalid(&path.index(i), stored, &why);
+        }
+    }
+}
+
+fn conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let webhook = &conversion["webhook"];
+    match text(conversion, "strategy") {
+        "" => errors.required(&path.child("strategy"), ""),
+        "None" => {
+            if !webhook.is_null() {
+                let why = "should not be set when strategy is not set to Webhook";
+                errors.forbidden(&path.child("webhookClientConfig"), why);
+            }
+        }
+        "Webhook" => {
+            let (config, at) = (&webhook["clientConfig"], path.child("webhookClientConfig"));
+            match (config["url"].as_str(), config["service"].is_object()) {
+                _ if config.is_null() => errors.required(&at, "required when strategy is set to Webhook"),
+                (None, false) | (Some(_), true) => errors.required(&at, "exactly one of url or service is required"),
+                (Some(url), false) if !url.starts_with("https://") => {
+                    let why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
+                    errors.invalid(&at.child("url"), &json!(url), why);
+                }
+                _ => {}
+            }
+            review_versions(&webhook["conversionReviewVersions"], &path.child("conversionReviewVersions"), errors);
+        }
+        _ => errors.not_supported(&path.child("strategy"), &conversion["strategy"], &["None", "Webhook"]),
+    }
+}
+
+fn review_versions(versions: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let all = versions.as_array().map(Vec::as_slice).unwrap_or_default();
+    if all.is_empty() {
+        return errors.required(path, "");
+    }
+    for (i, version) in all.iter().enumerate() {
+        if all[..i].contains(version) {
+            errors.invalid(&path.index(i), version, "duplicate version");
+            continue;
+        }
+        api::names::dns1035_label(version.as_str().unwrap_or(""))
+            .iter()
+            .for_each(|e| errors.invalid(&path.index(i), version, e));
+    }
+    if !all.iter().any(|v| v == "v1" || v == "v1beta1") {
+        errors.invalid(path, versions, "must include at least one of v1, v1beta1");
+    }
+}

@@ -1,0 +1,214 @@
+//! What a version may say (`validateCustomResourceDefinitionVersion`).
+//!
+//! Upstream keeps what all versions say alike in one place, and names that place when it is wrong: `spec.validation`
+//! instead of `spec.versions[0].schema`.
+
+use crate::kinds::{FieldErrors, FieldPath, checks::text};
+use schema::{JsonPath, Kind, Schema, structural};
+use serde_json::{Map, Value, json};
+
+/// Upstream's bound on selectable fields.
+const MAX_SELECTABLE: usize = 8;
+const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const FORMATS: [&str; 9] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password", "string"];
+
+pub(super) fn check(versions: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+    let at = |i: usize| path.child("versions").index(i);
+    for (i, version) in versions.iter().enumerate() {
+        let wrong = api::names::dns1035_label(text(version, "name"));
+        if !wrong.is_empty() {
+            errors.invalid(&at(i).child("name"), &version["name"], &wrong.join(","));
+        }
+        if version["schema"]["openAPIV3Schema"].is_null() {
+            let at = at(i).child("schema").child("openAPIV3Schema");
+            errors.required(&at, "schemas are required");
+        }
+        deprecation(version, &at(i), errors);
+    }
+    let any_status = versions.iter().any(|v| v["subresources"]["status"].is_object());
+    each(versions, path, "schema", "validation", |version, at| {
+        let status = version["subresources"]["status"].is_object() || any_status && same(versions, "schema");
+        schema(&version["schema"]["openAPIV3Schema"], status, &at.child("openAPIV3Schema"), errors);
+    });
+    each(versions, path, "subresources", "subresources", |version, at| {
+        scale(&version["subresources"]["scale"], at, errors);
+    });
+    each(versions, path, "additionalPrinterColumns", "additionalPrinterColumns", |version, at| {
+        let columns = version["additionalPrinterColumns"].as_array().into_iter().flatten();
+        columns.enumerate().for_each(|(i, column)| self::column(column, &at.index(i), errors));
+    });
+    each(versions, path, "selectableFields", "selectableFields", |version, at| selectable(version, at, errors));
+}
+
+/// Whether all versions say the same.
+fn same(versions: &[Value], key: &str) -> bool {
+    versions.windows(2).all(|w| w[0][key] == w[1][key])
+}
+
+/// Visits what versions say, in the place that upstream names.
+fn each(versions: &[Value], path: &FieldPath, key: &str, together: &str, mut visit: impl FnMut(&Value, &FieldPath)) {
+    let alike = same(versions, key);
+    for (i, version) in versions.iter().enumerate().filter(|(i, v)| !v[key].is_null() && (!alike || *i == 0)) {
+        let at = if alike { path.child(together) } else { path.child("versions").index(i).child(key) };
+        visit(version, &at);
+    }
+}
+
+fn schema(schema: &Value, status: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    const AT_ROOT: [&str; 15] = [
+        "description",
+        "type",
+        "format",
+        "title",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "properties",
+        "required",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
+    ];
+    let Some(fields) = schema.as_object() else { return };
+    if status && text(schema, "type") != "object" && schema.get("type").is_some() {
+        let why =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.invalid(&path.child("type"), &schema["type"], why);
+    }
+    if status && !fields.keys().all(|key| AT_ROOT.contains(&key.as_str()) || is_allowed_at_root(key)) {
+        let why = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
+        errors.invalid(path, schema, why);
+    }
+    if schema["nullable"] == true {
+        errors.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
+    }
+    structural(schema, path, errors);
+}
+
+fn is_allowed_at_root(key: &str) -> bool {
+    matches!(key, "maxItems" | "minItems" | "uniqueItems" | "multipleOf" | "items" | "externalDocs" | "example")
+}
+
+fn deprecation(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (Some(warning), at) = (version["deprecationWarning"].as_str(), path.child("deprecationWarning")) else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    if version["deprecated"] != true {
+        wrong.push("can only be set for deprecated versions".to_owned());
+    } else {
+        if warning.len() > 256 {
+            wrong.push("must be <= 256 characters long".to_owned());
+        }
+        if warning.is_empty() {
+            wrong.push("must not be an empty string".to_owned());
+        }
+        if let Some((i, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
+            wrong.push(format!(
+                "must only contain printable UTF-8 characters; non-printable character found at index {i}"
+            ));
+        }
+    }
+    wrong.iter().for_each(|why| errors.invalid(&at, &json!(warning), why));
+}
+
+/// `ValidateCustomResourceDefinitionSubresources`.
+fn scale(scale: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !scale.is_object() {
+        return;
+    }
+    for (key, prefixes) in [
+        ("specReplicasPath", &[".spec."][..]),
+        ("statusReplicasPath", &[".status."]),
+        ("labelSelectorPath", &[".spec.", ".status."]),
+    ] {
+        let (said, at) = (text(scale, key), path.child("scale").child(key));
+        match said {
+            "" if key == "labelSelectorPath" => {}
+            "" => errors.required(&at, ""),
+            said if simple_path(said, &at, errors) && !prefixes.iter().any(|prefix| said.starts_with(prefix)) => {
+                let places: Vec<&str> = prefixes.iter().map(|p| p.trim_end_matches('.')).collect();
+                let why = match places.as_slice() {
+                    [one] => format!("should be a json path under {one}"),
+                    _ => format!("should be a json path under either {}", places.join(" or ")),
+                };
+                errors.invalid(&at, &json!(said), &why);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `validateSimpleJSONPath`.
+fn simple_path(said: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+    match JsonPath::parse(said) {
+        Ok(parsed) if parsed.fields().is_some() && !said.contains('[') => return true,
+        Ok(_) => errors.invalid(path, &json!(said), "is an invalid path: only field names are allowed"),
+        Err(why) => errors.invalid(path, &json!(said), &format!("is an invalid path: {why}")),
+    }
+    false
+}
+
+/// `ValidateCustomResourceColumnDefinition`.
+fn column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if text(column, "name").is_empty() {
+        errors.required(&path.child("name"), "");
+    }
+    let why = format!("must be one of {}", TYPES.join(","));
+    match text(column, "type") {
+        "" => errors.required(&path.child("type"), &why),
+        kind if !TYPES.contains(&kind) => errors.invalid(&path.child("type"), &json!(kind), &why),
+        _ => {}
+    }
+    let format = text(column, "format");
+    if !format.is_empty() && !FORMATS.contains(&format) {
+        let why = format!("must be one of {}", FORMATS.join(","));
+        errors.invalid(&path.child("format"), &json!(format), &why);
+    }
+    let (said, at) = (text(column, "jsonPath"), path.child("JSONPath"));
+    if said.is_empty() {
+        errors.required(&at, "");
+    } else if let Err(why) = JsonPath::parse(said) {
+        errors.invalid(&at, &json!(said), &format!("is an invalid path: {why}"));
+    }
+}
+
+/// `ValidateCustomResourceSelectableFields`.
+fn selectable(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let all = version["selectableFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
+    let mut seen: Map<String, Value> = Map::new();
+    for (i, field) in all.iter().enumerate() {
+        let (said, at) = (text(field, "jsonPath"), path.index(i).child("jsonPath"));
+        if said.is_empty() {
+            errors.required(&at, "");
+            continue;
+        }
+        let parsed = JsonPath::parse(said).ok();
+        let Some(steps) = parsed.as_ref().and_then(JsonPath::fields) else {
+            errors.invalid(&at, &json!(said), "is an invalid path: does not refer to a valid field");
+            continue;
+        };
+        let found = steps.iter().try_fold(&schema, |schema, step| schema.properties.get(*step));
+        match found {
+            None => errors.invalid(&at, &json!(said), "is an invalid path: does not refer to a valid field"),
+            Some(_) if steps.first() == Some(&"metadata") => {
+                errors.invalid(&at, &json!(said), "must not point to fields in metadata");
+            }
+            Some(found) if !matches!(found.kind, Some(Kind::String | Kind::Boolean | Kind::Integer)) => {
+                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                errors.invalid(&at, &json!(said), why);
+            }
+            Some(_) => {}
+        }
+        if seen.insert(said.to_owned(), Value::Null).is_some() {
+            errors.duplicate(&at, &json!(said));
+        }
+    }
+    if seen.len() > MAX_SELECTABLE {
+        errors.too_many(path, seen.len(), MAX_SELECTABLE);
+    }
+}

@@ -1,0 +1,60 @@
+//! `additionalPrinterColumns`: what the Table of a custom kind shows.
+
+use crate::kinds::age;
+use jiff::Timestamp;
+use schema::JsonPath;
+use serde_json::{Value, json};
+
+/// A column behind the name.
+#[derive(Debug)]
+pub(super) struct PrinterColumn {
+    definition: Value,
+    kind: String,
+    path: JsonPath,
+}
+
+impl PrinterColumn {
+    /// The columns of a version; without any, there is the age.
+    pub(super) fn read(version: &Value) -> Vec<Self> {
+        let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+            "description": "How long ago the object was created."}]);
+        let said = &version["additionalPrinterColumns"];
+        let columns = said.as_array().filter(|c| !c.is_empty()).or(age.as_array());
+        columns.into_iter().flatten().filter_map(Self::one).collect()
+    }
+
+    fn one(column: &Value) -> Option<Self> {
+        let text = |key: &str| column[key].as_str().unwrap_or("");
+        let path = text("jsonPath");
+        let description = match text("description") {
+            "" => format!("Custom resource definition column (in JSONPath format): {path}"),
+            said => said.to_owned(),
+        };
+        let definition = json!({
+            "name": text("name"), "type": text("type"), "format": text("format"), "description": description,
+            "priority": column["priority"].as_i64().unwrap_or(0),
+        });
+        Some(Self { definition, kind: text("type").to_owned(), path: JsonPath::parse(path).ok()? })
+    }
+
+    pub(super) fn definition(&self) -> Value {
+        self.definition.clone()
+    }
+
+    pub(super) fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        let found = self.path.find(object);
+        let Some(value) = found.first() else { return Value::Null };
+        match (self.kind.as_str(), value) {
+            ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => {
+                (*value).clone()
+            }
+            ("string", Value::Null) => json!("<nil>"),
+            ("string", other) => json!(other.to_string()),
+            #[expect(clippy::cast_possible_truncation, reason = "as upstream does")]
+            ("integer", Value::Number(number)) => json!(number.as_i64().or(number.as_f64().map(|f| f as i64))),
+            ("date", Value::String(text)) if text.parse::<Timestamp>().is_ok() => json!(age(Some(text), now)),
+            ("date", Value::String(_)) => json!("<invalid>"),
+            _ => Value::Null,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Every kind that is served: the built-in ones, which never change, and those that clients have defined.
+//!
+//! A request takes one [`Served`] and keeps it to its end; a change of what is served makes a new one.
+
+use crate::{
+    definitions::Definition,
+    kinds::{ALL, Custom, Kind, KindRef},
+    openapi::Documents,
+};
+use parking_lot::RwLock;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, LazyLock},
+};
+use store::Object;
+
+/// What is served at one moment.
+#[derive(Default)]
+pub(crate) struct Served {
+    /// By group, version and plural.
+    custom: BTreeMap<(&'static str, &'static str, &'static str), Arc<Custom>>,
+    /// The definitions of those, by group and version; documents are made of them.
+    definitions: BTreeMap<(&'static str, &'static str), Vec<Object>>,
+    groups: Vec<Group>,
+}
+
+/// A group, and its versions.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    /// The one that is preferred first.
+    pub(crate) versions: Vec<&'static str>,
+}
+
+/// The built-in groups in the order of [`ALL`]: the core group first, and of several versions the preferred one.
+static BUILT_IN: LazyLock<Vec<Group>> = LazyLock::new(|| {
+    let mut groups = Vec::new();
+    ALL.iter().for_each(|k| note(&mut groups, k.info().group, k.info().version));
+    groups
+});
+
+fn note(groups: &mut Vec<Group>, name: &'static str, version: &'static str) {
+    match groups.iter_mut().find(|g| g.name == name) {
+        None => groups.push(Group { name, versions: vec![version] }),
+        Some(group) if group.versions.contains(&version) => {}
+        Some(group) => group.versions.push(version),
+    }
+}
+
+/// Group and version of everything that is built in.
+pub(crate) fn built_in_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    BUILT_IN.iter().flat_map(|g| g.versions.iter().map(|v| (g.name, *v)))
+}
+
+/// The built-in kinds of a version of a group.
+pub(crate) fn built_in<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static dyn Kind> + use<'a> {
+    ALL.iter().copied().filter(move |k| (k.info().group, k.info().version) == (group, version))
+}
+
+impl Served {
+    fn of<'a>(definitions: impl Iterator<Item = &'a Definition>) -> Self {
+        let mut served = Self { groups: BUILT_IN.clone(), ..Self::default() };
+        let mut own: Vec<Group> = Vec::new();
+        for definition in definitions {
+            for kind in &definition.kinds {
+                let info = kind.info();
+                served.custom.insert((info.group, info.version, info.plural), Arc::clone(kind));
+                served.definitions.entry((info.group, info.version)).or_default().push(definition.object.clone());
+                let built_in = BUILT_IN.iter().any(|g| g.name == info.group);
+                note(if built_in { &mut served.groups } else { &mut own }, info.group, info.version);
+            }
+        }
+        own.iter_mut().for_each(|group| group.versions.sort_by_key(|version| Reverse(priority(version))));
+        own.sort_by_key(|group| group.name);
+        served.groups.extend(own);
+        served
+    }
+
+    /// The kind behind a path.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<KindRef> {
+        let built_in = ALL.iter().find(|k| {
+            let info = k.info();
+            info.group == group && info.version == version && info.plural == plural
+        });
+        match built_in {
+            Some(kind) => Some(KindRef::BuiltIn(*kind)),
+            None => {
+                // Keys of a map are found by what they say; how long what they say lasts is of no matter.
+                let mut own = self.custom.iter().filter(|((g, v, p), _)| (*g, *v, *p) == (group, version, plural));
+                own.next().map(|(_, kind)| KindRef::Custom(Arc::clone(kind)))
+            }
+        }
+    }
+
+    /// Every form of the objects that are stored under this name.
+    pub(crate) fn forms(&self, storage: &str) -> Vec<KindRef> {
+        let built_in = ALL.iter().filter(|k| k.info().storage == storage).map(|k| KindRef::BuiltIn(*k));
+        let custom = self.custom.values().filter(|k| k.info().storage == storage);
+        built_in.chain(custom.map(|k| KindRef::Custom(Arc::clone(k)))).collect()
+    }
+
+    /// All groups.
+    pub(crate) fn groups(&self) -> &[Group] {
+        if self.groups.is_empty() { &BUILT_IN } else { &self.groups }
+    }
+
+    /// Whether a version of a group is served.
+    pub(crate) fn has(&self, group: &str, version: &str) -> bool {
+        self.groups().iter().any(|g| g.name == group && g.versions.contains(&version))
+    }
+
+    /// The kinds of a version of a group.
+    pub(crate) fn kinds<'a>(
+        &'a self,
+        group: &'a str,
+        version: &'a str,
+    ) -> impl Iterator<Item = &'a dyn Kind> + use<'a> {
+        let custom = self.custom.values().filter(move |k| (k.info().group, k.info().version) == (group, version));
+        built_in(group, version).map(|k| k as &dyn Kind).chain(custom.map(|k| k.as_ref() as &dyn Kind))
+    }
+
+    /// Groups and versions that only clients have defined, with their definitions.
+    pub(crate) fn defined(&self) -> impl Iterator<Item = (&'static str, &'static str, &[Object])> {
+        let own = |(group, version): &(&str, &str)| built_in(group, version).next().is_none();
+        self.definitions.iter().filter(move |(key, _)| own(key)).map(|((g, v), all)| (*g, *v, all.as_slice()))
+    }
+}
+
+/// The order of versions (`version.CompareKubeAwareVersionStrings`): `v2`, `v1`, `v1beta1`, `v1alpha1`, and then what is
+/// named otherwise.
+fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.is_empty());
+    let otherwise = (0, 0, 0, Reverse(version.to_owned()));
+    let Some(rest) = version.strip_prefix('v') else { return otherwise };
+    if let Some(major) = number(rest) {
+        return (3, major, 0, Reverse(String::new()));
+    }
+    for (word, rank) in [("beta", 2), ("alpha", 1)] {
+        if let Some((major, minor)) = rest.split_once(word)
+            && let Some((major, minor)) = number(major).zip(number(minor))
+        {
+            return (rank, major, minor, Reverse(String::new()));
+        }
+    }
+    otherwise
+}
+
+/// What is served, now and from now on.
+#[derive(Default)]
+pub(crate) struct Registry {
+    served: RwLock<Arc<Served>>,
+    /// What is known of each definition; held by whoever brings that up to date.
+    pub(crate) definitions: tokio::sync::Mutex<HashMap<Arc<str>, Definition>>,
+    pub(crate) documents: Documents,
+}
+
+impl Registry {
+    /// What is served now.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.served.read())
+    }
+
+    /// From now on, this is served. Watches of what is no longer, or is otherwise, end.
+    pub(crate) fn serve<'a>(&self, definitions: impl Iterator<Item = &'a Definition>) {
+        let served = Arc::new(Served::of(definitions));
+        let before = std::mem::replace(&mut *self.served.write(), Arc::clone(&served));
+        for (key, kind) in &before.custom {
+            if served.custom.get(key).is_none_or(|now| !Arc::ptr_eq(now, kind)) {
+                kind.end();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_preferred_as_upstream_does() {
+        let mut versions =
+            ["foo10", "v1alpha1", "v10", "v1", "v11beta2", "v2", "foo1", "v1beta1", "v3beta1", "v11alpha2"];
+        versions.sort_by_key(|v| Reverse(priority(v)));
+        let expected = ["v10", "v2", "v1", "v11beta2", "v3beta1", "v1beta1", "v11alpha2", "v1alpha1", "foo1", "foo10"];
+        assert_eq!(versions, expected);
+    }
+}

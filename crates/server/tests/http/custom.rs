@@ -1,0 +1,72 @@
+//! Custom kinds: what clients that define them see, and what becomes of their objects.
+
+mod definitions;
+mod objects;
+mod schemas;
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const CRONTABS: &str = "/apis/stable.example.com/v1/namespaces/default/crontabs";
+
+/// A definition of CronTabs, whose spec has these properties.
+pub(crate) fn crontabs(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "crontabs.stable.example.com"},
+        "spec": {
+            "group": "stable.example.com", "scope": "Namespaced",
+            "names": {"plural": "crontabs", "kind": "CronTab", "shortNames": ["ct"], "categories": ["all"]},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": spec},
+                    "status": {"type": "object", "properties": {
+                        "replicas": {"type": "integer"}, "labelSelector": {"type": "string"},
+                    }},
+                }}},
+                "subresources": {"status": {}, "scale": {
+                    "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                    "labelSelectorPath": ".status.labelSelector",
+                }},
+                "additionalPrinterColumns": [
+                    {"name": "Spec", "type": "string", "jsonPath": ".spec.cronSpec"},
+                    {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+            }],
+        },
+    })
+}
+
+/// The spec of the documentation's example.
+pub(crate) fn spec() -> Value {
+    json!({
+        "cronSpec": {"type": "string", "pattern": r"^(\d+|\*)(/\d+)?(\s+(\d+|\*)(/\d+)?){4}$"},
+        "image": {"type": "string", "default": "busybox"},
+        "replicas": {"type": "integer", "minimum": 1, "maximum": 10},
+    })
+}
+
+pub(crate) fn crontab(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A server that knows CronTabs.
+pub(crate) async fn with_crontabs(spec: &Value) -> Api {
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &crontabs(spec)), 201, json!({})).await;
+    api
+}
+
+/// Asks until the answer is of this status.
+pub(crate) async fn until(api: &Api, path: &str, status: u16) -> Value {
+    loop {
+        let answer = api.ask(&get(path)).await;
+        if answer.status == status {
+            return answer.body;
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,248 @@
+//! CustomResourceDefinitions themselves.
+
+use super::*;
+
+const CRONTAB: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/crontabs.stable.example.com";
+
+fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
+    let all = definition["status"]["conditions"].as_array().unwrap();
+    all.iter().find(|c| c["type"] == kind).unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn a_definition_is_filled_in_and_established() {
+    let api = with_crontabs(&spec()).await;
+    let names = json!({"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList",
+        "shortNames": ["ct"], "categories": ["all"]});
+    let made = api
+        .check(
+            get(CRONTAB),
+            200,
+            json!({
+                "spec": {"names": names, "conversion": {"strategy": "None"}},
+                "status": {"acceptedNames": names, "storedVersions": ["v1"], "conditions": [
+                    {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
+                    {"type": "Established", "status": "True", "reason": "InitialNamesAccepted",
+                        "message": "the initial names have been accepted"},
+                ]},
+            }),
+        )
+        .await
+        .body;
+    assert_eq!(managers(&made), ["kube-apiserver Update status", "unknown Update"]);
+    assert_eq!(made["metadata"]["generation"], 1);
+    api.check(table(CRONTAB), 200, json!({"columnDefinitions": [{"name": "Name"}, {"name": "Created At"}]})).await;
+}
+
+#[tokio::test]
+async fn a_kind_is_discovered_when_it_is_defined_and_no_longer_when_it_is_not() {
+    let api = with_crontabs(&spec()).await;
+    let list =
+        api.check(get("/apis/stable.example.com/v1"), 200, json!({"groupVersion": "stable.example.com/v1"})).await;
+    let expected = json!([
+        {"name": "crontabs", "singularName": "crontab", "namespaced": true, "kind": "CronTab", "shortNames": ["ct"],
+            "categories": ["all"]},
+        {"name": "crontabs/status", "kind": "CronTab", "verbs": ["get", "patch", "update"]},
+        {"name": "crontabs/scale", "kind": "Scale", "group": "autoscaling", "version": "v1"},
+    ]);
+    let mut wrong = Vec::new();
+    compare(&expected, &list.body["resources"], "", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let aggregated =
+        get("/apis").header("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+    let has =
+        |body: &Value| body["items"].as_array().unwrap().iter().any(|g| g["metadata"]["name"] == "stable.example.com");
+    assert!(has(&api.ask(&aggregated).await.body));
+    api.check(get("/apis/stable.example.com"), 200, json!({"preferredVersion": {"version": "v1"}})).await;
+    api.check(
+        delete(CRONTAB),
+        200,
+        json!({"metadata": {"finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}}),
+    )
+    .await;
+    until(&api, CRONTAB, 404).await;
+    until(&api, "/apis/stable.example.com", 404).await;
+    api.check(get(CRONTABS), 404, json!({"reason": "NotFound"})).await;
+    assert!(!has(&api.ask(&aggregated).await.body));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_definition_is_said_as_upstream_says_it() {
+    let api = Api::new().await;
+    for (pointer, value, words) in [
+        (
+            "/metadata/name",
+            json!("x.stable.example.com"),
+            "metadata.name: Invalid value: \"x.stable.example.com\": must be spec.names.plural+\".\"+spec.group",
+        ),
+        (
+            "/spec/scope",
+            json!("Both"),
+            "spec.scope: Unsupported value: \"Both\": supported values: \"Cluster\", \"Namespaced\"",
+        ),
+        (
+            "/spec/names/kind",
+            json!("Cron-Tab-"),
+            "spec.names.kind: Invalid value: \"Cron-Tab-\": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+        ),
+        (
+            "/spec/names/listKind",
+            json!("CronTab"),
+            "spec.names.listKind: Invalid value: \"CronTab\": kind and listKind may not be the same",
+        ),
+        ("/spec/versions/0/storage", json!(false), "must have exactly one version marked as storage version"),
+        (
+            "/spec/versions/0/schema",
+            json!(null),
+            "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required",
+        ),
+        (
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/type",
+            json!(""),
+            "spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields",
+        ),
+        (
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/image/type",
+            json!("text"),
+            "spec.validation.openAPIV3Schema.properties[spec].properties[image].type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
+        ),
+        (
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/image/default",
+            json!(1),
+            "spec.validation.openAPIV3Schema.properties[spec].properties[image].default: Invalid value: \"integer\": spec.validation.openAPIV3Schema.properties[spec].properties[image].default in body must be of type string: \"integer\"",
+        ),
+        (
+            "/spec/versions/0/subresources/scale/specReplicasPath",
+            json!(".status.replicas"),
+            "spec.subresources.scale.specReplicasPath: Invalid value: \".status.replicas\": should be a json path under .spec",
+        ),
+        (
+            "/spec/versions/0/additionalPrinterColumns/0/type",
+            json!("text"),
+            "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of boolean,date,integer,number,string",
+        ),
+        (
+            "/spec/conversion",
+            json!({"strategy": "Webhook"}),
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+        ),
+        (
+            "/spec/preserveUnknownFields",
+            json!(true),
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        ),
+    ] {
+        let mut definition = crontabs(&spec());
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let parent = definition.pointer_mut(parent).unwrap();
+        match parent {
+            Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
+            parent => parent[key] = value,
+        }
+        let answer = api.ask(&post(DEFINITIONS, &definition)).await;
+        let message = answer.body["message"].as_str().unwrap();
+        assert_eq!(answer.status, 422, "{message}");
+        assert!(message.contains(words), "{pointer}:\n{message}\n{words}");
+    }
+    let misspelt = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b.c"},
+        "spec": {"group": "b.c", "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"typ": "object"}}}]}}"#;
+    let strict =
+        api.ask(&post(format!("{DEFINITIONS}?fieldValidation=Strict"), &serde_json::from_str(misspelt).unwrap())).await;
+    assert!(
+        strict.body["message"]
+            .as_str()
+            .unwrap()
+            .contains("unknown field \"spec.versions[0].schema.openAPIV3Schema.typ\"")
+    );
+}
+
+#[tokio::test]
+async fn names_that_another_kind_has_are_not_accepted_until_they_are_free() {
+    let api = with_crontabs(&spec()).await;
+    let mut other = crontabs(&spec());
+    other["metadata"]["name"] = json!("tabs.stable.example.com");
+    other["spec"]["names"] = json!({"plural": "tabs", "kind": "CronTab"});
+    api.check(post(DEFINITIONS, &other), 201, json!({})).await;
+    let path = format!("{DEFINITIONS}/tabs.stable.example.com");
+    let got = api.ask(&get(&path)).await.body;
+    let accepted = condition(&got, "NamesAccepted");
+    assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("False"), &json!("ListKindConflict")));
+    assert_eq!(condition(&got, "Established")["reason"], "NotAccepted");
+    api.check(get("/apis/stable.example.com/v1/tabs"), 404, json!({})).await;
+    api.check(delete(CRONTAB), 200, json!({})).await;
+    until(&api, "/apis/stable.example.com/v1/tabs", 200).await;
+    let got = api.ask(&get(&path)).await.body;
+    assert_eq!(condition(&got, "Established")["status"], "True");
+}
+
+#[tokio::test]
+async fn a_definition_that_goes_takes_its_objects_along_and_waits_for_those_that_are_kept() {
+    let api = with_crontabs(&spec()).await;
+    for i in 0..3 {
+        let mut object = crontab(&format!("c{i}"), &json!({}));
+        if i == 0 {
+            object["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        }
+        api.check(post(CRONTABS, &object), 201, json!({})).await;
+    }
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
+    for _ in 0..3 {
+        watch.check("ADDED", json!({})).await;
+    }
+    api.check(delete(CRONTAB), 200, json!({})).await;
+    let (mut gone, mut seen) = (0, 0);
+    while seen < 3 {
+        gone += usize::from(watch.next().await["type"] == "DELETED");
+        seen += 1;
+    }
+    assert_eq!(gone, 2);
+    let answer = api.ask(&post(CRONTABS, &crontab("late", &json!({})))).await;
+    assert_eq!((answer.status, answer.body["reason"].as_str()), (405, Some("MethodNotAllowed")));
+    let kept = format!("{CRONTABS}/c0");
+    api.check(merge(&kept, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    until(&api, CRONTAB, 404).await;
+    // The watch ends with the kind.
+    while watch.try_next().await.is_some() {}
+    // What is defined anew begins with nothing.
+    api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
+    api.check(get(CRONTABS), 200, json!({"kind": "CronTabList", "items": []})).await;
+}
+
+#[tokio::test]
+async fn what_was_defined_is_served_after_a_restart() {
+    let api = with_crontabs(&spec()).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
+    let again = Api::over(api.engine.clone()).await;
+    again.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"replicas": 2, "image": "busybox"}})).await;
+}
+
+#[tokio::test]
+async fn what_objects_are_stored_by_cannot_change() {
+    let api = with_crontabs(&spec()).await;
+    for (change, words) in [
+        (json!({"spec": {"scope": "Cluster"}}), "spec.scope: Invalid value: \"Cluster\": field is immutable"),
+        (json!({"spec": {"names": {"kind": "Tab"}}}), "spec.names.kind: Invalid value: \"Tab\": field is immutable"),
+        (
+            json!({"spec": {"versions": [{"name": "v2", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]}}),
+            "status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version",
+        ),
+    ] {
+        let answer = api.ask(&merge(CRONTAB, &change)).await;
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(answer.status == 422 && message.contains(words), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn the_communitys_groups_are_not_for_everyone() {
+    let api = Api::new().await;
+    let mut definition = crontabs(&spec());
+    definition["metadata"]["name"] = json!("crontabs.stable.k8s.io");
+    definition["spec"]["group"] = json!("stable.k8s.io");
+    let answer = api.ask(&post(DEFINITIONS, &definition)).await;
+    let words = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+    assert!(answer.body["message"].as_str().unwrap().contains(words), "{}", answer.body);
+    definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+}

@@ -1,0 +1,203 @@
+//! Objects of custom kinds go the same way as all others.
+
+use super::*;
+
+#[tokio::test]
+async fn an_object_is_made_read_changed_and_deleted() {
+    let api = with_crontabs(&spec()).await;
+    let object = crontab("a", &json!({"cronSpec": "* * * * */5", "replicas": 2}));
+    let made = api
+        .check(
+            post(CRONTABS, &object),
+            201,
+            json!({"apiVersion": "stable.example.com/v1", "kind": "CronTab",
+                "metadata": {"name": "a", "namespace": "default", "generation": 1}, "spec": {"image": "busybox"}}),
+        )
+        .await
+        .body;
+    let path = format!("{CRONTABS}/a");
+    api.check(post(CRONTABS, &object), 409, json!({"message": "crontabs.stable.example.com \"a\" already exists"}))
+        .await;
+    let changed =
+        api.check(merge(&path, &json!({"spec": {"replicas": 3}})), 200, json!({"metadata": {"generation": 2}})).await;
+    assert_ne!(version(&made), version(&changed.body));
+    let json_patch = patch("json-patch", &path, &json!([{"op": "replace", "path": "/spec/replicas", "value": 4}]));
+    api.check(json_patch, 200, json!({"spec": {"replicas": 4}})).await;
+    let strategic = api.ask(&patch("strategic-merge-patch", &path, &json!({"spec": {}}))).await;
+    assert_eq!((strategic.status, strategic.body["reason"].as_str()), (415, Some("UnsupportedMediaType")));
+    let mut whole = api.ask(&get(&path)).await.body;
+    whole["metadata"]["labels"] = json!({"a": "b"});
+    api.check(put(&path, &whole), 200, json!({"metadata": {"labels": {"a": "b"}, "generation": 3}})).await;
+    api.check(put(&path, &whole), 409, json!({"reason": "Conflict"})).await;
+    api.check(get(format!("{CRONTABS}?labelSelector=a%3Db")), 200, json!({"kind": "CronTabList", "items": [{}]})).await;
+    api.check(get("/apis/stable.example.com/v1/crontabs"), 200, json!({"items": [{"kind": "CronTab"}]})).await;
+    api.check(
+        delete(&path),
+        200,
+        json!({"status": "Success", "details": {"name": "a", "group": "stable.example.com", "kind": "crontabs"}}),
+    )
+    .await;
+    api.check(get(&path), 404, json!({"message": "crontabs.stable.example.com \"a\" not found"})).await;
+}
+
+#[tokio::test]
+async fn tables_have_the_columns_of_the_definition() {
+    let api = with_crontabs(&spec()).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"cronSpec": "* * * * *", "replicas": 2}))), 201, json!({})).await;
+    api.check(post(CRONTABS, &crontab("b", &json!({}))), 201, json!({})).await;
+    let shown = api.check(table(CRONTABS), 200, json!({"kind": "Table"})).await.body;
+    let names: Vec<&Value> = shown["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(names, ["Name", "Spec", "Replicas", "Age"]);
+    let cells = |i: usize| shown["rows"][i]["cells"].as_array().unwrap()[..3].to_vec();
+    assert_eq!(cells(0), [json!("a"), json!("* * * * *"), json!(2)]);
+    assert_eq!(cells(1), [json!("b"), json!(null), json!(null)]);
+}
+
+#[tokio::test]
+async fn watches_and_deletions_of_collections_work() {
+    let api = with_crontabs(&spec()).await;
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
+    watch.check("ADDED", json!({"metadata": {"name": "a"}, "spec": {"image": "busybox"}})).await;
+    api.check(delete(CRONTABS), 200, json!({"kind": "CronTabList", "items": [{}]})).await;
+    watch.check("DELETED", json!({"metadata": {"name": "a"}})).await;
+}
+
+#[tokio::test]
+async fn the_status_is_kept_apart() {
+    let api = with_crontabs(&spec()).await;
+    let mut object = crontab("a", &json!({"replicas": 2}));
+    object["status"] = json!({"replicas": 9});
+    api.check(post(CRONTABS, &object), 201, json!({"status": null})).await;
+    let path = format!("{CRONTABS}/a");
+    let status = json!({"metadata": {"labels": {"by": "status"}}, "spec": {"replicas": 5}, "status": {"replicas": 1}});
+    let expected =
+        json!({"metadata": {"generation": 1, "labels": null}, "spec": {"replicas": 2}, "status": {"replicas": 1}});
+    api.check(merge(format!("{path}/status"), &status), 200, expected).await;
+    api.check(merge(&path, &json!({"status": {"replicas": 7}})), 200, json!({"status": {"replicas": 1}})).await;
+    let wrong = api.ask(&merge(format!("{path}/status"), &json!({"status": {"replicas": "x"}}))).await;
+    let words =
+        "status.replicas: Invalid value: \"string\": status.replicas in body must be of type integer: \"string\"";
+    assert!(wrong.body["message"].as_str().unwrap().ends_with(words), "{}", wrong.body);
+}
+
+#[tokio::test]
+async fn the_scale_is_where_the_definition_says() {
+    let api = with_crontabs(&spec()).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
+    api.check(post(CRONTABS, &crontab("none", &json!({}))), 201, json!({})).await;
+    let path = format!("{CRONTABS}/a");
+    let status = json!({"status": {"replicas": 1, "labelSelector": "app=a"}});
+    api.check(merge(format!("{path}/status"), &status), 200, json!({})).await;
+    let scale = json!({"kind": "Scale", "spec": {"replicas": 2}, "status": {"replicas": 1, "selector": "app=a"}});
+    api.check(get(format!("{path}/scale")), 200, scale).await;
+    api.check(merge(format!("{path}/scale"), &json!({"spec": {"replicas": 3}})), 200, json!({"spec": {"replicas": 3}}))
+        .await;
+    api.check(get(&path), 200, json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}})).await;
+    let words = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+    api.check(get(format!("{CRONTABS}/none/scale")), 500, json!({"message": words})).await;
+}
+
+#[tokio::test]
+async fn fields_have_owners_and_lists_are_merged_by_their_keys() {
+    let ports = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "required": ["name"],
+            "properties": {"name": {"type": "string"}, "port": {"type": "integer"}}}});
+    let api = with_crontabs(&json!({"ports": ports, "list": {"type": "array", "items": {"type": "string"}}})).await;
+    let path = format!("{CRONTABS}/a");
+    let first = crontab("a", &json!({"ports": [{"name": "http", "port": 80}], "list": ["a"]}));
+    api.check(apply(&path, "one", &first), 201, json!({})).await;
+    let second = crontab("a", &json!({"ports": [{"name": "https", "port": 443}]}));
+    api.check(apply(&path, "two", &second), 200, json!({"spec": {"ports": [{"port": 80}, {"port": 443}]}})).await;
+    let conflict = api.ask(&apply(&path, "two", &crontab("a", &json!({"list": ["b"]})))).await;
+    assert_eq!((conflict.status, conflict.body["details"]["causes"][0]["field"].as_str()), (409, Some(".spec.list")));
+    let gone =
+        api.check(apply(&path, "one", &crontab("a", &json!({}))), 200, json!({"spec": {"ports": [{"name": "https"}]}}));
+    assert_eq!(fields_of(&gone.await.body, "one"), json!({"f:spec": {}}));
+}
+
+#[tokio::test]
+async fn selectable_fields_select() {
+    let mut definition = crontabs(&spec());
+    definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.image"}]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
+    api.check(post(CRONTABS, &crontab("b", &json!({"image": "other"}))), 201, json!({})).await;
+    let found = json!({"items": [{"metadata": {"name": "b"}}]});
+    api.check(get(format!("{CRONTABS}?fieldSelector=spec.image%3Dother")), 200, found).await;
+    let unknown = api.ask(&get(format!("{CRONTABS}?fieldSelector=spec.replicas%3D1"))).await;
+    assert_eq!(
+        (unknown.status, unknown.body["message"].as_str()),
+        (400, Some("field label not supported: spec.replicas"))
+    );
+}
+
+#[tokio::test]
+async fn the_document_of_a_group_explains_its_kinds() {
+    let api = with_crontabs(&spec()).await;
+    let index = api.check(get("/openapi/v3"), 200, json!({})).await.body;
+    let url = index["paths"]["apis/stable.example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let document = api.check(get(&url), 200, json!({})).await.body;
+    let schema = &document["components"]["schemas"]["com.example.stable.v1.CronTab"];
+    assert_eq!(
+        schema["properties"]["spec"]["properties"]["replicas"],
+        json!({"type": "integer", "minimum": 1, "maximum": 10})
+    );
+    let gvk = json!([{"group": "stable.example.com", "kind": "CronTab", "version": "v1"}]);
+    assert_eq!(schema["x-kubernetes-group-version-kind"], gvk);
+    let patches = &document["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"]["patch"]["requestBody"]
+        ["content"];
+    assert!(
+        patches.get("application/merge-patch+json").is_some()
+            && patches.get("application/strategic-merge-patch+json").is_none()
+    );
+    // What changes has another address.
+    let change =
+        json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/description", "value": "Of time."}]);
+    api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &change), 200, json!({})).await;
+    let index = api.check(get("/openapi/v3"), 200, json!({})).await.body;
+    assert_ne!(index["paths"]["apis/stable.example.com/v1"]["serverRelativeURL"], url);
+}
+
+#[tokio::test]
+async fn versions_show_the_same_objects_each_in_its_form() {
+    let mut definition = crontabs(&spec());
+    let mut old = definition["spec"]["versions"][0].clone();
+    old["name"] = json!("v1beta1");
+    old["storage"] = json!(false);
+    old["deprecated"] = json!(true);
+    old["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({"cronSpec": {"type": "string"}, "image": {"type": "string", "default": "old"}, "only": {"type": "string", "default": "here"}});
+    definition["spec"]["versions"].as_array_mut().unwrap().push(old);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let beta = CRONTABS.replace("/v1/", "/v1beta1/");
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
+    let shown = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"image": "busybox", "only": "here", "replicas": null}});
+    let got = api.check(get(format!("{beta}/a")), 200, shown.clone()).await;
+    assert_eq!(got.warnings(), ["299 - \"stable.example.com/v1beta1 CronTab is deprecated\""]);
+    api.check(get(&beta), 200, json!({"apiVersion": "stable.example.com/v1beta1", "items": [shown]})).await;
+    api.check(get(CRONTABS), 200, json!({"items": [{"apiVersion": "stable.example.com/v1", "spec": {"replicas": 2}}]}))
+        .await;
+    api.check(
+        merge(format!("{beta}/a"), &json!({"spec": {"cronSpec": "x"}})),
+        200,
+        json!({"apiVersion": "stable.example.com/v1beta1"}),
+    )
+    .await;
+    let groups =
+        api.check(get("/apis/stable.example.com"), 200, json!({"preferredVersion": {"version": "v1"}})).await.body;
+    assert_eq!(groups["versions"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so_in_the_words_for_the_kind() {
+    let api = with_crontabs(&spec()).await;
+    let user = server::UserInfo { name: "jane".to_owned(), ..server::UserInfo::default() };
+    let request = http::Request::get(CRONTABS).body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
+    let answer = api.server.handle(Some(user), request).await;
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let words = "crontabs.stable.example.com is forbidden: User \"jane\" cannot list resource \"crontabs\" in API group \"stable.example.com\" in the namespace \"default\"";
+    assert_eq!(body["message"], words);
+}

@@ -1,0 +1,150 @@
+//! What the schema of a definition makes of objects, and says of them.
+
+use super::*;
+
+/// Posts an object with this spec; the message must end so.
+async fn refused(api: &Api, spec: Value, words: &str) {
+    let answer = api.ask(&post(CRONTABS, &crontab("wrong", &spec))).await;
+    let expected = format!("CronTab.stable.example.com \"wrong\" is invalid: {words}");
+    assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(expected.as_str())), "{spec}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_object_is_said_as_upstream_says_it() {
+    let mut fields = spec();
+    fields["when"] = json!({"type": "string", "format": "date-time"});
+    fields["size"] = json!({"x-kubernetes-int-or-string": true});
+    fields["kind"] = json!({"type": "string", "enum": ["a", "b"]});
+    fields["tags"] = json!({"type": "array", "items": {"type": "string", "maxLength": 3}, "x-kubernetes-list-type": "set", "maxItems": 3});
+    fields["one"] = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
+    let api = with_crontabs(&fields).await;
+    for (spec, words) in [
+        (
+            json!({"replicas": "x"}),
+            "spec.replicas: Invalid value: \"string\": spec.replicas in body must be of type integer: \"string\"",
+        ),
+        (
+            json!({"replicas": 15}),
+            "spec.replicas: Invalid value: 15: spec.replicas in body should be less than or equal to 10",
+        ),
+        (
+            json!({"replicas": 0}),
+            "spec.replicas: Invalid value: 0: spec.replicas in body should be greater than or equal to 1",
+        ),
+        (
+            json!({"replicas": 1.5}),
+            "spec.replicas: Invalid value: \"number\": spec.replicas in body must be of type integer: \"number\"",
+        ),
+        (
+            json!({"cronSpec": "* * * *"}),
+            "spec.cronSpec: Invalid value: \"* * * *\": spec.cronSpec in body should match '^(\\d+|\\*)(/\\d+)?(\\s+(\\d+|\\*)(/\\d+)?){4}$'",
+        ),
+        (
+            json!({"when": "soon"}),
+            "spec.when: Invalid value: \"soon\": spec.when in body must be of type date-time: \"soon\"",
+        ),
+        (
+            json!({"size": true}),
+            "spec.size: Invalid value: \"boolean\": spec.size in body must be of type integer,string: \"boolean\"",
+        ),
+        (json!({"kind": "c"}), "spec.kind: Unsupported value: \"c\": supported values: \"a\", \"b\""),
+        (json!({"tags": ["abcd"]}), "spec.tags[0]: Too long: may not be more than 3 bytes"),
+        (json!({"tags": ["a", "a"]}), "spec.tags[1]: Duplicate value: \"a\""),
+        (json!({"tags": ["a", "b", "c", "d"]}), "spec.tags: Too many: 4: must have at most 3 items"),
+        (
+            json!({"one": {}}),
+            "[<nil>: Invalid value: \"\": \"spec.one\" must validate one and only one schema (oneOf). Found none valid, spec.one.a: Required value]",
+        ),
+        (json!([]), "spec: Invalid value: \"array\": spec in body must be of type object: \"array\""),
+    ] {
+        refused(&api, spec, words).await;
+    }
+    let answer = api.ask(&post(CRONTABS, &crontab("wrong", &json!({"replicas": "x"})))).await;
+    let cause = &answer.body["details"]["causes"][0];
+    assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldValueTypeInvalid"), &json!("spec.replicas")));
+}
+
+#[tokio::test]
+async fn what_is_not_declared_is_left_out_or_refused_as_the_client_wishes() {
+    let api = with_crontabs(&spec()).await;
+    let object = crontab("a", &json!({"unknown": 1, "replicas": 1}));
+    let strict = api.ask(&post(format!("{CRONTABS}?fieldValidation=Strict"), &object)).await;
+    let words = "CronTab in version \"v1\" cannot be handled as a CronTab: strict decoding error: unknown field \"spec.unknown\"";
+    assert_eq!((strict.status, strict.body["message"].as_str()), (400, Some(words)));
+    let made = api.check(post(CRONTABS, &object), 201, json!({"spec": {"unknown": null, "replicas": 1}})).await;
+    assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.unknown\\\"\""]);
+    let quiet =
+        api.ask(&post(format!("{CRONTABS}?fieldValidation=Ignore"), &crontab("b", &json!({"unknown": 1})))).await;
+    assert_eq!((quiet.status, quiet.warnings().len()), (201, 0));
+    let patched = api.ask(&merge(format!("{CRONTABS}/a?fieldValidation=Strict"), &json!({"spec": {"more": 1}}))).await;
+    assert_eq!(patched.status, 422);
+    assert!(patched.body["message"].as_str().unwrap().contains("unknown field \"spec.more\""));
+    let applied = api.ask(&apply(format!("{CRONTABS}/a"), "m", &crontab("a", &json!({"more": 1})))).await;
+    let words = "failed to create typed patch object (/a; stable.example.com/v1, Kind=CronTab): .spec.more: field not declared in schema";
+    assert_eq!((applied.status, applied.body["message"].as_str()), (400, Some(words)));
+}
+
+#[tokio::test]
+async fn unknown_fields_stay_where_the_schema_says_so() {
+    let fields = json!({
+        "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"known": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+        "pod": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
+        "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "string"}}}},
+    });
+    let api = with_crontabs(&fields).await;
+    let given = json!({
+        "any": {"x": {"y": 1}, "known": {"a": "1", "b": "2"}},
+        "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": 1}},
+        "map": {"one": {"a": "1", "b": "2"}},
+    });
+    let mut kept = given.clone();
+    kept["any"]["known"]["b"] = Value::Null;
+    kept["map"]["one"]["b"] = Value::Null;
+    api.check(post(CRONTABS, &crontab("a", &given)), 201, json!({"spec": kept})).await;
+    refused(
+        &api,
+        json!({"pod": {"spec": {}}}),
+        "[spec.pod.apiVersion: Required value: must not be empty, spec.pod.kind: Required value: must not be empty]",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn defaults_come_with_reading_what_was_stored_before_them_too() {
+    let mut before = spec();
+    before["image"].as_object_mut().unwrap().remove("default");
+    before["old"] = json!({"type": "string", "nullable": true});
+    let api = with_crontabs(&before).await;
+    api.check(
+        post(CRONTABS, &crontab("a", &json!({"old": null, "image": null}))),
+        201,
+        json!({"spec": {"image": null}}),
+    )
+    .await;
+    let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    let mut definition = api.ask(&get(&path)).await.body;
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = spec();
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
+    watch.check("ADDED", json!({})).await;
+    api.check(put(&path, &definition), 200, json!({"metadata": {"generation": 2}})).await;
+    // Who watched the kind as it was begins again.
+    assert_eq!(watch.try_next().await, None);
+    let got = api.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"image": "busybox"}})).await.body;
+    assert_eq!(got["spec"].get("old"), None);
+    api.check(get(CRONTABS), 200, json!({"items": [{"spec": {"image": "busybox"}}]})).await;
+    api.watch(&format!("{CRONTABS}?watch=1")).await.check("ADDED", json!({"spec": {"image": "busybox"}})).await;
+}
+
+#[tokio::test]
+async fn a_schema_that_became_stricter_hinders_no_one_who_changes_something_else() {
+    let api = with_crontabs(&json!({"replicas": {"type": "integer"}, "image": {"type": "string"}})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 50}))), 201, json!({})).await;
+    let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    let change = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum", "value": 10}]);
+    api.check(patch("json-patch", &path, &change), 200, json!({})).await;
+    let path = format!("{CRONTABS}/a");
+    api.check(merge(&path, &json!({"spec": {"image": "x"}})), 200, json!({"spec": {"replicas": 50}})).await;
+    api.check(merge(&path, &json!({"spec": {"replicas": 51}})), 422, json!({})).await;
+}
