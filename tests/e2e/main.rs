@@ -11,6 +11,7 @@ mod commands;
 mod conditions;
 mod configuration;
 mod debug;
+mod deployments;
 mod env_files;
 mod example_states;
 mod examples;
@@ -83,6 +84,7 @@ fn main() {
         conditions::TESTS,
         configuration::TESTS,
         debug::TESTS,
+        deployments::TESTS,
         env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,

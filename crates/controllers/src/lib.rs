@@ -7,12 +7,16 @@
 //! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
 #![forbid(unsafe_code)]
 
+mod amount;
+mod cache;
+mod deployment;
 mod garbage_collector;
 mod members;
 mod namespace;
 mod node_lifecycle;
 mod node_taints;
 mod per_namespace;
+mod pod_control;
 mod pod_gc;
 mod recorder;
 mod replica_set;
@@ -21,8 +25,12 @@ mod service_account;
 mod taint_eviction;
 mod watch;
 mod worker;
+mod written;
 
-use kube::Client;
+use cache::Cache;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use kube::{Api, Client};
+use members::Member;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +58,12 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     }
     controllers.spawn(namespace::run(client.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
-    controllers.spawn(replica_set::run(client.clone(), stop.clone()));
+    let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
+    controllers.spawn(replica_set::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(deployment::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    // Whoever listens has begun to.
+    controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));
+    controllers.spawn(pods.follow(Api::all(client.clone()), Member::of, stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
     controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));
