@@ -21,6 +21,7 @@ mod hooks;
 mod image_gc;
 mod images;
 mod init_containers;
+mod jobs;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -92,6 +93,7 @@ fn main() {
         hooks::TESTS,
         images::TESTS,
         init_containers::TESTS,
+        jobs::TESTS,
         pod_updates::TESTS,
         owners::TESTS,
         podium::TESTS,
@@ -122,6 +124,7 @@ fn main() {
         garbage::TESTS,
         image_gc::TESTS,
         images::ALONE,
+        jobs::ALONE,
         kills::TESTS,
         kubectl::ALONE,
         lost_nodes::TESTS,

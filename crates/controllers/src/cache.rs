@@ -135,6 +135,10 @@ impl<T: Kept> Cache<T> {
         known.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        self.known.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
+    }
+
     /// The `namespace/name` of all.
     pub(crate) fn keys(&self) -> Vec<String> {
         self.known.read().by_namespace.values().flat_map(BTreeMap::values).map(|kept| key(kept.as_ref())).collect()

@@ -141,9 +141,9 @@ impl Deployments {
             match claim(&deployment.metadata, owner, selected, meta.deletion_timestamp.is_none()) {
                 Claim::Not => {}
                 Claim::Mine => mine.push(set),
-                Claim::Release => release(&api, name, uid, deployment).await?,
+                Claim::Release => release(&api, name, uid, deployment, None).await?,
                 Claim::Adopt => {
-                    adopt(&api, name, uid, deployment).await?;
+                    adopt(&api, name, uid, deployment, None).await?;
                     mine.push(set);
                 }
             }

@@ -11,6 +11,7 @@ mod amount;
 mod cache;
 mod deployment;
 mod garbage_collector;
+mod job;
 mod members;
 mod namespace;
 mod node_lifecycle;
@@ -23,12 +24,14 @@ mod replica_set;
 mod root_ca;
 mod service_account;
 mod taint_eviction;
+mod ttl_after_finished;
 mod watch;
 mod worker;
 mod written;
 
 use cache::Cache;
 use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::batch::v1::Job;
 use kube::{Api, Client};
 use members::Member;
 use tokio::task::JoinSet;
@@ -61,7 +64,11 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
     controllers.spawn(replica_set::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
     controllers.spawn(deployment::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    let jobs = Cache::<Job>::new();
+    controllers.spawn(job::run(client.clone(), jobs.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));
     // Whoever listens has begun to.
+    controllers.spawn(jobs.follow(Api::all(client.clone()), |job| job, stop.clone()));
     controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));
     controllers.spawn(pods.follow(Api::all(client.clone()), Member::of, stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));

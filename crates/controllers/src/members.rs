@@ -59,7 +59,7 @@ pub(crate) struct JobPart {
     pub(crate) index: Option<i32>,
     pub(crate) failures: i32,
     pub(crate) ignored: i32,
-    /// Containers that have ended, with their exit codes.
+    /// Containers that have ended, with their exit codes; those of the app first.
     pub(crate) exits: Vec<(String, i32)>,
     /// Its conditions, with their status.
     pub(crate) conditions: Vec<(String, String)>,
@@ -141,7 +141,7 @@ impl JobPart {
         if !tracked && controller.is_none_or(|owner| owner.kind != "Job") {
             return None;
         }
-        let all = || status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+        let all = || status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
         let ended = |c: &ContainerStatus| c.state.as_ref().and_then(|s| s.terminated.clone());
         let last = all().filter_map(|c| ended(c)?.finished_at).map(|t| t.0).max();
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");

@@ -23,12 +23,18 @@ pub(crate) type Failure = (&'static str, kube::Error);
 #[derive(Clone)]
 pub(crate) struct PodControl {
     client: Client,
-    recorder: Recorder,
+    pub(crate) recorder: Recorder,
+    /// What holds the Pods that are adopted, and no longer those that are released.
+    finalizer: Option<&'static str>,
 }
 
 impl PodControl {
     pub(crate) fn new(client: Client, component: &'static str) -> Self {
-        Self { recorder: Recorder::new(client.clone(), component), client }
+        Self { recorder: Recorder::new(client.clone(), component), client, finalizer: None }
+    }
+
+    pub(crate) fn holding(self, finalizer: &'static str) -> Self {
+        Self { finalizer: Some(finalizer), ..self }
     }
 
     fn api(&self, about: &ObjectReference) -> Api<Pod> {
@@ -114,14 +120,30 @@ impl PodControl {
             match claim(owner.meta(), pod.controller.as_ref(), selected, pod.active) {
                 Claim::Not => {}
                 Claim::Mine => mine.push(pod),
-                Claim::Release => release(&api, &pod.name, &pod.uid, owner).await?,
+                Claim::Release => release(&api, &pod.name, &pod.uid, owner, self.finalizer).await?,
                 Claim::Adopt => {
-                    adopt(&api, &pod.name, &pod.uid, owner).await?;
+                    adopt(&api, &pod.name, &pod.uid, owner, self.finalizer).await?;
                     mine.push(pod);
                 }
             }
         }
         Ok(mine)
+    }
+
+    /// Removes what holds a Pod.
+    pub(crate) async fn unhold(
+        &self,
+        pod: &Member,
+        finalizer: &str,
+        written: &mut Revision,
+    ) -> Result<(), kube::Error> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let patch = json!({"metadata": {"uid": pod.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}});
+        let patched = api.patch(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        if let Ok(pod) = &patched {
+            written.saw(&pod.metadata);
+        }
+        gone_is_fine(patched)
     }
 }
 
@@ -151,25 +173,43 @@ pub(crate) fn claim(owner: &ObjectMeta, controller: Option<&OwnerReference>, sel
     }
 }
 
-/// The owner controls the object from now on.
-pub(crate) async fn adopt<T, K>(api: &Api<T>, name: &str, uid: &str, by: &K) -> Result<(), kube::Error>
+/// The owner controls the object from now on; a finalizer may hold it for that.
+pub(crate) async fn adopt<T, K>(
+    api: &Api<T>,
+    name: &str,
+    uid: &str,
+    by: &K,
+    finalizer: Option<&str>,
+) -> Result<(), kube::Error>
 where
     T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     K: Claims,
 {
-    let patch = json!({"metadata": {"uid": uid, "ownerReferences": [owner(by)]}});
+    let mut patch = json!({"metadata": {"uid": uid, "ownerReferences": [owner(by)]}});
+    if let Some(finalizer) = finalizer {
+        patch["metadata"]["finalizers"] = json!([finalizer]);
+    }
     gone_is_fine(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
 /// The owner controls the object no longer.
-pub(crate) async fn release<T, K>(api: &Api<T>, name: &str, uid: &str, by: &K) -> Result<(), kube::Error>
+pub(crate) async fn release<T, K>(
+    api: &Api<T>,
+    name: &str,
+    uid: &str,
+    by: &K,
+    finalizer: Option<&str>,
+) -> Result<(), kube::Error>
 where
     T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     K: Claims,
 {
     // Owners are merged by their UID; that of the object makes sure that it is this one.
     let owners = json!([{"$patch": "delete", "uid": by.meta().uid}]);
-    let patch = json!({"metadata": {"uid": uid, "ownerReferences": owners}});
+    let mut patch = json!({"metadata": {"uid": uid, "ownerReferences": owners}});
+    if let Some(finalizer) = finalizer {
+        patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+    }
     gone_is_fine(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
