@@ -12,6 +12,7 @@ mod conditions;
 mod configuration;
 mod debug;
 mod deployments;
+mod endpoints;
 mod env_files;
 mod example_states;
 mod examples;
@@ -86,6 +87,7 @@ fn main() {
         configuration::TESTS,
         debug::TESTS,
         deployments::TESTS,
+        endpoints::TESTS,
         env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,

@@ -99,7 +99,15 @@ impl<T: Kept> Cache<T> {
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut changes = watch(api, Config::default());
+        self.follow_some(api, Config::default(), keep, stop).await;
+    }
+
+    /// The same for those objects only that are asked for.
+    pub(crate) async fn follow_some<K>(self, api: Api<K>, which: Config, keep: fn(K) -> T, stop: CancellationToken)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut changes = watch(api, which);
         while let Some(Some(change)) = stop.run_until_cancelled(changes.next()).await {
             for seen in self.known.write().fold(change, keep) {
                 // That nobody listens is no failure.
