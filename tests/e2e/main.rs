@@ -13,6 +13,8 @@ mod conditions;
 mod configuration;
 mod custom_resources;
 mod debug;
+mod deployments;
+mod endpoints;
 mod env_files;
 mod example_states;
 mod examples;
@@ -22,6 +24,7 @@ mod hooks;
 mod image_gc;
 mod images;
 mod init_containers;
+mod jobs;
 mod kills;
 mod kubectl;
 mod lifecycle;
@@ -85,6 +88,8 @@ fn main() {
         conditions::TESTS,
         configuration::TESTS,
         debug::TESTS,
+        deployments::TESTS,
+        endpoints::TESTS,
         env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,
@@ -92,6 +97,7 @@ fn main() {
         hooks::TESTS,
         images::TESTS,
         init_containers::TESTS,
+        jobs::TESTS,
         pod_updates::TESTS,
         owners::TESTS,
         podium::TESTS,
@@ -125,6 +131,7 @@ fn main() {
         image_gc::TESTS,
         admission::ALONE,
         images::ALONE,
+        jobs::ALONE,
         kills::TESTS,
         kubectl::ALONE,
         lost_nodes::TESTS,

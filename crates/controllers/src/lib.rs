@@ -7,13 +7,19 @@
 //! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
 #![forbid(unsafe_code)]
 
+mod amount;
+mod cache;
 mod cluster_roles;
+mod deployment;
+mod endpoints;
 mod garbage_collector;
+mod job;
 mod members;
 mod namespace;
 mod node_lifecycle;
 mod node_taints;
 mod per_namespace;
+mod pod_control;
 mod pod_gc;
 mod recorder;
 mod replica_set;
@@ -21,10 +27,16 @@ mod resource_quota;
 mod root_ca;
 mod service_account;
 mod taint_eviction;
+mod ttl_after_finished;
 mod watch;
 mod worker;
+mod written;
 
-use kube::Client;
+use cache::Cache;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::batch::v1::Job;
+use kube::{Api, Client};
+use members::Member;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -52,9 +64,19 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     }
     controllers.spawn(namespace::run(client.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
-    controllers.spawn(replica_set::run(client.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(client.clone(), stop.clone()));
     controllers.spawn(cluster_roles::run(client.clone(), stop.clone()));
+    let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
+    controllers.spawn(replica_set::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(deployment::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    let jobs = Cache::<Job>::new();
+    controllers.spawn(job::run(client.clone(), jobs.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));
+    controllers.spawn(endpoints::run(client.clone(), pods.clone(), stop.clone()));
+    // Whoever listens has begun to.
+    controllers.spawn(jobs.follow(Api::all(client.clone()), |job| job, stop.clone()));
+    controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));
+    controllers.spawn(pods.follow(Api::all(client.clone()), Member::of, stop.clone()));
     controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
     controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));

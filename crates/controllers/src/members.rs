@@ -1,17 +1,26 @@
-//! The Pods that controllers of workloads count: of each only what they need, as the watch last showed it.
+//! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints and of disruption budgets.
 
-use crate::watch::Change;
+use crate::cache::Kept;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use std::collections::{BTreeMap, HashMap};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
 
 /// What one of several equal Pods may cost to lose.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Holds a Pod of a Job until the Job has counted it.
+pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Which of the Pods of an indexed Job it is.
+pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// How many Pods of its index failed before it.
+pub(crate) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+/// How many more failed and do not count.
+pub(crate) const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// Of a Pod, only this is kept.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Member {
+    pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) labels: BTreeMap<String, String>,
@@ -27,29 +36,73 @@ pub(crate) struct Member {
     pub(crate) created: Option<Timestamp>,
     pub(crate) restarts: i32,
     pub(crate) cost: i64,
+    pub(crate) place: Place,
+    /// What a Job must know of it; nothing of Pods of others.
+    pub(crate) job: Option<Box<JobPart>>,
+}
+
+/// Where it can be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub(crate) ips: Vec<String>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) subdomain: Option<String>,
+    /// Ports of its containers that have names: name, protocol, number.
+    pub(crate) ports: Vec<(String, String, i32)>,
+}
+
+/// What a Job must know of its Pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct JobPart {
+    /// Whether it is held until it was counted.
+    pub(crate) tracked: bool,
+    pub(crate) index: Option<i32>,
+    pub(crate) failures: i32,
+    pub(crate) ignored: i32,
+    /// Containers that have ended, with their exit codes; those of the app first.
+    pub(crate) exits: Vec<(String, i32)>,
+    /// Its conditions, with their status.
+    pub(crate) conditions: Vec<(String, String)>,
+    /// When its last container ended, or what comes closest to that.
+    pub(crate) finished: Option<Timestamp>,
+    /// Of all its containers.
+    pub(crate) restarts: i32,
+}
+
+impl Kept for Member {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Member {
-    pub(crate) fn of(pod: &Pod) -> Self {
-        let (meta, status) = (&pod.metadata, pod.status.clone().unwrap_or_default());
-        let phase = status.phase.unwrap_or_default();
+    pub(crate) fn of(pod: Pod) -> Self {
+        let (meta, spec, status) = (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
+        let phase = status.phase.clone().unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready" && c.status == "True");
         let restarts = status.container_statuses.iter().flatten().map(|c| c.restart_count).max();
-        let cost = meta.annotations.as_ref().and_then(|a| a.get(DELETION_COST)?.parse().ok());
+        let controller = controller(meta.owner_references.as_deref().unwrap_or_default()).cloned();
         Self {
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            labels: meta.labels.clone().unwrap_or_default(),
-            controller: controller(meta.owner_references.as_deref().unwrap_or_default()).cloned(),
             active: !terminating && !matches!(phase.as_str(), "Succeeded" | "Failed"),
             terminating,
-            node: pod.spec.as_ref().and_then(|s| s.node_name.clone()).filter(|n| !n.is_empty()),
-            phase,
+            node: spec.node_name.clone().filter(|n| !n.is_empty()),
             ready: ready.map(|c| c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)),
             created: meta.creation_timestamp.as_ref().map(|t| t.0),
             restarts: restarts.unwrap_or(0),
-            cost: cost.unwrap_or(0),
+            cost: number(&meta, DELETION_COST).unwrap_or(0),
+            place: Place::of(&spec, &status),
+            job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
+            namespace: meta.namespace.unwrap_or_default(),
+            name: meta.name.unwrap_or_default(),
+            uid: meta.uid.unwrap_or_default(),
+            labels: meta.labels.unwrap_or_default(),
+            controller,
+            phase,
         }
     }
 
@@ -57,6 +110,57 @@ impl Member {
     pub(crate) fn is_available(&self, after: i32, now: Timestamp) -> bool {
         self.ready.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(after))
     }
+
+    /// Whether it is the same Pod, not another of the same name.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+}
+
+impl Place {
+    fn of(spec: &PodSpec, status: &PodStatus) -> Self {
+        let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.is_some());
+        let ports = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
+        let protocol = |p: &Option<String>| p.clone().unwrap_or_else(|| "TCP".to_owned());
+        Self {
+            ips: status.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect(),
+            hostname: spec.hostname.clone().filter(|h| !h.is_empty()),
+            subdomain: spec.subdomain.clone().filter(|s| !s.is_empty()),
+            ports: ports
+                .filter_map(|p| {
+                    Some((p.name.clone().filter(|n| !n.is_empty())?, protocol(&p.protocol), p.container_port))
+                })
+                .collect(),
+        }
+    }
+}
+
+impl JobPart {
+    fn of(meta: &ObjectMeta, status: &PodStatus, controller: Option<&OwnerReference>) -> Option<Self> {
+        let tracked = meta.finalizers.iter().flatten().any(|f| f == TRACKING);
+        if !tracked && controller.is_none_or(|owner| owner.kind != "Job") {
+            return None;
+        }
+        let all = || status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
+        let ended = |c: &ContainerStatus| c.state.as_ref().and_then(|s| s.terminated.clone());
+        let last = all().filter_map(|c| ended(c)?.finished_at).map(|t| t.0).max();
+        let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
+        let unready = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
+        Some(Self {
+            tracked,
+            index: number(meta, INDEX).filter(|n| *n >= 0),
+            failures: number(meta, FAILURES).unwrap_or(0),
+            ignored: number(meta, IGNORED).unwrap_or(0),
+            exits: all().filter_map(|c| Some((c.name.clone(), ended(c)?.exit_code))).collect(),
+            conditions: status.conditions.iter().flatten().map(|c| (c.type_.clone(), c.status.clone())).collect(),
+            finished: last.or(unready).or_else(|| meta.deletion_timestamp.as_ref().map(|t| t.0)),
+            restarts: all().map(|c| c.restart_count).sum(),
+        })
+    }
+}
+
+fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N> {
+    meta.annotations.as_ref()?.get(annotation)?.parse().ok()
 }
 
 /// Who of the owners controls the object.
@@ -64,66 +168,42 @@ pub(crate) fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|o| o.controller == Some(true))
 }
 
-/// All Pods, by namespace and name.
-#[derive(Debug, Default)]
-pub(crate) struct Members {
-    by_namespace: HashMap<String, BTreeMap<String, Member>>,
-    /// The greatest revision that was seen.
-    pub(crate) revision: u64,
-    /// Whether all have been seen once.
-    pub(crate) listed: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
 
-impl Members {
-    /// Folds a change in; gives the Pods that it is about, as they were and as they are.
-    pub(crate) fn change(&mut self, change: Change<Pod>) -> Vec<(String, Member)> {
-        match change {
-            Change::Set(pod) => {
-                self.saw(&pod);
-                let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-                let member = Member::of(&pod);
-                let known = self.by_namespace.entry(namespace.clone()).or_default();
-                let before = known.insert(member.name.clone(), member.clone());
-                // What says nothing new concerns nobody.
-                if before.as_ref() == Some(&member) {
-                    return vec![];
-                }
-                before.into_iter().chain([member]).map(|member| (namespace.clone(), member)).collect()
-            }
-            Change::Gone(pod) => {
-                self.saw(&pod);
-                let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-                self.remove(&namespace, pod.metadata.name.as_deref().unwrap_or_default()).into_iter().collect()
-            }
-            Change::Listed(keys) => {
-                self.listed = true;
-                let known = self.by_namespace.iter();
-                let all = known.flat_map(|(ns, pods)| pods.keys().map(move |name| (ns.clone(), name.clone())));
-                let gone: Vec<_> = all.filter(|(ns, name)| !keys.contains(&format!("{ns}/{name}"))).collect();
-                gone.iter().filter_map(|(namespace, name)| self.remove(namespace, name)).collect()
-            }
-        }
+    fn member(pod: Value) -> Member {
+        Member::of(serde_json::from_value(pod).unwrap())
     }
 
-    fn saw(&mut self, pod: &Pod) {
-        let revision = pod.metadata.resource_version.as_deref().and_then(|r| r.parse().ok());
-        self.revision = self.revision.max(revision.unwrap_or(0));
+    #[test]
+    fn of_a_pod_it_is_kept_where_it_can_be_reached() {
+        let pod = member(json!({
+            "metadata": {"name": "p", "namespace": "x"},
+            "spec": {"hostname": "h", "subdomain": "s", "containers": [
+                {"name": "a", "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81}]},
+                {"name": "b", "ports": [{"containerPort": 53, "name": "dns", "protocol": "UDP"}]}]},
+            "status": {"podIPs": [{"ip": "10.0.0.1"}]},
+        }));
+        assert_eq!(pod.place.ips, ["10.0.0.1"]);
+        assert_eq!(pod.place.ports, [("http".into(), "TCP".into(), 80), ("dns".into(), "UDP".into(), 53)]);
+        assert_eq!((pod.place.hostname.as_deref(), pod.place.subdomain.as_deref()), (Some("h"), Some("s")));
+        assert_eq!(pod.job, None);
     }
 
-    fn remove(&mut self, namespace: &str, name: &str) -> Option<(String, Member)> {
-        let pods = self.by_namespace.get_mut(namespace)?;
-        let member = pods.remove(name)?;
-        if pods.is_empty() {
-            self.by_namespace.remove(namespace);
-        }
-        Some((namespace.to_owned(), member))
-    }
-
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Member> {
-        self.by_namespace.get(namespace)?.get(name)
-    }
-
-    pub(crate) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Member> {
-        self.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values)
+    #[test]
+    fn of_a_jobs_pod_it_is_kept_how_it_ended() {
+        let pod = member(json!({
+            "metadata": {"name": "p", "finalizers": [TRACKING], "annotations": {INDEX: "3", FAILURES: "2"}},
+            "status": {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
+                "containerStatuses": [{"name": "c", "restartCount": 4, "ready": false, "image": "", "imageID": "",
+                    "state": {"terminated": {"exitCode": 7, "finishedAt": "2026-01-01T00:00:05Z"}}}]},
+        }));
+        let job = pod.job.unwrap();
+        assert_eq!((job.tracked, job.index, job.failures, job.restarts), (true, Some(3), 2, 4));
+        assert_eq!(job.exits, [("c".to_owned(), 7)]);
+        assert_eq!(job.finished, Some("2026-01-01T00:00:05Z".parse().unwrap()));
+        assert_eq!(job.conditions, [("DisruptionTarget".to_owned(), "True".to_owned())]);
     }
 }

@@ -4,6 +4,7 @@ use crate::members::Member;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::sync::Arc;
 use std::time::Duration;
 
 const FAILURE: &str = "ReplicaFailure";
@@ -11,7 +12,7 @@ const FAILURE: &str = "ReplicaFailure";
 pub(super) fn status(
     set: &ReplicaSet,
     spec: &ReplicaSetSpec,
-    mine: &[Member],
+    mine: &[Arc<Member>],
     failure: Option<(&str, String)>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
@@ -47,7 +48,7 @@ pub(super) fn status(
 }
 
 /// When the next of those that are ready will count as available.
-pub(super) fn next_available(mine: &[Member], after: i32, now: Timestamp) -> Option<Duration> {
+pub(super) fn next_available(mine: &[Arc<Member>], after: i32, now: Timestamp) -> Option<Duration> {
     let waiting = mine.iter().filter(|m| m.active && !m.is_available(after, now)).filter_map(|m| m.ready);
     let due = waiting.filter_map(|since| since.checked_add(SignedDuration::from_secs(i64::from(after))).ok()).min()?;
     Some(Duration::try_from(due.duration_since(now)).unwrap_or_default().max(Duration::from_millis(10)))
@@ -70,8 +71,9 @@ mod tests {
 
     #[track_caller]
     fn check(after: i32, mine: &[Member], expected: [i32; 5]) {
+        let mine: Vec<Arc<Member>> = mine.iter().cloned().map(Arc::new).collect();
         let (set, now) = (set(after), Timestamp::from_second(100).unwrap());
-        let got = status(&set, set.spec.as_ref().unwrap(), mine, None, now);
+        let got = status(&set, set.spec.as_ref().unwrap(), &mine, None, now);
         let number = |n: Option<i32>| n.unwrap_or(0);
         let got = [
             got.replicas,
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn the_next_to_be_available_is_waited_for() {
         let now = Timestamp::from_second(100).unwrap();
-        let mine = [member(Some(95), &[]), member(Some(92), &[]), member(None, &[])];
+        let mine = [member(Some(95), &[]), member(Some(92), &[]), member(None, &[])].map(Arc::new);
         assert_eq!(next_available(&mine, 10, now), Some(Duration::from_secs(2)));
         assert_eq!(next_available(&mine, 0, now), None);
     }

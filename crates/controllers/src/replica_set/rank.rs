@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The first that should go of those that are active; `all` are those of the ReplicaSet.
-pub(super) fn first_to_go<'a>(mut active: Vec<&'a Member>, all: &[Member], count: usize) -> Vec<&'a Member> {
+/// The first that should go of those that are active.
+pub(crate) fn first_to_go(mut active: Vec<&Member>, count: usize) -> Vec<&Member> {
     let mut crowd: HashMap<&str, usize> = HashMap::new();
-    for node in all.iter().filter(|m| m.active).filter_map(|m| m.node.as_deref()) {
+    for node in active.iter().filter_map(|m| m.node.as_deref()) {
         *crowd.entry(node).or_default() += 1;
     }
     active.sort_by_cached_key(|pod| {
@@ -45,7 +45,7 @@ mod tests {
     fn check(pods: &[(&str, Member)], expected: &[&str]) {
         let all: Vec<Member> =
             pods.iter().map(|(name, m)| Member { name: (*name).to_owned(), active: true, ..m.clone() }).collect();
-        let gone = first_to_go(all.iter().collect(), &all, all.len());
+        let gone = first_to_go(all.iter().collect(), all.len());
         assert_eq!(gone.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), expected);
     }
 

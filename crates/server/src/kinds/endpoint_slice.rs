@@ -1,4 +1,4 @@
-//! EndpointSlice (`discovery.k8s.io/v1`). Nothing makes them yet, and no traffic follows them.
+//! EndpointSlice (`discovery.k8s.io/v1`). No traffic follows them yet.
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,

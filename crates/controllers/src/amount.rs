@@ -1,0 +1,39 @@
+//! Numbers that may be parts of another (`intstr.GetScaledValueFromIntOrPercent`).
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// Where a part of a number that is no whole number goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounded {
+    Up,
+    Down,
+}
+
+/// The number itself, or the percentage of `total`; nothing else is let in by validation, and counts as 0.
+pub(crate) fn scaled(amount: &IntOrString, total: i32, rounded: Rounded) -> i32 {
+    let percent = match amount {
+        IntOrString::Int(number) => return *number,
+        IntOrString::String(text) => text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()).unwrap_or(0),
+    };
+    let hundredfold = percent * i64::from(total);
+    let part = match rounded {
+        Rounded::Up => (hundredfold + 99).div_euclid(100),
+        Rounded::Down => hundredfold.div_euclid(100),
+    };
+    i32::try_from(part).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_rounded_as_they_are_asked_to() {
+        let percent = |p: &str, total, rounded| scaled(&IntOrString::String(p.to_owned()), total, rounded);
+        assert_eq!(percent("25%", 10, Rounded::Up), 3);
+        assert_eq!(percent("25%", 10, Rounded::Down), 2);
+        assert_eq!(percent("0%", 10, Rounded::Up), 0);
+        assert_eq!(percent("100%", 7, Rounded::Down), 7);
+        assert_eq!(scaled(&IntOrString::Int(4), 10, Rounded::Up), 4);
+    }
+}

@@ -1,0 +1,292 @@
+//! Deployments: ReplicaSets, one for each template, whose Pods replace each other (`pkg/controller/deployment`).
+//!
+//! What is to be done is decided by [`plan`], from what is known; here it is carried out, and told.
+
+mod limits;
+mod plan;
+mod rollout;
+mod scaling;
+mod set;
+mod status;
+mod strategy;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use crate::cache::{Cache, Seen, key};
+use crate::members::{Member, controller};
+use crate::pod_control::{Claim, adopt, claim, is_ending, release, said, selects};
+use crate::recorder::Recorder;
+use crate::worker::{self, Controller, is_code, unless_gone};
+use crate::written::{Revision, Written};
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource};
+use plan::{failed, plan};
+use serde_json::json;
+use set::{REVISION, Set};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const COMPONENT: &str = "deployment-controller";
+
+enum Event {
+    Deployment(Seen<Deployment>),
+    ReplicaSet(Seen<ReplicaSet>),
+    Pod(Seen<Member>),
+}
+
+struct Deployments {
+    client: Client,
+    recorder: Recorder,
+    known: Cache<Deployment>,
+    sets: Cache<ReplicaSet>,
+    pods: Cache<Member>,
+    written: Written,
+}
+
+impl Controller for Deployments {
+    type Event = Event;
+    const NAME: &'static str = "Deployments";
+
+    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+        match event {
+            Event::Deployment(Seen::One { after: Some(deployment), .. }) => vec![key(deployment.as_ref())],
+            Event::Deployment(Seen::One { before, .. }) => {
+                before.iter().for_each(|deployment| self.written.forget(&key(deployment.as_ref())));
+                vec![]
+            }
+            Event::ReplicaSet(seen @ Seen::One { .. }) => seen.both().flat_map(|set| self.concerned(set)).collect(),
+            Event::Pod(Seen::One { before: Some(before), after }) => {
+                // Those that recreate wait until the last of the old is gone.
+                let ended = |pod: &Member| matches!(pod.phase.as_str(), "Succeeded" | "Failed");
+                if after.is_none_or(|pod| ended(&pod)) { self.waiting(&before) } else { vec![] }
+            }
+            Event::Pod(Seen::One { .. }) => vec![],
+            Event::Deployment(Seen::All) | Event::ReplicaSet(Seen::All) | Event::Pod(Seen::All) => self.known.keys(),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let ready = self.sets.listed() && self.pods.listed();
+        let Some(deployment) = self.known.at(key).filter(|_| ready) else { return Ok(None) };
+        if let Some(left) = self.written.outstanding(key, self.sets.revision(), now) {
+            return Ok(Some(left));
+        }
+        let Some(spec) = deployment.spec.as_ref() else { return Ok(None) };
+        let sets = self.claim(&deployment, spec).await?;
+        let time = Timestamp::now();
+        let old_pods_run = |newest: Option<&Set>| self.old_pods_run(&deployment, spec, &sets, newest);
+        let mut plan = plan(&deployment, spec, &sets, old_pods_run, time);
+        let mut written = Revision::default();
+        // A new one first, then those that are there.
+        plan.changes.sort_by_key(|set| set.is.is_some());
+        for set in &plan.changes {
+            match self.carry_out(&deployment, spec, set, &mut written).await {
+                Ok(true) => {}
+                // It is not as it was when this was decided: the watch says so.
+                Ok(false) => return Ok(None),
+                Err(e) => {
+                    self.written.note(key, written, now);
+                    return Err(e);
+                }
+            }
+        }
+        self.written.note(key, written, now);
+        self.report(&deployment, plan.status, plan.revision).await?;
+        Ok(plan.again.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()))
+    }
+}
+
+impl Deployments {
+    /// The Deployments that a ReplicaSet is a matter of: its own, or all that select it when it has none.
+    fn concerned(&self, set: &ReplicaSet) -> Vec<String> {
+        let meta = &set.metadata;
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        if let Some(owner) = controller(meta.owner_references.as_deref().unwrap_or_default()) {
+            let own = self.known.get(namespace, &owner.name).filter(|_| owner.kind == "Deployment");
+            return own.iter().map(|deployment| key(deployment.as_ref())).collect();
+        }
+        let labels = meta.labels.clone().unwrap_or_default();
+        let selects = |d: &Deployment| d.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &labels));
+        let all = self.known.in_namespace(namespace).into_iter();
+        all.filter(|deployment| selects(deployment)).map(|deployment| key(deployment.as_ref())).collect()
+    }
+
+    /// The Deployment of a Pod, if it waits for its Pods to end.
+    fn waiting(&self, pod: &Member) -> Vec<String> {
+        let owner = pod.controller.as_ref().filter(|owner| owner.kind == "ReplicaSet");
+        let Some(set) = owner.and_then(|owner| self.sets.get(&pod.namespace, &owner.name)) else { return vec![] };
+        let recreates = |key: &String| {
+            let spec = self.known.at(key).and_then(|d| d.spec.clone());
+            spec.is_some_and(|spec| !limits::is_rolling(&spec))
+        };
+        self.concerned(&set).into_iter().filter(recreates).collect()
+    }
+
+    /// The ReplicaSets of a Deployment.
+    async fn claim(&self, deployment: &Deployment, spec: &DeploymentSpec) -> Result<Vec<Arc<ReplicaSet>>, kube::Error> {
+        let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
+        let mut mine = Vec::new();
+        for set in self.sets.in_namespace(namespace) {
+            let meta = &set.metadata;
+            let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
+            let selected = meta.labels.as_ref().is_some_and(|labels| selects(&spec.selector, labels));
+            let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
+            match claim(&deployment.metadata, owner, selected, meta.deletion_timestamp.is_none()) {
+                Claim::Not => {}
+                Claim::Mine => mine.push(set),
+                Claim::Release => release(&api, name, uid, deployment, None).await?,
+                Claim::Adopt => {
+                    adopt(&api, name, uid, deployment, None).await?;
+                    mine.push(set);
+                }
+            }
+        }
+        Ok(mine)
+    }
+
+    /// Whether Pods of others of its ReplicaSets than the newest still run.
+    fn old_pods_run(
+        &self,
+        deployment: &Deployment,
+        spec: &DeploymentSpec,
+        sets: &[Arc<ReplicaSet>],
+        newest: Option<&Set>,
+    ) -> bool {
+        let newest = newest.and_then(|set| set.shall.metadata.uid.as_deref());
+        let old: Vec<&str> =
+            sets.iter().filter_map(|s| s.metadata.uid.as_deref()).filter(|u| Some(*u) != newest).collect();
+        let pods = self.pods.in_namespace(deployment.metadata.namespace.as_deref().unwrap_or_default());
+        let runs = |pod: &Member| !matches!(pod.phase.as_str(), "Succeeded" | "Failed");
+        let is_old = |pod: &Member| pod.controller.as_ref().is_some_and(|owner| old.contains(&owner.uid.as_str()));
+        pods.iter().any(|pod| runs(pod) && is_old(pod) && selects(&spec.selector, &pod.labels))
+    }
+
+    /// Makes a ReplicaSet what it shall be; `false` when it is no longer what it was.
+    async fn carry_out(
+        &self,
+        deployment: &Deployment,
+        spec: &DeploymentSpec,
+        set: &Set,
+        written: &mut Revision,
+    ) -> Result<bool, kube::Error> {
+        let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
+        if set.gone {
+            let preconditions = Preconditions { uid: set.shall.metadata.uid.clone(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+            unless_gone(api.delete(set.name(), &params).await)?;
+            return Ok(true);
+        }
+        let made = if let Some(is) = &set.is {
+            let shall = set.shall.spec.clone().unwrap_or_default();
+            let patch = json!({
+                "metadata": {"resourceVersion": is.metadata.resource_version, "annotations": set.shall.metadata.annotations},
+                "spec": {"replicas": shall.replicas, "minReadySeconds": shall.min_ready_seconds},
+            });
+            api.patch(set.name(), &PatchParams::default(), &Patch::Merge(patch)).await
+        } else {
+            api.create(&PostParams::default(), &set.shall).await
+        };
+        match made {
+            Ok(made) => {
+                written.saw(&made.metadata);
+                if let Some(from) = set.scales_from() {
+                    let (way, to) = (if set.size() > from { "up" } else { "down" }, set.size());
+                    let message = format!("Scaled {way} replica set {} from {from} to {to}", set.name());
+                    self.recorder.tell(&deployment.object_ref(&()), false, "ScalingReplicaSet", &message).await;
+                }
+                Ok(true)
+            }
+            Err(e) if set.is.is_none() => self.not_made(deployment, spec, set, e).await,
+            Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The new ReplicaSet could not be made: there is one of that name, or it is not allowed.
+    async fn not_made(
+        &self,
+        deployment: &Deployment,
+        spec: &DeploymentSpec,
+        set: &Set,
+        error: kube::Error,
+    ) -> Result<bool, kube::Error> {
+        if is_ending(&error) {
+            return Ok(false);
+        }
+        if is_code(&error, 409) {
+            let api: Api<ReplicaSet> =
+                Api::namespaced(self.client.clone(), deployment.metadata.namespace.as_deref().unwrap_or_default());
+            let other = api.get_opt(set.name()).await?;
+            let owner =
+                |s: &ReplicaSet| controller(s.metadata.owner_references.as_deref().unwrap_or_default()).cloned();
+            let template = |s: &ReplicaSet| s.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
+            let is_mine = |s: &ReplicaSet| {
+                owner(s).is_some_and(|o| Some(&o.uid) == deployment.metadata.uid.as_ref())
+                    && template::same(&template(s), &spec.template)
+            };
+            // Another template of the same name: the next one is called otherwise.
+            if !other.is_some_and(|s| is_mine(&s)) {
+                let mut status = deployment.status.clone().unwrap_or_default();
+                status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+                self.report(deployment, status, None).await?;
+            }
+            return Ok(false);
+        }
+        let message = format!("Failed to create new replica set \"{}\": {}", set.name(), said(&error));
+        let status = failed(deployment, spec, message.clone(), Timestamp::now());
+        // There is a bigger matter to report than that this could not be.
+        let _ = self.report(deployment, status, None).await;
+        self.recorder.tell(&deployment.object_ref(&()), true, "ReplicaSetCreateError", &message).await;
+        Err(error)
+    }
+
+    /// Writes the status and the revision, if they are others.
+    async fn report(
+        &self,
+        deployment: &Deployment,
+        status: DeploymentStatus,
+        revision: Option<String>,
+    ) -> Result<(), kube::Error> {
+        let mut new = deployment.clone();
+        new.status = Some(status);
+        if let Some(revision) = revision {
+            new.metadata.annotations.get_or_insert_default().insert(REVISION.to_owned(), revision);
+        }
+        if new == *deployment {
+            return Ok(());
+        }
+        let api: Api<Deployment> =
+            Api::namespaced(self.client.clone(), deployment.metadata.namespace.as_deref().unwrap_or_default());
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        // It has changed, or gone, meanwhile: the watch says so.
+        unless_gone(api.replace_status(name, &PostParams::default(), &new).await)
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    client: Client,
+    sets: Cache<ReplicaSet>,
+    pods: Cache<Member>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let known = Cache::<Deployment>::new();
+    let others = stream::select(sets.changes().map(Event::ReplicaSet), pods.changes().map(Event::Pod));
+    let events = stream::select(known.changes().map(Event::Deployment), others).boxed();
+    let watched = known.clone().follow(Api::all(client.clone()), |deployment| deployment, stop.clone());
+    let recorder = Recorder::new(client.clone(), COMPONENT);
+    let controller = Deployments { client, recorder, known, sets, pods, written: Written::default() };
+    let works = worker::run(controller, events, stop);
+    // What they do at once is large: it lies on the heap.
+    Box::pin(async move {
+        futures::join!(watched, works);
+    })
+}

@@ -1,0 +1,169 @@
+//! A Deployment and its ReplicaSets while it is decided what they shall be.
+
+use super::limits::replicas;
+use super::set::{REVISION, Set};
+use super::template::{self, HASH};
+use crate::pod_control::owner;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) struct Rollout<'a> {
+    pub(super) deployment: &'a Deployment,
+    pub(super) spec: &'a DeploymentSpec,
+    /// Oldest first.
+    pub(super) sets: Vec<Set>,
+    /// Which of them has the Deployment's template.
+    pub(super) new: Option<usize>,
+    /// The status as it is, and what has happened since; what comes of it is another matter.
+    pub(super) status: DeploymentStatus,
+    /// The revision that the Deployment shall show, if it is known.
+    pub(super) revision: Option<String>,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Rollout<'a> {
+    pub(super) fn new(
+        deployment: &'a Deployment,
+        spec: &'a DeploymentSpec,
+        sets: &[Arc<ReplicaSet>],
+        now: Timestamp,
+    ) -> Self {
+        let mut sets: Vec<Set> = sets.iter().map(Set::existing).collect();
+        let age = |set: &Set| set.shall.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        sets.sort_by(|a, b| age(a).cmp(&age(b)).then_with(|| a.name().cmp(b.name())));
+        let new = sets.iter().position(|set| {
+            let template = set.shall.spec.as_ref().and_then(|s| s.template.as_ref());
+            template.is_some_and(|template| template::same(template, &spec.template))
+        });
+        let status = deployment.status.clone().unwrap_or_default();
+        // The API keeps seconds.
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        Self { deployment, spec, sets, new, status, revision: None, now }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.deployment.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn newest(&self) -> Option<&Set> {
+        self.sets.get(self.new?)
+    }
+
+    /// Those that have other templates: where they are, oldest first.
+    pub(super) fn old(&self) -> Vec<usize> {
+        (0..self.sets.len()).filter(|i| Some(*i) != self.new).collect()
+    }
+
+    /// How many Pods all these shall have.
+    pub(super) fn size(&self, of: &[usize]) -> i32 {
+        of.iter().map(|i| self.sets[*i].size()).sum()
+    }
+
+    pub(super) fn all(&self) -> Vec<usize> {
+        (0..self.sets.len()).collect()
+    }
+
+    /// Of these, those that shall have Pods.
+    pub(super) fn active(&self, of: &[usize]) -> Vec<usize> {
+        of.iter().copied().filter(|i| self.sets[*i].size() > 0).collect()
+    }
+
+    fn next_revision(&self) -> i64 {
+        self.old().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0) + 1
+    }
+
+    /// The ReplicaSet that has the template is the newest from now on, if there is one.
+    pub(super) fn sync_newest(&mut self) {
+        let (Some(new), revision) = (self.new, self.next_revision()) else { return };
+        let (annotations, after) = (self.deployment.metadata.annotations.as_ref(), self.spec.min_ready_seconds);
+        let set = &mut self.sets[new];
+        set.annotate(annotations, revision);
+        if let Some(spec) = set.shall.spec.as_mut()
+            && spec.min_ready_seconds.unwrap_or(0) != after.unwrap_or(0)
+        {
+            spec.min_ready_seconds = after;
+        }
+        self.revision = set.shall.metadata.annotations.as_ref().and_then(|a| a.get(REVISION).cloned());
+        let name = set.name().to_owned();
+        self.found(&name);
+    }
+
+    /// One that has the template is made, if there is none.
+    pub(super) fn make_newest(&mut self) {
+        if self.new.is_some() {
+            return;
+        }
+        let revision = self.next_revision();
+        let mut set = Set::new(self.new_set());
+        set.annotate(self.deployment.metadata.annotations.as_ref(), revision);
+        set.note_replicas(self.spec);
+        let (new, name) = (self.sets.len(), set.name().to_owned());
+        self.sets.push(set);
+        self.new = Some(new);
+        let size = self.new_size();
+        self.sets[new].scale(size, self.spec);
+        self.revision = Some(revision.to_string());
+        self.made(&name);
+    }
+
+    fn new_set(&self) -> ReplicaSet {
+        let hash = template::hash(&self.spec.template, self.status.collision_count);
+        let hashed = |labels: Option<BTreeMap<String, String>>| {
+            let mut labels = labels.unwrap_or_default();
+            labels.insert(HASH.to_owned(), hash.clone());
+            Some(labels)
+        };
+        let mut template = self.spec.template.clone();
+        let meta = template.metadata.get_or_insert_default();
+        meta.labels = hashed(meta.labels.take());
+        let labels = meta.labels.clone();
+        let selector = LabelSelector {
+            match_labels: hashed(self.spec.selector.match_labels.clone()),
+            match_expressions: self.spec.selector.match_expressions.clone(),
+        };
+        ReplicaSet {
+            metadata: ObjectMeta {
+                name: Some(format!("{}-{hash}", self.name())),
+                namespace: self.deployment.metadata.namespace.clone(),
+                owner_references: Some(vec![owner(self.deployment)]),
+                labels,
+                ..ObjectMeta::default()
+            },
+            spec: Some(ReplicaSetSpec {
+                replicas: Some(0),
+                min_ready_seconds: self.spec.min_ready_seconds,
+                selector,
+                template: Some(template),
+            }),
+            status: None,
+        }
+    }
+
+    /// How many Pods the newest may have now (`NewRSNewReplicas`).
+    pub(super) fn new_size(&self) -> i32 {
+        let size = self.newest().map_or(0, Set::size);
+        if !super::limits::is_rolling(self.spec) {
+            return replicas(self.spec);
+        }
+        let room = replicas(self.spec) + super::limits::max_surge(self.spec) - self.size(&self.all());
+        if room <= 0 { size } else { size + room.min(replicas(self.spec) - size) }
+    }
+
+    /// Removes the oldest of the old beyond those that shall be kept, unless they have Pods (`cleanupDeployment`).
+    pub(super) fn clean_up(&mut self) {
+        let Some(limit) = self.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return };
+        let alive = |set: &Set| set.shall.metadata.deletion_timestamp.is_none();
+        let mut old: Vec<usize> = self.old().into_iter().filter(|i| alive(&self.sets[*i])).collect();
+        old.sort_by_key(|i| self.sets[*i].revision());
+        let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        for i in old.into_iter().take(excess) {
+            let set = &mut self.sets[i];
+            let observed = set.shall.status.as_ref().and_then(|s| s.observed_generation).unwrap_or(0);
+            let is_observed = set.shall.metadata.generation.unwrap_or(0) <= observed;
+            set.gone = set.pods() == 0 && set.size() == 0 && is_observed;
+        }
+    }
+}

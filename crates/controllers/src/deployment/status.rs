@@ -1,0 +1,227 @@
+//! What the status of a Deployment says: how many Pods there are, and whether they become what they should be.
+
+use super::limits::{max_unavailable, replicas};
+use super::rollout::Rollout;
+use super::set::Set;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+const PROGRESSING: &str = "Progressing";
+const AVAILABLE: &str = "Available";
+const FAILURE: &str = "ReplicaFailure";
+/// It has taken too long.
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+/// It is done.
+const DONE: &str = "NewReplicaSetAvailable";
+const PAUSED: &str = "DeploymentPaused";
+
+pub(super) fn condition<'a>(status: &'a DeploymentStatus, type_: &str) -> Option<&'a DeploymentCondition> {
+    status.conditions.iter().flatten().find(|c| c.type_ == type_)
+}
+
+/// `SetDeploymentCondition`: the same status for the same reason is nothing new.
+fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
+    let known = condition(status, &new.type_).cloned();
+    if known.as_ref().is_some_and(|known| known.status == new.status && known.reason == new.reason) {
+        return;
+    }
+    if let Some(known) = known.filter(|known| known.status == new.status) {
+        new.last_transition_time = known.last_transition_time;
+    }
+    remove(status, &new.type_);
+    status.conditions.get_or_insert_default().push(new);
+}
+
+fn remove(status: &mut DeploymentStatus, type_: &str) {
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|c| c.type_ != type_);
+    }
+    status.conditions = status.conditions.take().filter(|c| !c.is_empty());
+}
+
+fn is_reason(condition: Option<&DeploymentCondition>, reason: &str) -> bool {
+    condition.is_some_and(|c| c.reason.as_deref() == Some(reason))
+}
+
+/// For how long a rollout may make no progress.
+fn deadline(spec: &DeploymentSpec) -> Option<SignedDuration> {
+    let seconds = spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
+    Some(SignedDuration::from_secs(i64::from(seconds)))
+}
+
+/// Whether it is as it should be (`DeploymentComplete`).
+pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status: &DeploymentStatus) -> bool {
+    let wanted = Some(replicas(spec));
+    let number = |n: Option<i32>| Some(n.unwrap_or(0));
+    number(status.updated_replicas) == wanted
+        && number(status.replicas) == wanted
+        && number(status.available_replicas) == wanted
+        && status.observed_generation >= deployment.metadata.generation
+}
+
+/// Whether there are more of the new, fewer of the old, or more that can be used (`DeploymentProgressing`).
+fn is_progress(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
+    let number = |n: Option<i32>| n.unwrap_or(0);
+    let old = |s: &DeploymentStatus| number(s.replicas) - number(s.updated_replicas);
+    number(after.updated_replicas) > number(before.updated_replicas)
+        || old(after) < old(before)
+        || number(after.ready_replicas) > number(before.ready_replicas)
+        || number(after.available_replicas) > number(before.available_replicas)
+}
+
+impl Rollout<'_> {
+    fn condition(&self, type_: &str, status: &str, reason: &str, message: String) -> DeploymentCondition {
+        DeploymentCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_update_time: Some(Time(self.now)),
+            last_transition_time: Some(Time(self.now)),
+        }
+    }
+
+    fn note(&mut self, status: &str, reason: &str, message: String) {
+        if deadline(self.spec).is_some() {
+            let new = self.condition(PROGRESSING, status, reason, message);
+            set(&mut self.status, new);
+        }
+    }
+
+    pub(super) fn found(&mut self, name: &str) {
+        if condition(&self.status, PROGRESSING).is_none() {
+            self.note("True", "FoundNewReplicaSet", format!("Found new replica set \"{name}\""));
+        }
+    }
+
+    pub(super) fn made(&mut self, name: &str) {
+        self.note("True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\""));
+    }
+
+    pub(super) fn could_not_make(&mut self, message: String) {
+        self.note("False", "ReplicaSetCreateError", message);
+    }
+
+    /// While it is paused, nobody waits for progress (`checkPausedConditions`).
+    pub(super) fn note_pause(&mut self) {
+        let known = condition(&self.status, PROGRESSING);
+        if is_reason(known, TIMED_OUT) {
+            return;
+        }
+        match (self.spec.paused == Some(true), is_reason(known, PAUSED)) {
+            (true, false) => self.note("Unknown", PAUSED, "Deployment is paused".to_owned()),
+            (false, true) => self.note("Unknown", "DeploymentResumed", "Deployment is resumed".to_owned()),
+            _ => {}
+        }
+    }
+
+    /// `calculateStatus`.
+    pub(super) fn counted(&self) -> DeploymentStatus {
+        let some = |n: i32| Some(n).filter(|n| *n != 0);
+        let sum = |of: fn(&Set) -> i32| self.sets.iter().map(of).sum::<i32>();
+        let (available, size) = (sum(Set::available), sum(Set::size));
+        // One that nobody has looked at yet may have some.
+        let made = || self.sets.iter().filter(|set| set.is.is_some());
+        let mut status = DeploymentStatus {
+            observed_generation: self.deployment.metadata.generation,
+            replicas: some(sum(Set::pods)),
+            updated_replicas: some(self.newest().map_or(0, Set::pods)),
+            ready_replicas: some(sum(Set::ready)),
+            available_replicas: some(available),
+            unavailable_replicas: some((size - available).max(0)),
+            terminating_replicas: made().map(Set::terminating).sum(),
+            collision_count: self.status.collision_count,
+            conditions: self.status.conditions.clone(),
+        };
+        let enough = available >= replicas(self.spec) - max_unavailable(self.spec);
+        let (value, reason, message) = if enough {
+            ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+        } else {
+            ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+        };
+        set(&mut status, self.condition(AVAILABLE, value, reason, message.to_owned()));
+        status
+    }
+
+    /// The same, and whether it makes progress (`syncRolloutStatus`).
+    pub(super) fn judged(&self) -> DeploymentStatus {
+        let mut status = self.counted();
+        if deadline(self.spec).is_none() {
+            remove(&mut status, PROGRESSING);
+        }
+        let known = condition(&self.status, PROGRESSING);
+        let was_done = status.replicas == status.updated_replicas && is_reason(known, DONE);
+        if deadline(self.spec).is_some() && !was_done {
+            self.judge(&mut status, known);
+        }
+        match self.failure() {
+            Some(failure) => set(&mut status, failure),
+            None => remove(&mut status, FAILURE),
+        }
+        status
+    }
+
+    fn judge(&self, status: &mut DeploymentStatus, known: Option<&DeploymentCondition>) {
+        let subject = match self.newest() {
+            Some(new) => format!("ReplicaSet \"{}\"", new.name()),
+            None => format!("Deployment \"{}\"", self.name()),
+        };
+        let new = |value, reason, what: &str| self.condition(PROGRESSING, value, reason, format!("{subject} {what}"));
+        if is_complete(self.deployment, self.spec, status) {
+            set(status, new("True", DONE, "has successfully progressed."));
+        } else if is_progress(&self.status, status) {
+            let mut progress = new("True", "ReplicaSetUpdated", "is progressing.");
+            if let Some(known) = known {
+                if known.status == "True" {
+                    progress.last_transition_time = known.last_transition_time.clone();
+                }
+                // Told anew, for the deadline counts from here.
+                remove(status, PROGRESSING);
+            }
+            set(status, progress);
+        } else if self.is_late(status) {
+            set(status, new("False", TIMED_OUT, "has timed out progressing."));
+        }
+    }
+
+    /// `DeploymentTimedOut`.
+    fn is_late(&self, status: &DeploymentStatus) -> bool {
+        match condition(status, PROGRESSING) {
+            Some(c) if is_reason(Some(c), DONE) => false,
+            Some(c) if is_reason(Some(c), TIMED_OUT) => true,
+            Some(c) => due(self.spec, c).is_some_and(|due| due < self.now),
+            None => false,
+        }
+    }
+
+    /// Why a ReplicaSet cannot make Pods; the newest is asked first.
+    fn failure(&self) -> Option<DeploymentCondition> {
+        let conditions = |set: &Set| set.shall.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
+        let all = self.newest().into_iter().chain(&self.sets);
+        let failure = all.flat_map(conditions).find(|c| c.type_ == FAILURE)?;
+        Some(DeploymentCondition {
+            type_: failure.type_,
+            status: failure.status,
+            reason: failure.reason,
+            message: failure.message,
+            last_update_time: failure.last_transition_time.clone(),
+            last_transition_time: failure.last_transition_time,
+        })
+    }
+}
+
+fn due(spec: &DeploymentSpec, progressing: &DeploymentCondition) -> Option<Timestamp> {
+    let since = progressing.last_update_time.as_ref()?.0;
+    since.checked_add(deadline(spec)?).ok()
+}
+
+/// When it will be too late, if nothing happens (`requeueStuckDeployment`).
+pub(super) fn late(deployment: &Deployment, spec: &DeploymentSpec, status: &DeploymentStatus) -> Option<Timestamp> {
+    let progressing = condition(status, PROGRESSING)?;
+    let settled = is_complete(deployment, spec, status) || is_reason(Some(progressing), TIMED_OUT);
+    if settled || spec.paused == Some(true) {
+        return None;
+    }
+    due(spec, progressing)?.checked_add(SignedDuration::from_secs(1)).ok()
+}

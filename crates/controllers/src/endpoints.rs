@@ -1,0 +1,207 @@
+//! Endpoints: which Pods are behind a Service, as EndpointSlices and as Endpoints (`pkg/controller/endpointslice`,
+//! `pkg/controller/endpoint`).
+
+mod address;
+mod slices;
+mod subsets;
+#[cfg(test)]
+mod tests;
+
+use crate::cache::{Cache, Seen, key};
+use crate::members::Member;
+use crate::pod_control::{is_ending, said};
+use crate::recorder::Recorder;
+use crate::worker::{self, Controller, is_code, unless_gone};
+use crate::written::{Revision, Written};
+use address::{has_endpoints, selects};
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::{Endpoints, Service, ServiceSpec};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{DeleteParams, PostParams};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+enum Event {
+    Service(Seen<Service>),
+    Pod(Seen<Member>),
+    Slice(Seen<EndpointSlice>),
+    Endpoints(Seen<Endpoints>),
+}
+
+struct EndpointsOfServices {
+    client: Client,
+    recorder: Recorder,
+    services: Cache<Service>,
+    pods: Cache<Member>,
+    slices: Cache<EndpointSlice>,
+    endpoints: Cache<Endpoints>,
+    written: Written,
+}
+
+impl Controller for EndpointsOfServices {
+    type Event = Event;
+    const NAME: &'static str = "endpoints";
+
+    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+        match event {
+            Event::Service(seen @ Seen::One { .. }) => {
+                seen.both().last().map(|s| key(s.as_ref())).into_iter().collect()
+            }
+            Event::Pod(seen @ Seen::One { .. }) => {
+                let services = seen.both().next().map(|pod| self.services.in_namespace(&pod.namespace));
+                let all = services.into_iter().flatten();
+                all.filter(|s| concerns(s, &seen)).map(|service| key(service.as_ref())).collect()
+            }
+            Event::Slice(seen @ Seen::One { .. }) => seen.both().filter_map(|slice| service_of(slice)).collect(),
+            // Those that are gone are made anew; what somebody writes there is his.
+            Event::Endpoints(Seen::One { before: Some(before), after: None }) => vec![key(before.as_ref())],
+            Event::Endpoints(Seen::One { .. }) => vec![],
+            Event::Service(Seen::All)
+            | Event::Pod(Seen::All)
+            | Event::Slice(Seen::All)
+            | Event::Endpoints(Seen::All) => self.services.keys().into_iter().chain(self.leftovers()).collect(),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let listed = [self.services.listed(), self.pods.listed(), self.slices.listed(), self.endpoints.listed()];
+        if !listed.into_iter().all(|listed| listed) {
+            return Ok(None);
+        }
+        if let Some(left) = self.written.outstanding(key, self.slices.revision(), now) {
+            return Ok(Some(left));
+        }
+        let Some(service) = self.services.at(key) else {
+            self.written.forget(key);
+            return self.forget(key).await.map(|()| None);
+        };
+        let Some(spec) = service.spec.as_ref().filter(|spec| has_endpoints(spec)) else { return Ok(None) };
+        let mut pods = self.pods.in_namespace(service.metadata.namespace.as_deref().unwrap_or_default());
+        pods.retain(|pod| selects(spec, pod));
+        let mut written = Revision::default();
+        let sliced = self.slice(key, &service, spec, &pods, &mut written).await;
+        self.written.note(key, written, now);
+        match sliced {
+            Err(e) if is_ending(&e) => return Ok(None),
+            other => other?,
+        }
+        let is = self.endpoints.at(key);
+        if let Some(shall) = subsets::endpoints(&service, spec, &pods, is.as_deref()) {
+            self.write(&service, &shall, is.is_none()).await?;
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a Pod is, or was, behind a Service.
+fn concerns(service: &Service, seen: &Seen<Member>) -> bool {
+    service.spec.as_ref().is_some_and(|spec| seen.both().any(|pod| selects(spec, pod)))
+}
+
+/// The key of the Service that a slice is for.
+fn service_of(slice: &EndpointSlice) -> Option<String> {
+    let name = slice.metadata.labels.as_ref()?.get(slices::SERVICE)?;
+    Some(format!("{}/{name}", slice.metadata.namespace.as_deref()?))
+}
+
+impl EndpointsOfServices {
+    /// The keys of Endpoints that were made for Services that are gone.
+    fn leftovers(&self) -> Vec<String> {
+        let is_own = |e: &Endpoints| e.metadata.labels.as_ref().is_some_and(|l| l.contains_key(subsets::MANAGED_BY));
+        let all = self.endpoints.all().into_iter().filter(|e| is_own(e)).map(|e| key(e.as_ref()));
+        all.filter(|key| self.services.at(key).is_none()).collect()
+    }
+
+    /// The Service is gone: its slices go as what it owned, its Endpoints are removed here.
+    async fn forget(&self, key: &str) -> Result<(), kube::Error> {
+        let Some(endpoints) = self.endpoints.at(key) else { return Ok(()) };
+        let namespace = endpoints.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
+        let name = endpoints.metadata.name.as_deref().unwrap_or_default();
+        unless_gone(api.delete(name, &DeleteParams::default()).await)
+    }
+
+    async fn slice(
+        &self,
+        key: &str,
+        service: &Service,
+        spec: &ServiceSpec,
+        pods: &[Arc<Member>],
+        written: &mut Revision,
+    ) -> Result<(), kube::Error> {
+        let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
+        let mut existing = self.slices.in_namespace(namespace);
+        existing.retain(|slice| service_of(slice).as_deref() == Some(key));
+        let changes = slices::slices(service, spec, pods, &existing);
+        let params = PostParams::default();
+        // A Service that goes takes its slices along.
+        for slice in changes.make.iter().filter(|_| service.metadata.deletion_timestamp.is_none()) {
+            written.saw(&api.create(&params, slice).await?.metadata);
+        }
+        for slice in &changes.update {
+            match api.replace(slice.metadata.name.as_deref().unwrap_or_default(), &params, slice).await {
+                Ok(slice) => written.saw(&slice.metadata),
+                // It has changed, or gone, meanwhile: the watch says so.
+                Err(e) if is_code(&e, 404) || is_code(&e, 409) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        for slice in &changes.remove {
+            let name = slice.metadata.name.as_deref().unwrap_or_default();
+            unless_gone(api.delete(name, &DeleteParams::default()).await)?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, service: &Service, shall: &Endpoints, new: bool) -> Result<(), kube::Error> {
+        let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+        let name = service.metadata.name.as_deref().unwrap_or_default();
+        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
+        let (written, reason, what) = if new {
+            let written = api.create(&PostParams::default(), shall).await;
+            (written, "FailedToCreateEndpoint", format!("create endpoint for service {namespace}/{name}"))
+        } else {
+            let written = api.replace(name, &PostParams::default(), shall).await;
+            (written, "FailedToUpdateEndpoint", format!("update endpoint {namespace}/{name}"))
+        };
+        match written {
+            Ok(_) => Ok(()),
+            // Somebody was faster: it is looked at again in a moment.
+            Err(e) if is_code(&e, 409) => Err(e),
+            Err(e) if is_ending(&e) || is_code(&e, 404) => Ok(()),
+            Err(e) => {
+                let message = format!("Failed to {what}: {}", said(&e));
+                self.recorder.tell(&shall.object_ref(&()), true, reason, &message).await;
+                Err(e)
+            }
+        }
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+    let (services, slices, endpoints) =
+        (Cache::<Service>::new(), Cache::<EndpointSlice>::new(), Cache::<Endpoints>::new());
+    let of_services = stream::select(services.changes().map(Event::Service), pods.changes().map(Event::Pod));
+    let of_endpoints = stream::select(slices.changes().map(Event::Slice), endpoints.changes().map(Event::Endpoints));
+    let events = stream::select(of_services, of_endpoints).boxed();
+    let own = Config::default().labels(&format!("{}={}", slices::MANAGED_BY, slices::MANAGER));
+    let watched = futures::future::join3(
+        services.clone().follow(Api::all(client.clone()), |service| service, stop.clone()),
+        slices.clone().follow_some(Api::all(client.clone()), own, |slice| slice, stop.clone()),
+        endpoints.clone().follow(Api::all(client.clone()), |endpoints| endpoints, stop.clone()),
+    );
+    let recorder = Recorder::new(client.clone(), "endpoint-controller");
+    let controller =
+        EndpointsOfServices { client, recorder, services, pods, slices, endpoints, written: Written::default() };
+    let works = worker::run(controller, events, stop);
+    // What they do at once is large: it lies on the heap.
+    Box::pin(async move {
+        futures::join!(watched, works);
+    })
+}

@@ -1,0 +1,71 @@
+//! What a Service says of a Pod: whether it is one of its own, and where and how it is reached.
+
+use crate::members::Member;
+use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// Marks what belongs to a Service without an address of its own.
+pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
+
+pub(super) fn is_headless(spec: &ServiceSpec) -> bool {
+    matches!(spec.cluster_ip.as_deref(), None | Some("" | "None"))
+}
+
+/// Whether its endpoints are made here: others have none, or those that somebody else makes.
+pub(super) fn has_endpoints(spec: &ServiceSpec) -> bool {
+    spec.type_.as_deref() != Some("ExternalName") && spec.selector.as_ref().is_some_and(|s| !s.is_empty())
+}
+
+/// Whether the Service selects these labels.
+pub(super) fn selects(spec: &ServiceSpec, pod: &Member) -> bool {
+    let mut wanted = spec.selector.iter().flatten();
+    has_endpoints(spec) && wanted.all(|(name, value)| pod.labels.get(name) == Some(value))
+}
+
+/// Whether a Pod can be an endpoint at all (`ShouldPodBeInEndpoints`).
+pub(super) fn is_endpoint(pod: &Member, with_terminating: bool) -> bool {
+    let ended = matches!(pod.phase.as_str(), "Succeeded" | "Failed");
+    !ended && !pod.place.ips.is_empty() && (with_terminating || !pod.terminating)
+}
+
+pub(super) fn is_of_family(ip: &str, family: &str) -> bool {
+    ip.contains(':') == (family == "IPv6")
+}
+
+/// The families of a Service's addresses.
+pub(super) fn families(spec: &ServiceSpec) -> Vec<String> {
+    let all = spec.ip_families.clone().unwrap_or_default();
+    if all.is_empty() { vec!["IPv4".to_owned()] } else { all }
+}
+
+/// The ports of a Service that a Pod has, each with its number there (`FindPort`).
+pub(super) fn ports<'a>(spec: &'a ServiceSpec, pod: &Member) -> Vec<(&'a ServicePort, i32)> {
+    let number = |port: &ServicePort| {
+        let protocol = port.protocol.as_deref().unwrap_or("TCP");
+        match &port.target_port {
+            Some(IntOrString::Int(number)) => Some(*number),
+            Some(IntOrString::String(name)) => {
+                let mut all = pod.place.ports.iter();
+                all.find(|(known, its, _)| known == name && its == protocol).map(|(_, _, number)| *number)
+            }
+            None => Some(port.port),
+        }
+    };
+    spec.ports.iter().flatten().filter_map(|port| Some((port, number(port)?))).collect()
+}
+
+/// The name that a Pod has below that of its Service.
+pub(super) fn hostname(service: &Service, pod: &Member) -> Option<String> {
+    let subdomain = pod.place.subdomain.as_deref();
+    pod.place.hostname.clone().filter(|_| subdomain.is_some() && subdomain == service.metadata.name.as_deref())
+}
+
+pub(super) fn target(pod: &Member) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.clone()),
+        name: Some(pod.name.clone()),
+        uid: Some(pod.uid.clone()),
+        ..ObjectReference::default()
+    }
+}

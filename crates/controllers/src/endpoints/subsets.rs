@@ -1,0 +1,116 @@
+//! The Endpoints of a Service, as they shall be (`pkg/controller/endpoint`).
+
+use super::address::{HEADLESS, families, hostname, is_endpoint, is_headless, is_of_family, ports, target};
+use crate::members::Member;
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::sync::Arc;
+
+/// Who made them.
+pub(super) const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+pub(super) const MANAGER: &str = "endpoint-controller";
+/// Says that there are more.
+const TRUNCATED: &str = "endpoints.kubernetes.io/over-capacity";
+/// There are no more addresses.
+const MOST: usize = 1000;
+
+/// `pods` are those that the Service selects; gives nothing when all is as it shall be.
+pub(super) fn endpoints(
+    service: &Service,
+    spec: &ServiceSpec,
+    pods: &[Arc<Member>],
+    is: Option<&Endpoints>,
+) -> Option<Endpoints> {
+    let mut subsets = subsets(service, spec, pods);
+    let truncated = truncate(&mut subsets);
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.remove(HEADLESS);
+    if is_headless(spec) {
+        labels.insert(HEADLESS.to_owned(), String::new());
+    }
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    let mut shall = is.cloned().unwrap_or_else(|| Endpoints {
+        metadata: ObjectMeta {
+            name: service.metadata.name.clone(),
+            namespace: service.metadata.namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        subsets: None,
+    });
+    shall.metadata.labels = Some(labels);
+    let annotations = shall.metadata.annotations.get_or_insert_default();
+    annotations.remove(TRUNCATED);
+    if truncated {
+        annotations.insert(TRUNCATED.to_owned(), "truncated".to_owned());
+    }
+    shall.metadata.annotations = shall.metadata.annotations.filter(|a| !a.is_empty());
+    shall.subsets = Some(subsets).filter(|subsets| !subsets.is_empty());
+    Some(shall).filter(|shall| is != Some(shall))
+}
+
+/// Addresses with the same ports are together.
+fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<Member>]) -> Vec<EndpointSubset> {
+    let not_ready_too = spec.publish_not_ready_addresses == Some(true);
+    let family = families(spec).into_iter().next().unwrap_or_default();
+    let mut all: Vec<EndpointSubset> = Vec::new();
+    for pod in pods.iter().filter(|pod| is_endpoint(pod, not_ready_too)) {
+        let Some(ip) = pod.place.ips.iter().find(|ip| is_of_family(ip, &family)) else { continue };
+        let ports = endpoint_ports(spec, pod);
+        let without = spec.ports.iter().flatten().next().is_none() && is_headless(spec);
+        if ports.is_empty() && !without {
+            continue;
+        }
+        let ports = Some(ports).filter(|ports| !ports.is_empty());
+        let address = EndpointAddress {
+            ip: ip.clone(),
+            hostname: hostname(service, pod),
+            node_name: pod.node.clone(),
+            target_ref: Some(target(pod)),
+        };
+        let at = all.iter().position(|subset| subset.ports == ports).unwrap_or_else(|| {
+            all.push(EndpointSubset { ports, ..EndpointSubset::default() });
+            all.len() - 1
+        });
+        let ready = not_ready_too || pod.ready.is_some();
+        let list = if ready { &mut all[at].addresses } else { &mut all[at].not_ready_addresses };
+        list.get_or_insert_default().push(address);
+    }
+    for subset in &mut all {
+        subset.addresses.iter_mut().for_each(|list| list.sort_by(|a, b| a.ip.cmp(&b.ip)));
+        subset.not_ready_addresses.iter_mut().for_each(|list| list.sort_by(|a, b| a.ip.cmp(&b.ip)));
+    }
+    all
+}
+
+fn endpoint_ports(spec: &ServiceSpec, pod: &Member) -> Vec<EndpointPort> {
+    let all = ports(spec, pod).into_iter().map(|(port, number)| EndpointPort {
+        name: port.name.clone().filter(|name| !name.is_empty()),
+        port: number,
+        protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_owned())),
+        app_protocol: port.app_protocol.clone(),
+    });
+    all.collect()
+}
+
+/// Leaves out what is too much, those that are not ready first; gives whether there was any.
+fn truncate(subsets: &mut Vec<EndpointSubset>) -> bool {
+    let mut room = MOST;
+    let mut cut = |list: &mut Option<Vec<EndpointAddress>>| {
+        let Some(addresses) = list else { return false };
+        let before = addresses.len();
+        addresses.truncate(room);
+        room -= addresses.len();
+        let is_cut = addresses.len() < before;
+        *list = list.take().filter(|addresses| !addresses.is_empty());
+        is_cut
+    };
+    let mut is_cut = false;
+    for subset in subsets.iter_mut() {
+        is_cut |= cut(&mut subset.addresses);
+    }
+    for subset in subsets.iter_mut() {
+        is_cut |= cut(&mut subset.not_ready_addresses);
+    }
+    subsets.retain(|subset| subset.addresses.is_some() || subset.not_ready_addresses.is_some());
+    is_cut
+}

@@ -1,0 +1,231 @@
+//! What is decided for a Service, in upstream's terms.
+
+use super::slices::{Changes, slices};
+use super::subsets::endpoints;
+use crate::members::{Member, Place};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Endpoints, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn service(spec: Value) -> Service {
+    let mut all = json!({"selector": {"app": "web"}, "clusterIP": "10.96.1.1", "ipFamilies": ["IPv4"],
+        "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]});
+    for (field, value) in spec.as_object().unwrap() {
+        all[field] = value.clone();
+    }
+    let meta = json!({"name": "web", "namespace": "x", "uid": "s", "labels": {"tier": "front"}});
+    serde_json::from_value(json!({"metadata": meta, "spec": all})).unwrap()
+}
+
+fn pod(number: usize, ready: bool) -> Arc<Member> {
+    Arc::new(Member {
+        namespace: "x".into(),
+        name: format!("p{number}"),
+        uid: format!("u{number:03}"),
+        phase: "Running".into(),
+        active: true,
+        node: Some("n".into()),
+        ready: ready.then_some(Timestamp::UNIX_EPOCH),
+        place: Place { ips: vec![format!("10.0.{}.{}", number / 200, number % 200)], ..Place::default() },
+        ..Member::default()
+    })
+}
+
+fn changed(pod: &Arc<Member>, change: impl FnOnce(&mut Member)) -> Arc<Member> {
+    let mut pod = (**pod).clone();
+    change(&mut pod);
+    Arc::new(pod)
+}
+
+fn decide(service: &Service, pods: &[Arc<Member>], existing: &[EndpointSlice]) -> Changes {
+    let existing: Vec<_> = existing.iter().cloned().map(Arc::new).collect();
+    slices(service, service.spec.as_ref().unwrap(), pods, &existing)
+}
+
+/// The slices as the API has them after the changes.
+fn applied(existing: &[EndpointSlice], changes: Changes) -> Vec<EndpointSlice> {
+    let mut all = existing.to_vec();
+    let gone: Vec<_> = changes.remove.iter().map(|s| s.metadata.name.clone()).collect();
+    all.retain(|slice| !gone.contains(&slice.metadata.name));
+    for new in changes.update {
+        let at = all.iter().position(|slice| slice.metadata.name == new.metadata.name).unwrap();
+        all[at] = new;
+    }
+    for mut new in changes.make {
+        new.metadata.name = Some(format!("web-{}", all.len()));
+        all.push(new);
+    }
+    all
+}
+
+/// How many slices are made, changed and removed.
+fn counts(changes: &Changes) -> [usize; 3] {
+    [changes.make.len(), changes.update.len(), changes.remove.len()]
+}
+
+/// The conditions of a Pod's endpoint: ready, serving, terminating.
+fn conditions(service: &Service, pod: &Arc<Member>) -> [Option<bool>; 3] {
+    let changes = decide(service, std::slice::from_ref(pod), &[]);
+    let conditions = changes.make[0].endpoints[0].conditions.clone().unwrap();
+    [conditions.ready, conditions.serving, conditions.terminating]
+}
+
+#[test]
+fn a_pod_that_ends_is_not_ready_and_serves_as_its_probe_says() {
+    let (plain, all) = (service(json!({})), service(json!({"publishNotReadyAddresses": true})));
+    let ending = |ready| changed(&pod(1, ready), |pod| (pod.terminating, pod.active) = (true, false));
+    let some = |a, b, c| [Some(a), Some(b), Some(c)];
+    assert_eq!(conditions(&plain, &pod(1, true)), some(true, true, false));
+    assert_eq!(conditions(&plain, &pod(1, false)), some(false, false, false));
+    assert_eq!(conditions(&plain, &ending(true)), some(false, true, true));
+    assert_eq!(conditions(&plain, &ending(false)), some(false, false, true));
+    assert_eq!(conditions(&all, &pod(1, false)), some(true, false, false));
+    assert_eq!(conditions(&all, &ending(true)), some(true, true, true));
+}
+
+#[test]
+fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
+    let named = changed(&pod(1, true), |pod| {
+        (pod.place.hostname, pod.place.subdomain) = (Some("h".into()), Some("web".into()));
+    });
+    let slice = decide(&service(json!({})), &[named], &[]).make.remove(0);
+    let labels = serde_json::to_value(&slice.metadata.labels).unwrap();
+    assert_eq!(
+        labels,
+        json!({"tier": "front", "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"})
+    );
+    assert_eq!(slice.metadata.generate_name.as_deref(), Some("web-"));
+    assert_eq!(slice.metadata.owner_references.unwrap()[0].uid, "s");
+    let ports = serde_json::to_value(&slice.ports).unwrap();
+    assert_eq!(ports, json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
+    let endpoint = serde_json::to_value(&slice.endpoints[0]).unwrap();
+    assert_eq!(endpoint["addresses"], json!(["10.0.0.1"]));
+    assert_eq!((&endpoint["hostname"], &endpoint["nodeName"]), (&json!("h"), &json!("n")));
+    assert_eq!(endpoint["targetRef"], json!({"kind": "Pod", "namespace": "x", "name": "p1", "uid": "u001"}));
+}
+
+#[test]
+fn pods_without_an_address_and_those_that_have_ended_are_no_endpoints() {
+    let nowhere = changed(&pod(1, false), |pod| pod.place.ips.clear());
+    let ended = changed(&pod(2, false), |pod| pod.phase = "Succeeded".into());
+    let changes = decide(&service(json!({})), &[nowhere, ended], &[]);
+    assert_eq!((counts(&changes), changes.make[0].endpoints.len()), ([1, 0, 0], 0));
+    assert_eq!(changes.make[0].ports, Some(vec![]));
+}
+
+#[test]
+fn a_service_without_an_address_is_marked_and_needs_no_ports() {
+    let headless = service(json!({"clusterIP": "None", "ports": null}));
+    let slice = decide(&headless, &[pod(1, true)], &[]).make.remove(0);
+    assert_eq!(slice.metadata.labels.unwrap()["service.kubernetes.io/headless"], "");
+    assert_eq!((slice.ports, slice.endpoints.len()), (Some(vec![]), 1));
+}
+
+#[test]
+fn pods_that_call_a_port_by_other_numbers_are_in_other_slices() {
+    let by_name = service(json!({"ports": [{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}]}));
+    let at =
+        |number, port| changed(&pod(number, true), |pod| pod.place.ports = vec![("web".into(), "TCP".into(), port)]);
+    let changes = decide(&by_name, &[at(1, 8080), at(2, 9090), at(3, 8080), pod(4, true)], &[]);
+    let told: Vec<(usize, Option<i32>)> = changes
+        .make
+        .iter()
+        .map(|slice| (slice.endpoints.len(), slice.ports.as_ref().unwrap().first().and_then(|p| p.port)))
+        .collect();
+    assert_eq!(told, [(2, Some(8080)), (1, Some(9090)), (1, None)]);
+}
+
+#[test]
+fn slices_are_filled_and_change_as_little_as_possible() {
+    let service = service(json!({}));
+    let pods: Vec<_> = (0..150).map(|n| pod(n, true)).collect();
+    let first = decide(&service, &pods, &[]);
+    assert_eq!(first.make.iter().map(|slice| slice.endpoints.len()).collect::<Vec<_>>(), [100, 50]);
+    let existing = applied(&[], first);
+    assert_eq!(counts(&decide(&service, &pods, &existing)), [0, 0, 0]);
+    // One more goes where there is room; one that changes stays where it is.
+    let more: Vec<_> = pods.iter().cloned().chain([pod(150, true)]).collect();
+    let changes = decide(&service, &more, &existing);
+    assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 51));
+    let mut other = pods.clone();
+    other[3] = changed(&other[3], |pod| pod.ready = None);
+    let changes = decide(&service, &other, &existing);
+    assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 100));
+    // Slices without endpoints go, but for one that says that there is none.
+    let changes = decide(&service, &pods[..100], &existing);
+    assert_eq!(counts(&changes), [0, 0, 1]);
+    let changes = decide(&service, &[], &existing);
+    assert_eq!(counts(&changes), [0, 1, 1]);
+    let none = applied(&existing, changes);
+    assert_eq!((none.len(), none[0].endpoints.len(), none[0].ports.clone()), (1, 0, Some(vec![])));
+    assert_eq!(counts(&decide(&service, &[], &none)), [0, 0, 0]);
+}
+
+#[test]
+fn slices_of_a_service_that_is_gone_are_not_taken_over() {
+    let service = service(json!({}));
+    let mut foreign = decide(&service, &[pod(1, true)], &[]).make.remove(0);
+    foreign.metadata.name = Some("old".into());
+    foreign.metadata.owner_references.as_mut().unwrap()[0].uid = "other".into();
+    assert_eq!(counts(&decide(&service, &[pod(1, true)], &[foreign])), [1, 0, 1]);
+}
+
+#[test]
+fn labels_of_the_service_are_followed() {
+    let mut service = service(json!({}));
+    let existing = applied(&[], decide(&service, &[pod(1, true)], &[]));
+    service.metadata.labels.as_mut().unwrap().insert("tier".into(), "back".into());
+    let changes = decide(&service, &[pod(1, true)], &existing);
+    assert_eq!(counts(&changes), [0, 1, 0]);
+    assert_eq!(changes.update[0].metadata.labels.as_ref().unwrap()["tier"], "back");
+}
+
+fn subsets(service: &Service, pods: &[Arc<Member>], is: Option<&Endpoints>) -> Option<Endpoints> {
+    endpoints(service, service.spec.as_ref().unwrap(), pods, is)
+}
+
+#[test]
+fn endpoints_tell_ready_addresses_from_others_and_leave_out_what_ends() {
+    let service = service(json!({}));
+    let ending = changed(&pod(3, true), |pod| pod.terminating = true);
+    let all = [pod(1, true), pod(2, false), ending];
+    let made = subsets(&service, &all, None).unwrap();
+    let told = serde_json::to_value(&made.subsets).unwrap();
+    assert_eq!(told.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&told[0]["addresses"][0]["ip"], told[0]["addresses"].as_array().unwrap().len()),
+        (&json!("10.0.0.1"), 1)
+    );
+    assert_eq!(told[0]["notReadyAddresses"][0]["ip"], "10.0.0.2");
+    assert_eq!(told[0]["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
+    let labels = serde_json::to_value(&made.metadata.labels).unwrap();
+    assert_eq!(labels, json!({"tier": "front", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}));
+    assert_eq!(subsets(&service, &all, Some(&made)), None);
+}
+
+#[test]
+fn endpoints_have_all_addresses_where_those_that_are_not_ready_are_published() {
+    let service = service(json!({"publishNotReadyAddresses": true, "clusterIP": "None", "ports": null}));
+    let made = subsets(&service, &[pod(1, true), pod(2, false)], None).unwrap();
+    let subset = &made.subsets.unwrap()[0];
+    assert_eq!(
+        (subset.addresses.as_ref().unwrap().len(), &subset.not_ready_addresses, &subset.ports),
+        (2, &None, &None)
+    );
+    assert!(made.metadata.labels.unwrap().contains_key("service.kubernetes.io/headless"));
+}
+
+#[test]
+fn endpoints_have_a_thousand_addresses_at_most_and_say_so() {
+    let service = service(json!({}));
+    let all: Vec<_> = (0..1100).map(|n| pod(n, n >= 100)).collect();
+    let made = subsets(&service, &all, None).unwrap();
+    let subset = &made.subsets.as_ref().unwrap()[0];
+    assert_eq!((subset.addresses.as_ref().unwrap().len(), &subset.not_ready_addresses), (1000, &None));
+    assert_eq!(made.metadata.annotations.as_ref().unwrap()["endpoints.kubernetes.io/over-capacity"], "truncated");
+    let fewer = subsets(&service, &all[..10], Some(&made)).unwrap();
+    assert_eq!(fewer.metadata.annotations, None);
+}

@@ -1,0 +1,185 @@
+//! A Job and its Pods, as they are counted.
+
+use super::backoff::Backoff;
+use super::indexes::Indexes;
+use super::policy::{Verdict, failed};
+use crate::members::{JobPart, Member};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
+use std::sync::Arc;
+
+pub(super) struct Facts<'a> {
+    pub(super) job: &'a Job,
+    pub(super) spec: &'a JobSpec,
+    pub(super) status: JobStatus,
+    /// Those that it controls.
+    pub(super) pods: &'a [Arc<Member>],
+    pub(super) backoff: Backoff,
+    pub(super) now: Timestamp,
+}
+
+/// What only concerns its Job.
+pub(super) fn part(pod: &Member) -> &JobPart {
+    const NOTHING: &JobPart = &JobPart {
+        tracked: false,
+        index: None,
+        failures: 0,
+        ignored: 0,
+        exits: Vec::new(),
+        conditions: Vec::new(),
+        finished: None,
+        restarts: 0,
+    };
+    pod.job.as_deref().unwrap_or(NOTHING)
+}
+
+/// A condition that holds.
+pub(super) fn condition<'a>(status: &'a JobStatus, type_: &str) -> Option<&'a JobCondition> {
+    status.conditions.iter().flatten().find(|c| c.type_ == type_ && c.status == "True")
+}
+
+/// Whether a Job has ended, well or not.
+pub(super) fn is_finished(status: &JobStatus) -> bool {
+    condition(status, "Complete").is_some() || condition(status, "Failed").is_some()
+}
+
+fn uncounted(uids: Option<&Vec<String>>, uid: &str) -> bool {
+    uids.is_some_and(|uids| uids.iter().any(|u| u == uid))
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(
+        job: &'a Job,
+        spec: &'a JobSpec,
+        pods: &'a [Arc<Member>],
+        backoff: Backoff,
+        now: Timestamp,
+    ) -> Self {
+        let mut status = job.status.clone().unwrap_or_default();
+        status.uncounted_terminated_pods.get_or_insert_default();
+        // The API keeps seconds.
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        Self { job, spec, status, pods, backoff, now }
+    }
+
+    pub(super) fn is_indexed(&self) -> bool {
+        self.spec.completion_mode.as_deref() == Some("Indexed")
+    }
+
+    pub(super) fn is_limited_per_index(&self) -> bool {
+        self.spec.backoff_limit_per_index.is_some()
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.spec.suspend == Some(true)
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.job.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether Pods are replaced only once they have ended.
+    pub(super) fn replaces_failed_only(&self) -> bool {
+        self.spec.pod_replacement_policy.as_deref() == Some("Failed") || self.spec.pod_failure_policy.is_some()
+    }
+
+    pub(super) fn completions(&self) -> i32 {
+        self.spec.completions.unwrap_or(0)
+    }
+
+    pub(super) fn parallelism(&self) -> i32 {
+        self.spec.parallelism.unwrap_or(1)
+    }
+
+    /// The index of a Pod, if it is one that the Job has.
+    pub(super) fn index(&self, pod: &Member) -> Option<i32> {
+        part(pod).index.filter(|index| *index < self.completions())
+    }
+
+    pub(super) fn active(&self) -> Vec<&'a Member> {
+        self.pods.iter().map(AsRef::as_ref).filter(|pod: &&Member| pod.active).collect()
+    }
+
+    pub(super) fn terminating(&self) -> i32 {
+        let ended = |pod: &Member| matches!(pod.phase.as_str(), "Succeeded" | "Failed");
+        count(self.pods.iter().filter(|pod| pod.terminating && !ended(pod)))
+    }
+
+    /// Whether a Pod counts as failed (`isPodFailed`).
+    pub(super) fn is_failed(&self, pod: &Member) -> bool {
+        let only_when_ended = self.replaces_failed_only();
+        pod.phase == "Failed" || (!only_when_ended && pod.terminating && pod.phase != "Succeeded")
+    }
+
+    pub(super) fn verdict(&self, pod: &Member) -> Verdict {
+        failed(self.spec.pod_failure_policy.as_ref(), pod)
+    }
+
+    pub(super) fn is_uncounted_success(&self, pod: &Member) -> bool {
+        uncounted(self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.succeeded.as_ref()), &pod.uid)
+    }
+
+    pub(super) fn is_uncounted_failure(&self, pod: &Member) -> bool {
+        uncounted(self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.failed.as_ref()), &pod.uid)
+    }
+
+    /// Pods that no status has mentioned yet.
+    fn new_ones(&self) -> impl Iterator<Item = &'a Member> {
+        let valid = |pod: &&Member| part(pod).tracked && (!self.is_indexed() || self.index(pod).is_some());
+        self.pods.iter().map(AsRef::as_ref).filter(valid)
+    }
+
+    pub(super) fn newly_succeeded(&self) -> Vec<&'a Member> {
+        self.new_ones().filter(|pod| pod.phase == "Succeeded" && !self.is_uncounted_success(pod)).collect()
+    }
+
+    pub(super) fn newly_failed(&self) -> Vec<&'a Member> {
+        self.new_ones().filter(|pod| self.is_failed(pod) && !self.is_uncounted_failure(pod)).collect()
+    }
+
+    pub(super) fn succeeded(&self) -> i32 {
+        if self.is_indexed() {
+            return self.succeeded_indexes().total();
+        }
+        let waiting = self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.succeeded.as_ref());
+        self.status.succeeded.unwrap_or(0) + count(waiting.into_iter().flatten()) + count(self.newly_succeeded())
+    }
+
+    pub(super) fn failed(&self) -> i32 {
+        let waiting = self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.failed.as_ref());
+        let new = self.newly_failed().into_iter().filter(|pod| self.verdict(pod) != Verdict::Ignored);
+        self.status.failed.unwrap_or(0) + count(waiting.into_iter().flatten()) + count(new)
+    }
+
+    /// Those that the status knows.
+    pub(super) fn known_indexes(&self) -> Indexes {
+        Indexes::parse(self.status.completed_indexes.as_deref().unwrap_or(""), self.completions())
+    }
+
+    pub(super) fn succeeded_indexes(&self) -> Indexes {
+        let mut all = self.known_indexes();
+        let new = self.new_ones().filter(|pod| pod.phase == "Succeeded");
+        new.filter_map(|pod| self.index(pod)).for_each(|index| all.add(index));
+        all
+    }
+
+    /// `None` unless indexes fail for themselves.
+    pub(super) fn failed_indexes(&self) -> Option<Indexes> {
+        let limit = self.spec.backoff_limit_per_index?;
+        let mut all = Indexes::parse(self.status.failed_indexes.as_deref().unwrap_or(""), self.completions());
+        let fails = |pod: &&Member| {
+            self.is_failed(pod)
+                && match self.verdict(pod) {
+                    Verdict::FailsIndex => true,
+                    Verdict::Ignored => false,
+                    Verdict::Counts | Verdict::FailsJob(_) => part(pod).failures >= limit,
+                }
+        };
+        self.new_ones().filter(fails).filter_map(|pod| self.index(pod)).for_each(|index| all.add(index));
+        Some(all)
+    }
+}
+
+pub(super) fn count<I: IntoIterator>(items: I) -> i32 {
+    i32::try_from(items.into_iter().count()).unwrap_or(i32::MAX)
+}

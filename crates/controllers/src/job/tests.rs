@@ -1,0 +1,321 @@
+//! What is decided for a Job, and how its Pods are counted, in upstream's terms.
+
+use super::backoff::Backoff;
+use super::facts::{Facts, condition};
+use super::plan::{Plan, Todo, plan};
+use super::track::{Outcome, Tracked, settle, track};
+use crate::members::{JobPart, Member};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+const NOW: i64 = 10_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn job(spec: Value, status: Value) -> Job {
+    let mut all = json!({"completions": 3, "parallelism": 2, "backoffLimit": 6, "completionMode": "NonIndexed",
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "template": {"spec": {"restartPolicy": "Never", "containers": []}}});
+    for (field, value) in spec.as_object().unwrap() {
+        all[field] = value.clone();
+    }
+    let meta = json!({"name": "j", "namespace": "x", "uid": "j"});
+    serde_json::from_value(json!({"metadata": meta, "spec": all, "status": status})).unwrap()
+}
+
+fn indexed(more: Value) -> Value {
+    let mut spec = json!({"completionMode": "Indexed", "completions": 5, "parallelism": 5});
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    spec
+}
+
+/// A Pod that is held: its phase, and its index if it has one. `Terminating` is one that runs and is deleted.
+fn pod(name: &str, phase: &str, index: Option<i32>) -> Member {
+    let ended = matches!(phase, "Succeeded" | "Failed");
+    let part = JobPart { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPart::default() };
+    Member {
+        namespace: "x".into(),
+        name: name.into(),
+        uid: name.into(),
+        active: matches!(phase, "Pending" | "Running"),
+        terminating: phase == "Terminating",
+        phase: if phase == "Terminating" { "Running".into() } else { phase.into() },
+        job: Some(Box::new(part)),
+        ..Member::default()
+    }
+}
+
+fn pods(all: &[(&str, &str)]) -> Vec<Member> {
+    all.iter().map(|(name, phase)| pod(name, phase, None)).collect()
+}
+
+fn of_indexes(all: &[(i32, &str)]) -> Vec<Member> {
+    all.iter().map(|(index, phase)| pod(&format!("{index}{phase}"), phase, Some(*index))).collect()
+}
+
+/// What a plan does, in a word and what it is about.
+fn line(plan: &Plan<'_>) -> String {
+    let names = |pods: &[&Member]| {
+        let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    let ends = plan.ends.as_ref().map(|end| format!("{} {}: ", end.type_, end.reason.as_deref().unwrap_or("")));
+    let todo = match &plan.todo {
+        Todo::Nothing => "nothing".to_owned(),
+        Todo::End(pods) => format!("end {}", names(pods)),
+        Todo::Drop(pods) => format!("drop {}", names(pods)),
+        Todo::Make(new) if new.iter().any(|n| n.index.is_some()) => {
+            format!("make {:?}", new.iter().filter_map(|n| n.index).collect::<Vec<_>>())
+        }
+        Todo::Make(new) => format!("make {}", new.len()),
+    };
+    format!("{}{}", ends.unwrap_or_default(), todo.trim())
+}
+
+/// Decides, and lets all that is to be made or deleted be done.
+fn decide<T>(job: &Job, pods: &[Member], look: impl FnOnce(&Plan<'_>, Tracked<'_>) -> T) -> T {
+    let pods: Vec<Arc<Member>> = pods.iter().cloned().map(Arc::new).collect();
+    let facts = Facts::new(job, job.spec.as_ref().unwrap(), &pods, Backoff::default(), at(NOW));
+    let plan = plan(&facts);
+    let done = match &plan.todo {
+        Todo::Nothing => 0,
+        Todo::End(pods) | Todo::Drop(pods) => pods.len(),
+        Todo::Make(new) => new.len(),
+    };
+    let tracked = track(&facts, &plan, Outcome { done: i32::try_from(done).unwrap(), failed: false });
+    look(&plan, tracked)
+}
+
+#[track_caller]
+fn check(spec: Value, status: Value, pods: &[Member], expected: &str) {
+    assert_eq!(decide(&job(spec, status), pods, |plan, _| line(plan)), expected);
+}
+
+#[test]
+fn as_many_run_at_once_as_may_and_no_more_than_are_missing() {
+    check(json!({}), json!({}), &[], "make 2");
+    check(json!({}), json!({}), &pods(&[("a", "Running")]), "make 1");
+    check(json!({}), json!({"succeeded": 2}), &pods(&[("a", "Running")]), "nothing");
+    check(json!({}), json!({"succeeded": 2}), &[], "make 1");
+    check(json!({"parallelism": 0}), json!({}), &pods(&[("a", "Running")]), "drop a");
+    check(json!({}), json!({"succeeded": 2}), &pods(&[("a", "Running"), ("b", "Pending")]), "drop b");
+}
+
+#[test]
+fn a_work_queue_begins_no_more_once_one_has_succeeded() {
+    let queue = || json!({"completions": null});
+    check(queue(), json!({}), &[], "make 2");
+    check(queue(), json!({"succeeded": 1}), &pods(&[("a", "Running")]), "nothing");
+    let tracked = decide(&job(queue(), json!({"succeeded": 1})), &[], |_, tracked| tracked.status);
+    assert_eq!(condition(&tracked, "SuccessCriteriaMet").unwrap().reason.as_deref(), Some("CompletionsReached"));
+}
+
+#[test]
+fn a_failed_pod_is_replaced_after_a_pause() {
+    let failed = pods(&[("a", "Failed"), ("b", "Running")]);
+    let (todo, again) = decide(&job(json!({}), json!({})), &failed, |plan, _| (line(plan), plan.again));
+    assert_eq!((todo.as_str(), again.map(|a| a.as_secs())), ("nothing", Some(9)));
+}
+
+#[test]
+fn too_many_failures_fail_the_job() {
+    let status = || json!({"failed": 2});
+    let failed = pods(&[("a", "Failed"), ("b", "Running")]);
+    check(json!({"backoffLimit": 2}), status(), &failed, "FailureTarget BackoffLimitExceeded: end b");
+    check(json!({"backoffLimit": 3}), status(), &failed, "nothing");
+    let policy =
+        json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]});
+    let mut disrupted = failed.clone();
+    disrupted[0].job.as_mut().unwrap().conditions = vec![("DisruptionTarget".into(), "True".into())];
+    check(json!({"backoffLimit": 2, "podFailurePolicy": policy}), status(), &disrupted, "nothing");
+}
+
+#[test]
+fn restarts_count_where_containers_are_restarted() {
+    let template = json!({"spec": {"restartPolicy": "OnFailure", "containers": []}});
+    let mut restarted = pods(&[("a", "Running")]);
+    restarted[0].job.as_mut().unwrap().restarts = 2;
+    let spec = |limit: i32| json!({"backoffLimit": limit, "parallelism": 1, "template": template.clone()});
+    check(spec(3), json!({}), &restarted, "nothing");
+    check(spec(2), json!({}), &restarted, "FailureTarget BackoffLimitExceeded: end a");
+    check(spec(0), json!({}), &restarted, "FailureTarget BackoffLimitExceeded: end a");
+}
+
+#[test]
+fn a_job_that_is_active_for_too_long_fails() {
+    let started = || json!({"startTime": at(NOW - 50).to_string()});
+    let running = pods(&[("a", "Running"), ("b", "Running")]);
+    check(json!({"activeDeadlineSeconds": 50}), started(), &running, "FailureTarget DeadlineExceeded: end a b");
+    let again = decide(&job(json!({"activeDeadlineSeconds": 60}), started()), &running, |plan, _| plan.again);
+    assert_eq!(again.map(|a| a.as_secs()), Some(10));
+    check(json!({"activeDeadlineSeconds": 50, "suspend": true}), started(), &running, "drop a b");
+}
+
+#[test]
+fn a_rule_of_the_failure_policy_fails_the_job_at_once() {
+    let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
+    let mut failed = pods(&[("a", "Failed"), ("b", "Running")]);
+    failed[0].job.as_mut().unwrap().exits = vec![("c".into(), 42)];
+    check(json!({"podFailurePolicy": policy}), json!({}), &failed, "FailureTarget PodFailurePolicy: end b");
+    let job = job(json!({"podFailurePolicy": policy}), json!({}));
+    let (status, end) = decide(&job, &failed, |_, tracked| (tracked.status, tracked.end.unwrap()));
+    let why = "Container c for pod x/a failed with exit code 42 matching FailJob rule at index 0";
+    assert_eq!(condition(&status, "FailureTarget").unwrap().message.as_deref(), Some(why));
+    assert_eq!((end.type_.as_str(), end.message.as_deref()), ("Failed", Some(why)));
+}
+
+#[test]
+fn each_index_has_one_pod_until_it_has_succeeded() {
+    check(indexed(json!({})), json!({"completedIndexes": "0,2"}), &of_indexes(&[(1, "Running")]), "make [3, 4]");
+    let twice = of_indexes(&[(0, "Running"), (0, "Pending"), (9, "Running")]);
+    check(indexed(json!({})), json!({}), &twice, "drop 0Pending 9Running");
+}
+
+#[test]
+fn an_index_fails_for_itself_when_that_is_asked_for() {
+    let limited = |more: Value| {
+        let mut spec = indexed(json!({"backoffLimitPerIndex": 1, "backoffLimit": i32::MAX}));
+        more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
+        spec
+    };
+    let failed = |failures: i32, finished: i64| {
+        let mut pod = pod("f", "Failed", Some(0));
+        let part = pod.job.as_mut().unwrap();
+        (part.failures, part.finished) = (failures, Some(at(finished)));
+        pod
+    };
+    let rest = of_indexes(&[(1, "Running"), (2, "Running"), (3, "Running"), (4, "Running")]);
+    let all = |first: Member| [vec![first], rest.clone()].concat();
+    // The first failure waits, and its Pod stays until there is another.
+    let young = decide(&job(limited(json!({})), json!({})), &all(failed(0, NOW - 1)), |plan, tracked| {
+        (line(plan), tracked.release.len(), tracked.status.failed_indexes)
+    });
+    assert_eq!(young, ("nothing".into(), 0, Some(String::new())));
+    let pods = [Arc::new(failed(0, NOW - 10))];
+    let job_ = job(limited(json!({"completions": 1})), json!({}));
+    let facts = Facts::new(&job_, job_.spec.as_ref().unwrap(), &pods, Backoff::default(), at(NOW));
+    let Todo::Make(new) = plan(&facts).todo else { panic!("nothing is made") };
+    assert_eq!((new[0].index, new[0].failures, new[0].ignored), (Some(0), 1, 0));
+    // The second is the last.
+    let old = decide(&job(limited(json!({})), json!({})), &all(failed(1, NOW - 1)), |plan, tracked| {
+        (line(plan), tracked.release.len(), tracked.status.failed_indexes)
+    });
+    assert_eq!(old, ("nothing".into(), 1, Some("0".into())));
+    let most = limited(json!({"maxFailedIndexes": 0}));
+    check(most, json!({}), &[failed(1, NOW)], "FailureTarget MaxFailedIndexesExceeded: end");
+    let done = json!({"completedIndexes": "1-4"});
+    check(limited(json!({})), done, &[failed(1, NOW)], "FailureTarget FailedIndexes: end");
+}
+
+#[test]
+fn enough_indexes_may_be_success() {
+    let policy = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
+    let spec = indexed(json!({"successPolicy": policy}));
+    let some = of_indexes(&[(0, "Succeeded"), (1, "Running")]);
+    check(spec.clone(), json!({}), &some, "SuccessCriteriaMet SuccessPolicy: end 1Running");
+    let (status, end) = decide(&job(spec, json!({})), &some, |_, tracked| (tracked.status, tracked.end.unwrap()));
+    assert_eq!(condition(&status, "SuccessCriteriaMet").unwrap().message.as_deref(), Some("Matched rules at index 0"));
+    assert_eq!((end.type_.as_str(), end.reason.as_deref()), ("Complete", Some("SuccessPolicy")));
+    // Who still ran did not fail.
+    assert_eq!(status.uncounted_terminated_pods.unwrap().failed, None);
+}
+
+#[test]
+fn a_pod_is_noted_then_released_then_counted() {
+    let some = pods(&[("a", "Succeeded"), ("b", "Failed"), ("c", "Running")]);
+    let (mut status, released) = decide(&job(json!({}), json!({})), &some, |_, tracked| {
+        (tracked.status, tracked.release.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>())
+    });
+    assert_eq!((status.succeeded, status.failed, released), (None, None, vec!["a".to_owned(), "b".to_owned()]));
+    let noted = status.uncounted_terminated_pods.clone().unwrap();
+    assert_eq!((noted.succeeded.unwrap(), noted.failed.unwrap()), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    // One of them could not be released yet.
+    assert!(!settle(&mut status, None, &HashSet::from(["b", "c"])));
+    assert_eq!((status.succeeded, status.failed), (Some(1), None));
+    // What broke off is taken up again, and nobody is counted twice.
+    let mut again = some.clone();
+    again[0].job.as_mut().unwrap().tracked = false;
+    let known = serde_json::to_value(&status).unwrap();
+    let (mut status, released) = decide(&job(json!({}), known), &again, |_, tracked| {
+        (tracked.status, tracked.release.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>())
+    });
+    assert_eq!(released, ["b"]);
+    settle(&mut status, None, &HashSet::from(["c"]));
+    assert_eq!((status.succeeded, status.failed), (Some(1), Some(1)));
+    assert_eq!(status.uncounted_terminated_pods, Some(Default::default()));
+}
+
+#[test]
+fn whoever_runs_when_the_job_fails_has_failed_too() {
+    let some = pods(&[("a", "Failed"), ("b", "Running")]);
+    let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), json!({})), &some, |_, t| (t.status, t.end));
+    assert_eq!((status.active, status.terminating), (None, Some(1)));
+    // It has not ended before the last is gone.
+    assert!(!settle(&mut status, end.as_ref(), &HashSet::new()));
+    assert_eq!(status.failed, Some(2));
+    let known = serde_json::to_value(&status).unwrap();
+    let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), known), &[], |_, t| (t.status, t.end));
+    assert!(settle(&mut status, end.as_ref(), &HashSet::new()));
+    let failed = condition(&status, "Failed").unwrap();
+    assert_eq!(failed.message.as_deref(), Some("Job has reached the specified backoff limit"));
+    assert_eq!((status.failed, status.completion_time), (Some(2), None));
+}
+
+#[test]
+fn a_job_is_complete_when_all_are_counted() {
+    let last = pods(&[("c", "Succeeded")]);
+    let (mut status, end) = decide(&job(json!({}), json!({"succeeded": 2})), &last, |_, t| (t.status, t.end));
+    assert!(condition(&status, "SuccessCriteriaMet").is_some() && condition(&status, "Complete").is_none());
+    assert!(settle(&mut status, end.as_ref(), &HashSet::new()));
+    let complete = condition(&status, "Complete").unwrap();
+    assert_eq!(complete.message.as_deref(), Some("Reached expected number of succeeded pods"));
+    assert_eq!((status.succeeded, status.completion_time.unwrap().0), (Some(3), at(NOW)));
+}
+
+#[test]
+fn indexes_that_succeeded_are_remembered_without_their_pods() {
+    let some = of_indexes(&[(0, "Succeeded"), (2, "Succeeded"), (1, "Running")]);
+    let status = decide(&job(indexed(json!({})), json!({"completedIndexes": "3"})), &some, |_, t| t.status);
+    assert_eq!((status.completed_indexes.as_deref(), status.succeeded), (Some("0,2,3"), Some(3)));
+    assert_eq!(status.uncounted_terminated_pods, Some(Default::default()));
+}
+
+#[test]
+fn a_pod_that_is_deleted_counts_as_failed_unless_only_those_that_ended_do() {
+    let ending = pods(&[("a", "Terminating"), ("b", "Running")]);
+    let failed =
+        |spec: Value| decide(&job(spec, json!({})), &ending, |plan, tracked| (line(plan), tracked.release.len()));
+    assert_eq!(failed(json!({"podReplacementPolicy": "TerminatingOrFailed"})).1, 1);
+    assert_eq!(failed(json!({"podReplacementPolicy": "Failed"})), ("nothing".into(), 0));
+}
+
+#[test]
+fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
+    let running = pods(&[("a", "Running")]);
+    let suspended = job(json!({"suspend": true}), json!({}));
+    let (status, told) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.told));
+    assert_eq!(told, [("Suspended", "Job suspended")]);
+    assert_eq!((status.start_time.clone(), status.active), (None, None));
+    assert_eq!(condition(&status, "Suspended").unwrap().reason.as_deref(), Some("JobSuspended"));
+    let resumed = job(json!({}), serde_json::to_value(&status).unwrap());
+    let (status, told) = decide(&resumed, &[], |_, tracked| (tracked.status, tracked.told));
+    assert_eq!(told, [("Resumed", "Job resumed")]);
+    assert_eq!(status.start_time.map(|t| t.0), Some(at(NOW)));
+}
+
+#[test]
+fn a_job_that_is_deleted_makes_no_pods_and_holds_none() {
+    let mut ending = job(json!({}), json!({}));
+    ending.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(NOW)));
+    let (todo, released) =
+        decide(&ending, &pods(&[("a", "Running")]), |plan, tracked| (line(plan), tracked.release.len()));
+    assert_eq!((todo.as_str(), released), ("nothing", 1));
+}

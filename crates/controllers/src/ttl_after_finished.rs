@@ -1,0 +1,95 @@
+//! Removes Jobs some time after they have ended, if they say so (`pkg/controller/ttlafterfinished`).
+
+use crate::cache::{Cache, Seen, key};
+use crate::worker::{self, Controller, unless_gone};
+use futures::stream::StreamExt;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+struct TtlAfterFinished {
+    client: Client,
+    jobs: Cache<Job>,
+}
+
+/// How long a Job that has ended stays; `None` for ever.
+fn left(job: &Job, now: Timestamp) -> Option<Duration> {
+    let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
+    if job.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+    let ended = conditions.find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True")?;
+    let at = ended.last_transition_time.as_ref()?.0.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok()?;
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+impl Controller for TtlAfterFinished {
+    type Event = Seen<Job>;
+    const NAME: &'static str = "ttl-after-finished";
+
+    fn observe(&mut self, event: Seen<Job>, _now: Instant) -> Vec<String> {
+        match event {
+            Seen::One { after, .. } => {
+                after.iter().filter(|job| left(job, Timestamp::now()).is_some()).map(|job| key(job.as_ref())).collect()
+            }
+            Seen::All => self.jobs.keys(),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(job) = self.jobs.at(key) else { return Ok(None) };
+        match left(&job, Timestamp::now()) {
+            None => Ok(None),
+            Some(left) if !left.is_zero() => Ok(Some(left)),
+            Some(_) => {
+                let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+                let api: Api<Job> = Api::namespaced(self.client.clone(), namespace);
+                // Somebody may have given it more time: then it is another version, and the watch tells.
+                let preconditions = Preconditions {
+                    uid: job.metadata.uid.clone(),
+                    resource_version: job.metadata.resource_version.clone(),
+                };
+                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::foreground() };
+                unless_gone(api.delete(job.metadata.name.as_deref().unwrap_or_default(), &params).await)?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(client: Client, jobs: Cache<Job>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+    let events = jobs.changes().boxed();
+    worker::run(TtlAfterFinished { client, jobs }, events, stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(ttl: Value, condition: Value, expected: Option<u64>) {
+        let status = json!({"conditions": [condition]});
+        let spec = json!({"ttlSecondsAfterFinished": ttl, "template": {}});
+        let job = serde_json::from_value(json!({"metadata": {}, "spec": spec, "status": status})).unwrap();
+        let now = "2026-01-01T00:00:10Z".parse().unwrap();
+        assert_eq!(left(&job, now), expected.map(Duration::from_secs));
+    }
+
+    #[test]
+    fn a_job_stays_for_as_long_as_it_says_after_its_end() {
+        let ended = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        check(json!(15), ended("Complete", "True"), Some(5));
+        check(json!(10), ended("Failed", "True"), Some(0));
+        check(json!(0), ended("Failed", "True"), Some(0));
+        check(Value::Null, ended("Complete", "True"), None);
+        check(json!(5), ended("Complete", "False"), None);
+        check(json!(5), ended("Suspended", "True"), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! Deployments: Pods of a new template take the place of those of the old one, as `kubectl rollout` tells it.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a Deployment is rolled out, undone and restarted", rolls_out),
+    ("a Deployment keeps enough of its Pods while it is rolled out", keeps_enough),
+    ("a Deployment that recreates ends the old before it begins the new", recreates),
+    ("a paused Deployment is scaled and not rolled out", pauses),
+    ("a Deployment that makes no progress says so", is_stuck),
+];
+
+fn deployment(kubectl: &Kubectl, spec: &Value, container: &Value) {
+    let labels = json!({"app": "web"});
+    let mut all = json!({"replicas": 2, "selector": {"matchLabels": labels}, "template": {
+        "metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        all[field] = value.clone();
+    }
+    for (field, value) in container.as_object().into_iter().flatten() {
+        all["template"]["spec"]["containers"][0][field] = value.clone();
+    }
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": all});
+    kubectl.apply(&object.to_string());
+}
+
+/// The values of a variable in the Pods that are not on their way out.
+fn values(kubectl: &Kubectl) -> Vec<String> {
+    let list: Value = serde_json::from_str(&kubectl.run("get pods -l app=web -o json").ok()).unwrap();
+    let alive = list["items"].as_array().into_iter().flatten().filter(|p| p["metadata"]["deletionTimestamp"].is_null());
+    let mut all: Vec<String> =
+        alive.map(|p| p["spec"]["containers"][0]["env"][0]["value"].as_str().unwrap_or("").to_owned()).collect();
+    all.sort();
+    all
+}
+
+fn rolled_out(kubectl: &Kubectl) {
+    let told = kubectl.run("rollout status deployment/web --timeout=120s").ok();
+    assert!(told.contains("deployment \"web\" successfully rolled out"), "{told}");
+}
+
+fn revision(kubectl: &Kubectl) -> Value {
+    kubectl.value("deployment/web", "/metadata/annotations/deployment.kubernetes.io~1revision")
+}
+
+fn condition(kubectl: &Kubectl, kind: &str) -> Value {
+    let conditions = kubectl.value("deployment/web", "/status/conditions");
+    conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default()
+}
+
+fn gone(kubectl: &Kubectl) {
+    kubectl.run("delete deployment web").ok();
+    eventually("its ReplicaSets and Pods go with it", || kubectl.run("get replicasets,pods -o name").ok().is_empty());
+}
+
+fn rolls_out(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    deployment(&kubectl, &json!({}), &json!({"env": [{"name": "A", "value": "one"}]}));
+    rolled_out(&kubectl);
+    assert_eq!((revision(&kubectl), values(&kubectl)), (json!("1"), vec!["one".to_owned(); 2]));
+    let table = kubectl.run("get deployment web --no-headers").ok();
+    assert!(table.contains("2/2"), "{table}");
+
+    kubectl.run("set env deployment/web A=two").ok();
+    rolled_out(&kubectl);
+    eventually("the old are gone", || values(&kubectl) == ["two", "two"]);
+    assert_eq!(revision(&kubectl), "2");
+    let history = kubectl.run("rollout history deployment/web").ok();
+    let revisions: Vec<&str> = history.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(revisions.ends_with(&["1", "2"]), "{history}");
+
+    kubectl.run("rollout undo deployment/web").ok();
+    rolled_out(&kubectl);
+    eventually("the first are back", || values(&kubectl) == ["one", "one"]);
+    assert_eq!(revision(&kubectl), "3");
+    assert_eq!(kubectl.run("get replicasets -o name").ok().lines().count(), 2);
+
+    kubectl.run("rollout restart deployment/web").ok();
+    rolled_out(&kubectl);
+    eventually("it has a fourth revision", || revision(&kubectl) == "4");
+    assert_eq!(kubectl.run("get replicasets -o name").ok().lines().count(), 3);
+    assert_eq!(condition(&kubectl, "Progressing")["reason"], "NewReplicaSetAvailable");
+    let told = kubectl.run("describe deployment web").ok();
+    assert!(told.contains("Scaled up replica set web-") && told.contains("from 0 to 2"), "{told}");
+    gone(&kubectl);
+}
+
+fn keeps_enough(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    deployment(&kubectl, &json!({"strategy": strategy}), &json!({"env": [{"name": "A", "value": "one"}]}));
+    rolled_out(&kubectl);
+    // A Pod of the new template never becomes ready: those of the old one stay.
+    let broken = json!({"env": [{"name": "A", "value": "two"}], "command": ["false"]});
+    deployment(&kubectl, &json!({"strategy": strategy}), &broken);
+    eventually("one of the new is there", || values(&kubectl) == ["one", "one", "two"]);
+    eventually("it is counted", || kubectl.value("deployment/web", "/status/updatedReplicas") == 1);
+    assert_eq!(kubectl.value("deployment/web", "/status/availableReplicas"), 2);
+    assert_eq!(condition(&kubectl, "Available")["reason"], "MinimumReplicasAvailable");
+    kubectl.run("rollout undo deployment/web").ok();
+    rolled_out(&kubectl);
+    eventually("the old are left", || values(&kubectl) == ["one", "one"]);
+    gone(&kubectl);
+}
+
+fn recreates(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let recreate = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
+    deployment(&kubectl, &recreate, &json!({"env": [{"name": "A", "value": "one"}]}));
+    rolled_out(&kubectl);
+    deployment(&kubectl, &recreate, &json!({"env": [{"name": "A", "value": "two"}]}));
+    rolled_out(&kubectl);
+    eventually("the new is there", || values(&kubectl) == ["two"]);
+    let list: Value = serde_json::from_str(&kubectl.run("get events -o json").ok()).unwrap();
+    let revision = |e: &Value| e["metadata"]["resourceVersion"].as_str().and_then(|r| r.parse::<u64>().ok());
+    let events = list["items"].as_array().into_iter().flatten().filter(|e| e["reason"] == "ScalingReplicaSet");
+    let mut told: Vec<_> = events.map(|e| (revision(e), e["message"].as_str().unwrap_or("").to_owned())).collect();
+    told.sort();
+    let ways: Vec<&str> = told.iter().map(|(_, m)| if m.starts_with("Scaled up") { "up" } else { "down" }).collect();
+    assert_eq!(ways, ["up", "down", "up"], "{told:?}");
+    gone(&kubectl);
+}
+
+fn pauses(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    deployment(&kubectl, &json!({"replicas": 1}), &json!({"env": [{"name": "A", "value": "one"}]}));
+    rolled_out(&kubectl);
+    kubectl.run("rollout pause deployment/web").ok();
+    eventually("it is paused", || condition(&kubectl, "Progressing")["reason"] == "DeploymentPaused");
+    kubectl.run("set env deployment/web A=two").ok();
+    kubectl.run("scale deployment web --replicas=2").ok();
+    eventually("it has another Pod of the old template", || values(&kubectl) == ["one", "one"]);
+    kubectl.run("rollout resume deployment/web").ok();
+    rolled_out(&kubectl);
+    eventually("now it has those of the new", || values(&kubectl) == ["two", "two"]);
+    gone(&kubectl);
+}
+
+fn is_stuck(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = json!({"replicas": 1, "progressDeadlineSeconds": 2});
+    deployment(&kubectl, &spec, &json!({"readinessProbe": {"exec": {"command": ["false"]}}}));
+    eventually("it is too late", || condition(&kubectl, "Progressing")["reason"] == "ProgressDeadlineExceeded");
+    assert_eq!(condition(&kubectl, "Available")["status"], "False");
+    let told = kubectl.run("rollout status deployment/web").failed();
+    assert!(told.contains("deployment \"web\" exceeded its progress deadline"), "{told}");
+    gone(&kubectl);
+}

@@ -1,0 +1,221 @@
+//! Jobs: Pods that are run until enough of them have ended well.
+
+use crate::{Alone, Shared};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a Job is complete when enough Pods have succeeded", completes),
+    ("an indexed Job tells each Pod which it is", tells_indexes),
+    ("a Job fails when its Pods fail too often", fails),
+    ("a failed Pod of a Job is replaced", replaces),
+    ("the exit code of a Pod fails a Job whose policy says so", fails_by_policy),
+    ("a Job whose policy is met ends the Pods that still run", succeeds_by_policy),
+    ("each index of a Job may fail for itself", fails_per_index),
+    ("a Pod of a Job that is deleted is replaced", replaces_deleted),
+    ("a suspended Job runs nothing until it is resumed", suspends),
+    ("a Job that is active for too long fails", is_late),
+    ("a Job goes some time after its end, with its Pods", goes_after_its_end),
+];
+
+pub(crate) const ALONE: &[Alone] = &[("a Job counts each Pod once, however often Podium is killed", is_killed)];
+
+fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});
+    let pod = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]});
+    let mut all = json!({"template": {"spec": pod}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        all[field] = value.clone();
+    }
+    let object = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"}, "spec": all});
+    kubectl.apply(&object.to_string());
+}
+
+fn pods(kubectl: &Kubectl) -> Vec<Value> {
+    let list: Value =
+        serde_json::from_str(&kubectl.run("get pods -l batch.kubernetes.io/job-name=work -o json").ok()).unwrap();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+fn status(kubectl: &Kubectl) -> Value {
+    kubectl.value("job/work", "/status")
+}
+
+fn condition(kubectl: &Kubectl, kind: &str) -> Value {
+    let conditions = status(kubectl)["conditions"].clone();
+    let found = conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind && c["status"] == "True");
+    found.cloned().unwrap_or_default()
+}
+
+fn ended(kubectl: &Kubectl, kind: &str) -> Value {
+    kubectl.run(&format!("wait --for=condition={kind} job/work --timeout=120s")).ok();
+    // All are counted, and nothing holds them any more.
+    assert_eq!(status(kubectl)["uncountedTerminatedPods"], json!({}));
+    let held = |pod: &Value| !pod["metadata"]["finalizers"].is_null();
+    assert!(!pods(kubectl).iter().any(held), "{:?}", pods(kubectl));
+    condition(kubectl, kind)
+}
+
+fn gone(kubectl: &Kubectl) {
+    kubectl.run("delete job work").ok();
+    eventually("its Pods go with it", || pods(kubectl).is_empty());
+}
+
+fn completes(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"completions": 3, "parallelism": 2}), "exit 0");
+    let complete = ended(&kubectl, "Complete");
+    assert_eq!(complete["message"], "Reached expected number of succeeded pods");
+    let status = status(&kubectl);
+    assert_eq!((&status["succeeded"], &status["failed"], &status["active"]), (&json!(3), &Value::Null, &Value::Null));
+    assert_eq!((pods(&kubectl).len(), &status["terminating"]), (3, &json!(0)));
+    assert_eq!(condition(&kubectl, "SuccessCriteriaMet")["reason"], "CompletionsReached");
+    let table = kubectl.run("get job work --no-headers").ok();
+    assert!(table.contains("Complete") && table.contains("3/3"), "{table}");
+    let told = kubectl.run("describe job work").ok();
+    assert!(told.contains("SuccessfulCreate") && told.contains("Job completed"), "{told}");
+    gone(&kubectl);
+}
+
+fn tells_indexes(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(
+        &kubectl,
+        &json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}),
+        "echo $JOB_COMPLETION_INDEX $(hostname)",
+    );
+    ended(&kubectl, "Complete");
+    assert_eq!((&status(&kubectl)["completedIndexes"], &status(&kubectl)["succeeded"]), (&json!("0-2"), &json!(3)));
+    let mut said: Vec<String> = pods(&kubectl)
+        .iter()
+        .map(|pod| kubectl.run(&format!("logs {}", pod["metadata"]["name"].as_str().unwrap())).ok().trim().to_owned())
+        .collect();
+    said.sort();
+    assert_eq!(said, ["0 work-0", "1 work-1", "2 work-2"]);
+    gone(&kubectl);
+}
+
+fn fails(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"backoffLimit": 0}), "exit 3");
+    let failed = ended(&kubectl, "Failed");
+    assert_eq!(
+        (&failed["reason"], &failed["message"]),
+        (&json!("BackoffLimitExceeded"), &json!("Job has reached the specified backoff limit"))
+    );
+    assert_eq!(status(&kubectl)["failed"], 1);
+    let told = kubectl.run("describe job work").ok();
+    assert!(told.contains("BackoffLimitExceeded"), "{told}");
+    gone(&kubectl);
+}
+
+fn replaces(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"backoffLimit": 1}), "exit 3");
+    ended(&kubectl, "Failed");
+    assert_eq!(status(&kubectl)["failed"], 2);
+    assert_eq!(pods(&kubectl).len(), 2);
+    gone(&kubectl);
+}
+
+fn fails_by_policy(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let rule = json!({"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}});
+    let spec =
+        json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "podFailurePolicy": {"rules": [rule]}});
+    // The second waits until the first has failed.
+    job(&kubectl, &spec, "if [ $JOB_COMPLETION_INDEX = 0 ]; then exit 42; else sleep 100000; fi");
+    let failed = ended(&kubectl, "Failed");
+    assert_eq!(failed["reason"], "PodFailurePolicy");
+    let why = failed["message"].as_str().unwrap();
+    assert!(why.ends_with("failed with exit code 42 matching FailJob rule at index 0"), "{why}");
+    assert_eq!(condition(&kubectl, "FailureTarget")["message"], failed["message"]);
+    assert_eq!(status(&kubectl)["failed"], 2);
+    gone(&kubectl);
+}
+
+fn succeeds_by_policy(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let policy = json!({"rules": [{"succeededIndexes": "0"}]});
+    let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "successPolicy": policy});
+    job(&kubectl, &spec, "if [ $JOB_COMPLETION_INDEX = 0 ]; then exit 0; else sleep 100000; fi");
+    let complete = ended(&kubectl, "Complete");
+    assert_eq!(
+        (&complete["reason"], &complete["message"]),
+        (&json!("SuccessPolicy"), &json!("Matched rules at index 0"))
+    );
+    assert_eq!((&status(&kubectl)["succeeded"], &status(&kubectl)["failed"]), (&json!(1), &Value::Null));
+    gone(&kubectl);
+}
+
+fn fails_per_index(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
+    job(&kubectl, &spec, "exit $JOB_COMPLETION_INDEX");
+    let failed = ended(&kubectl, "Failed");
+    assert_eq!((&failed["reason"], &failed["message"]), (&json!("FailedIndexes"), &json!("Job has failed indexes")));
+    let status = status(&kubectl);
+    assert_eq!((&status["completedIndexes"], &status["failedIndexes"]), (&json!("0"), &json!("1")));
+    gone(&kubectl);
+}
+
+fn replaces_deleted(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({}), "sleep 100000");
+    eventually("it runs", || status(&kubectl)["ready"] == 1);
+    let first = pods(&kubectl)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    kubectl.run(&format!("delete pod {first}")).ok();
+    eventually("another runs, and the first has failed", || {
+        let (all, status) = (pods(&kubectl), status(&kubectl));
+        all.len() == 1 && all[0]["metadata"]["name"] != first.as_str() && status["failed"] == 1 && status["ready"] == 1
+    });
+    gone(&kubectl);
+}
+
+fn suspends(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"suspend": true}), "exit 0");
+    eventually("it is suspended", || condition(&kubectl, "Suspended")["reason"] == "JobSuspended");
+    assert!(pods(&kubectl).is_empty() && status(&kubectl)["startTime"].is_null());
+    kubectl.args(&["patch", "job", "work", "-p", r#"{"spec": {"suspend": false}}"#], "").ok();
+    ended(&kubectl, "Complete");
+    let told = kubectl.run("describe job work").ok();
+    assert!(told.contains("Job suspended") && told.contains("Job resumed"), "{told}");
+    gone(&kubectl);
+}
+
+fn is_late(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"activeDeadlineSeconds": 2}), "sleep 100000");
+    let failed = ended(&kubectl, "Failed");
+    assert_eq!(
+        (&failed["reason"], &failed["message"]),
+        (&json!("DeadlineExceeded"), &json!("Job was active longer than specified deadline"))
+    );
+    gone(&kubectl);
+}
+
+fn goes_after_its_end(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"ttlSecondsAfterFinished": 1}), "exit 0");
+    eventually("it ends, and goes", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
+}
+
+fn is_killed() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl();
+    job(&kubectl, &json!({"completions": 12, "parallelism": 3}), "sleep 1");
+    let counted = |kubectl: &Kubectl| status(kubectl)["succeeded"].as_i64().unwrap_or(0);
+    for round in 1..=3 {
+        eventually("some are counted", || counted(&kubectl) >= 3 * round);
+        cluster.kill(Signal::SIGKILL);
+        cluster.up();
+    }
+    ended(&kubectl, "Complete");
+    // A start that is cut off may be a failure of its Pod: it is one of these, and is replaced.
+    let of = |phase: &str| pods(&kubectl).iter().filter(|pod| pod["status"]["phase"] == phase).count();
+    let told = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
+    assert_eq!((told("succeeded"), of("Succeeded")), (12, 12));
+    assert_eq!(told("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
+}
