@@ -62,8 +62,8 @@ fn streams(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
-    // containerd lets input in a moment before it takes output.
-    let script = "read x; sleep 1; echo got $x";
+    // containerd lets input in before it takes output, on a busy machine long before.
+    let script = "read x; for i in $(seq 50); do echo got $x; sleep 0.1; done";
     let mut client = kubectl.command(&["debug", "-i", "p", &image, "--container=d", "--", "sh", "-c", script]);
     let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // As long as its input is open: what is not `stdinOnce` is detached from when it ends.

@@ -63,12 +63,13 @@ fn a_command_that_does_not_exist(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let missing = json!({"command": ["/no/such/program"]});
     kubectl.apply(&pod("p", "", &json!({}), &missing).to_string());
-    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("RunContainerError"));
-    let shown = container(&kubectl, "p");
-    let message = shown["state"]["waiting"]["message"].as_str().unwrap_or_default();
+    let reason = "/status/containerStatuses/0/state/waiting/reason";
+    // A second later it is another: both are looked at in one answer.
+    let shown = kubectl.wait_value("pod/p", reason, &json!("RunContainerError"));
+    let message = shown["status"]["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("exec: \"/no/such/program\": stat /no/such/program: no such file"), "{shown}");
-    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("CrashLoopBackOff"));
-    let last = &container(&kubectl, "p")["lastState"]["terminated"];
+    let shown = kubectl.wait_value("pod/p", reason, &json!("CrashLoopBackOff"));
+    let last = &shown["status"]["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!((&last["reason"], &last["exitCode"]), (&json!("StartError"), &json!(128)), "{last}");
     assert!(kubectl.events("p").iter().any(|(reason, m)| reason == "Failed" && m.starts_with("Error: ")));
     // A shell that finds no command is one that ran.

@@ -164,7 +164,12 @@ fn main() {
 
 fn shared_trial((name, test): Shared, lazy: &Lazy) -> Trial {
     let lazy = Arc::clone(lazy);
-    trial(name, move || test(lazy.get_or_init(|| Cluster::start(&[]))))
+    trial(name, move || {
+        let cluster = lazy.get_or_init(|| Cluster::start(&[]));
+        test(cluster);
+        // After a test that failed the next one does it.
+        cluster.clear();
+    })
 }
 
 fn alone_trial((name, test): Alone) -> Trial {

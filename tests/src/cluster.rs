@@ -4,6 +4,7 @@ use crate::{Kubectl, Process, Setup, setup, wait_for};
 use nix::{sys::signal::Signal, unistd::Pid};
 use serde_json::Value;
 use std::{
+    cell::RefCell,
     fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,6 +14,11 @@ use std::{
 
 /// How long a cluster may take to come up on a machine that compiles beside it.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// The namespaces of the tests that this thread ran, until they are removed.
+    static MADE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A running `podium up`.
 #[derive(Debug)]
@@ -223,7 +229,18 @@ impl Cluster {
         let n = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("test-{n}");
         self.kubectl_in("default").apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}"));
+        MADE.with_borrow_mut(|made| made.push(namespace.clone()));
         self.kubectl_in(&namespace)
+    }
+
+    /// Begins to remove the namespaces that this thread has made: what a test leaves would slow down those after it.
+    pub fn clear(&self) {
+        for namespace in MADE.take() {
+            let kubectl = self.kubectl_in(&namespace);
+            // A test may have removed it already.
+            let _ = kubectl.run("delete pods --all --grace-period=1 --wait=false");
+            let _ = kubectl.run(&format!("delete namespace {namespace} --wait=false"));
+        }
     }
 
     /// kubectl in a namespace that is there.

@@ -22,6 +22,35 @@ pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) 
     }
 }
 
+/// The affinity of a Pod that no node was looked for yet may be narrowed: what it requires stays, and more may come
+/// (`validateNodeAffinityMutation`).
+pub(super) fn narrowed(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    let path = path.child(REQUIRED).child("nodeSelectorTerms");
+    let terms = |affinity: &Value| items(&affinity[REQUIRED], "nodeSelectorTerms").cloned().collect::<Vec<Value>>();
+    let (new, old) = (terms(new), terms(old));
+    if old.is_empty() {
+        return;
+    }
+    if new.len() != old.len() {
+        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.invalid(&path, &json!(new), why);
+    }
+    for (i, new) in new.iter().enumerate().filter(|(i, new)| !only_more(new, &old[*i])) {
+        errors.invalid(&path.index(i), new, "only additions are allowed (no mutations or deletions)");
+    }
+}
+
+/// Whether a term asks for all that it did, first. One that asked for nothing matches nothing, and cannot match less.
+fn only_more(new: &Value, old: &Value) -> bool {
+    let list = |term: &Value, name: &str| term[name].as_array().cloned().unwrap_or_default();
+    let (expressions, fields) = (list(old, "matchExpressions"), list(old, "matchFields"));
+    if expressions.is_empty() && fields.is_empty() {
+        return list(new, "matchExpressions").is_empty() && list(new, "matchFields").is_empty();
+    }
+    list(new, "matchExpressions").starts_with(&expressions) && list(new, "matchFields").starts_with(&fields)
+}
+
 /// What is only preferred may name values that no label can have.
 fn term(term: &Value, is_required: bool, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, r) in items(term, "matchExpressions").enumerate() {

@@ -38,7 +38,8 @@ pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if gated {
         node_selector(spec, before, &path.child("nodeSelector"), errors);
         copy(&mut allowed, before, "nodeSelector");
-        // A gated Pod's node affinity may change; that it may only be narrowed is not checked.
+        let (new, old) = (&spec["affinity"]["nodeAffinity"], &before["affinity"]["nodeAffinity"]);
+        super::node_affinity::narrowed(new, old, &path.child("affinity").child("nodeAffinity"), errors);
         let mut affinity = allowed["affinity"].as_object().cloned().unwrap_or_default();
         match before["affinity"].get("nodeAffinity") {
             Some(node) => drop(affinity.insert("nodeAffinity".to_owned(), node.clone())),
@@ -203,5 +204,32 @@ mod tests {
             &format!("spec: Forbidden: {UPDATABLE}\nchanged: spec.containers"),
         );
         check(|p| p["spec"]["nodeName"] = json!("n"), &format!("spec: Forbidden: {UPDATABLE}\nchanged: spec.nodeName"));
+    }
+
+    #[test]
+    fn the_affinity_of_a_gated_pod_may_be_narrowed_and_nothing_else() {
+        let check = |old: Value, new: Value, expected: &str| {
+            let pod = |terms: &Value| {
+                let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+                let affinity = if terms.is_null() { json!({}) } else { json!({"nodeAffinity": required}) };
+                json!({"spec": {"containers": [{"name": "c", "image": "a"}], "schedulingGates": [{"name": "g"}],
+                    "affinity": affinity}})
+            };
+            let mut errors = FieldErrors::default();
+            update(&pod(&new), &pod(&old), &mut errors);
+            let got: Vec<String> = errors.0.iter().map(|e| format!("{}: {}", e.field, e.message)).collect();
+            assert!(got.join("; ").starts_with(expected) && got.is_empty() == expected.is_empty(), "{got:?}");
+        };
+        let is = |key: &str| json!({"key": key, "operator": "Exists"});
+        let term = |keys: &[&str]| json!({"matchExpressions": keys.iter().map(|key| is(key)).collect::<Vec<_>>()});
+        let terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        check(Value::Null, json!([term(&["a"])]), "");
+        check(json!([term(&["a"])]), json!([term(&["a", "b"])]), "");
+        check(json!([term(&["a"])]), json!([term(&["b", "a"])]), &format!("{terms}[0]: "));
+        check(json!([term(&["a"])]), json!([term(&["a"]), term(&["b"])]), &format!("{terms}: "));
+        check(json!([term(&["a"])]), Value::Null, &format!("{terms}: "));
+        check(json!([term(&["a"]), {}]), json!([term(&["a"]), term(&["b"])]), &format!("{terms}[1]: "));
+        let fields = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]});
+        check(json!([fields]), json!([term(&["a"])]), &format!("{terms}[0]: "));
     }
 }
