@@ -37,6 +37,8 @@ pub(crate) struct Custom {
     types: apply::Schema,
     root: TypeId,
     deprecation: Option<String>,
+    /// Whether only a webhook could make this version of what is stored.
+    by_webhook: bool,
     terminating: bool,
     /// The version in which objects are stored.
     stored_as: String,
@@ -100,6 +102,7 @@ impl Custom {
             root,
             deprecation: (version["deprecated"] == true)
                 .then(|| version["deprecationWarning"].as_str().map_or_else(deprecated, str::to_owned)),
+            by_webhook: spec["conversion"]["strategy"] == "Webhook" && stored != info.version,
             terminating: !family.definition["metadata"]["deletionTimestamp"].is_null(),
             stored_as: format!("{group}/{stored}"),
             since: family.since,
@@ -189,7 +192,8 @@ impl Kind for Custom {
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         match (&self.status, ctx.target) {
             (status, WriteTarget::Status) => {
-                status.iter().for_each(|status| status.validate(object, Some(old), errors));
+                status.iter().for_each(|status| status.validate_values(object, Some(old), errors));
+                self.schema.ask_rules(object, Some(old), errors);
             }
             _ => self.schema.validate(object, Some(old), errors),
         }
@@ -229,6 +233,10 @@ impl Kind for Custom {
 
     fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
+    }
+
+    fn needs_webhook(&self) -> bool {
+        self.by_webhook
     }
 
     fn is_terminating(&self) -> bool {
