@@ -138,7 +138,7 @@ impl ApiServer {
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
-        if let Some(answer) = discovery::answer(&served, path, &accept) {
+        if let Some(answer) = discovery::answer(&served, path, &accept, &head.headers) {
             return Ok(answer);
         }
         if let Some(answer) = openapi::answer(&self.registry, path, &raw_query, &head.headers).await {

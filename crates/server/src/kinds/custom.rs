@@ -40,8 +40,9 @@ pub(crate) struct Custom {
     /// Whether only a webhook could make this version of what is stored.
     by_webhook: bool,
     terminating: bool,
-    /// The version in which objects are stored.
+    /// The version in which objects are stored, and whether this is it.
     stored_as: String,
+    is_stored: bool,
     /// What was stored after this is as this schema would have it.
     since: Revision,
     gone: CancellationToken,
@@ -105,6 +106,7 @@ impl Custom {
             by_webhook: spec["conversion"]["strategy"] == "Webhook" && stored != info.version,
             terminating: !family.definition["metadata"]["deletionTimestamp"].is_null(),
             stored_as: format!("{group}/{stored}"),
+            is_stored: stored == info.version,
             since: family.since,
             gone: CancellationToken::new(),
             schema,
@@ -248,7 +250,7 @@ impl Kind for Custom {
     }
 
     fn is_stored_form(&self, revision: Revision) -> bool {
-        revision > self.since && self.stored_as == self.info.api_version()
+        self.is_stored && revision > self.since
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {
