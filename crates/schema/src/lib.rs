@@ -2,7 +2,7 @@
 //!
 //! A [`Schema`] is read from the `openAPIV3Schema` of a CustomResourceDefinition that [`structural`] found nothing wrong
 //! with. [`Schema::prune`] leaves out what is not declared, [`Schema::fill_in`] fills in, [`Schema::validate`] says what is
-//! wrong, in upstream's words (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
+//! wrong, in upstream's words, and asks the rules that are written in CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
 //!
 //! Pure: no I/O, no clock, no randomness.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod json_path;
 mod lists;
 mod prune;
 mod read;
+mod rules;
 mod structural;
 mod validate;
 
@@ -24,7 +25,7 @@ pub use structural::structural;
 
 use regex::Regex;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What a value may be, and what becomes of it.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +54,10 @@ pub struct Schema {
     pub atomic: bool,
     /// What else must hold.
     pub checks: Checks,
+    /// Rules about it.
+    pub(crate) rules: Arc<[rules::Rule]>,
+    /// Whether there are rules about it, or about what is in it.
+    pub(crate) has_rules: bool,
 }
 
 impl Schema {
@@ -61,7 +66,8 @@ impl Schema {
     pub fn only(&self, name: &str) -> Option<Self> {
         let property = self.properties.get(name)?;
         let properties = BTreeMap::from([(name.into(), property.clone())]);
-        Some(Self { kind: Some(Kind::Object), properties, ..Self::default() })
+        let has_rules = property.has_rules;
+        Some(Self { kind: Some(Kind::Object), properties, has_rules, ..Self::default() })
     }
 }
 

@@ -1,14 +1,43 @@
 //! From the JSON of a CustomResourceDefinition to a schema. What is wrong there was told before ([`crate::structural`]):
 //! here it counts as not said.
 
-use crate::{Additional, Bound, Checks, Kind, ListType, Schema};
+use crate::{Additional, Bound, Checks, Kind, ListType, Schema, rules::Rule};
 use regex::Regex;
 use serde_json::Value;
+use std::sync::Arc;
 
 impl Schema {
     /// The schema that `openAPIV3Schema` describes.
     #[must_use]
     pub fn read(json: &Value) -> Self {
+        let mut schema = Self::read_values(json);
+        schema.read_rules(json, true);
+        schema
+    }
+
+    /// Adds the rules, which must know what they are about.
+    fn read_rules(&mut self, json: &Value, root: bool) {
+        if let Some(rules) = json["x-kubernetes-validations"].as_array().filter(|r| !r.is_empty()) {
+            let of = self.as_type(root);
+            self.rules = rules.iter().map(|rule| Rule::read(rule, &of)).collect();
+        }
+        self.has_rules = !self.rules.is_empty();
+        for (name, property) in &mut self.properties {
+            property.read_rules(&json["properties"][name.as_ref()], false);
+            self.has_rules |= property.has_rules;
+        }
+        if let Some(items) = &mut self.items {
+            items.read_rules(&json["items"], false);
+            self.has_rules |= items.has_rules;
+        }
+        if let Additional::Like(like) = &mut self.additional {
+            like.read_rules(&json["additionalProperties"], false);
+            self.has_rules |= like.has_rules;
+        }
+    }
+
+    /// The same without rules.
+    pub(crate) fn read_values(json: &Value) -> Self {
         let is = |key: &str| json[key] == true;
         Self {
             kind: json["type"].as_str().and_then(Kind::parse),
@@ -20,19 +49,21 @@ impl Schema {
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(|(name, property)| (name.as_str().into(), Self::read(property)))
+                .map(|(name, property)| (name.as_str().into(), Self::read_values(property)))
                 .collect(),
             additional: match &json["additionalProperties"] {
                 Value::Bool(true) => Additional::Allowed,
                 Value::Bool(false) => Additional::Forbidden,
-                like @ Value::Object(_) => Additional::Like(Box::new(Self::read(like))),
+                like @ Value::Object(_) => Additional::Like(Box::new(Self::read_values(like))),
                 _ => Additional::Unsaid,
             },
-            items: json["items"].is_object().then(|| Box::new(Self::read(&json["items"]))),
+            items: json["items"].is_object().then(|| Box::new(Self::read_values(&json["items"]))),
             default: json.get("default").cloned(),
             list: list_type(json),
             atomic: json["x-kubernetes-map-type"] == "atomic",
             checks: Checks::read(json),
+            rules: Arc::default(),
+            has_rules: false,
         }
     }
 }
@@ -52,7 +83,7 @@ impl Checks {
         let number = |key: &str| json[key].as_f64();
         let bound = |key: &str, exclusive: &str| Some(Bound { at: number(key)?, exclusive: json[exclusive] == true });
         let list = |key: &str| json[key].as_array().map(Vec::as_slice).unwrap_or_default();
-        let all = |key: &str| list(key).iter().map(Schema::read).collect();
+        let all = |key: &str| list(key).iter().map(Schema::read_values).collect();
         Self {
             format: json["format"].as_str().filter(|f| !f.is_empty()).map(Into::into),
             maximum: bound("maximum", "exclusiveMaximum"),
@@ -71,7 +102,7 @@ impl Checks {
             all_of: all("allOf"),
             any_of: all("anyOf"),
             one_of: all("oneOf"),
-            not: json["not"].is_object().then(|| Box::new(Schema::read(&json["not"]))),
+            not: json["not"].is_object().then(|| Box::new(Schema::read_values(&json["not"]))),
         }
     }
 }

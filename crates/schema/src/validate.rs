@@ -13,6 +13,12 @@ const DEEPEST: usize = 256;
 impl Schema {
     /// Finds what is wrong with a resource of this schema; `old` is there for a change.
     pub fn validate(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        self.validate_values(resource, old, errors);
+        self.ask_rules(resource, old, errors);
+    }
+
+    /// The same without the rules.
+    pub fn validate_values(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         Validator { errors, depth: 0 }.value(self, resource, old, "");
         self.embedded_resources(resource, &FieldPath::default(), errors);
         let unchanged = old.map(|old| {

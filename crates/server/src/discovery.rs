@@ -2,10 +2,11 @@
 
 use crate::{
     kinds::{Kind, KindInfo},
+    openapi,
     registry::{Group, Served},
     reply::{self, Body},
 };
-use http::Response;
+use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -25,12 +26,12 @@ pub(crate) fn version() -> Value {
     })
 }
 
-pub(crate) fn answer(served: &Served, path: &str, accept: &str) -> Option<Response<Body>> {
+pub(crate) fn answer(served: &Served, path: &str, accept: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     let aggregated = accept.contains("as=APIGroupDiscoveryList");
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let value = match parts.as_slice() {
-        ["api"] if aggregated => return Some(discovery_list(served, true)),
-        ["apis"] if aggregated => return Some(discovery_list(served, false)),
+        ["api"] if aggregated => return Some(discovery_list(served, true, headers)),
+        ["apis"] if aggregated => return Some(discovery_list(served, false, headers)),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         ["apis"] => {
             let all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
@@ -77,7 +78,7 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
-fn discovery_list(served: &Served, core: bool) -> Response<Body> {
+fn discovery_list(served: &Served, core: bool, headers: &HeaderMap) -> Response<Body> {
     let version = |group: &str, version: &&str| {
         let resources: Vec<Value> = served.kinds(group, version).map(discovered).collect();
         json!({"version": version, "resources": resources, "freshness": "Current"})
@@ -92,7 +93,11 @@ fn discovery_list(served: &Served, core: bool) -> Response<Body> {
         })
         .collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    reply::full(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", list.to_string())
+    const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let text = list.to_string();
+    let hash = openapi::hash_of(&text);
+    let (code, text) = if openapi::has_seen(headers, &hash) { (304, String::new()) } else { (200, text) };
+    openapi::tagged(reply::full(code, MEDIA_TYPE, text), &hash)
 }
 
 fn discovered(kind: &dyn Kind) -> Value {

@@ -150,12 +150,10 @@ fn respond(
             "only the following media types are accepted: application/json",
         ));
     }
-    let seen = |hash: &str| {
-        text(header::IF_NONE_MATCH).split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{hash}\""))
-    };
+    let seen = |hash: &str| has_seen(headers, hash);
     if path.is_empty() {
         let index = index(documents).to_string();
-        let hash = hex(&Sha512::digest(index.as_bytes()));
+        let hash = hash_of(&index);
         return Ok(tagged(
             if seen(&hash) {
                 reply::full(304, "application/json", "")
@@ -192,7 +190,19 @@ fn respond(
     Ok(tagged(response, &document.hash))
 }
 
-fn tagged(mut response: Response<Body>, hash: &str) -> Response<Body> {
+/// Whether a client says that it has what has this hash.
+pub(crate) fn has_seen(headers: &HeaderMap, hash: &str) -> bool {
+    let tags = headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or("");
+    tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{hash}\""))
+}
+
+/// The hash of a document, in the form of upstream's.
+pub(crate) fn hash_of(text: &str) -> String {
+    hex(&Sha512::digest(text.as_bytes()))
+}
+
+/// The answer with the hash of what it holds, or would hold.
+pub(crate) fn tagged(mut response: Response<Body>, hash: &str) -> Response<Body> {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{hash}\"")) {
         response.headers_mut().insert(header::ETAG, tag);
     }

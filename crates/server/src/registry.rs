@@ -86,9 +86,9 @@ impl Served {
         match built_in {
             Some(kind) => Some(KindRef::BuiltIn(*kind)),
             None => {
-                // Keys of a map are found by what they say; how long what they say lasts is of no matter.
-                let mut own = self.custom.iter().filter(|((g, v, p), _)| (*g, *v, *p) == (group, version, plural));
-                own.next().map(|(_, kind)| KindRef::Custom(Arc::clone(kind)))
+                // Seen as one of names that last no longer than these.
+                let custom: &BTreeMap<(&str, &str, &str), Arc<Custom>> = &self.custom;
+                custom.get(&(group, version, plural)).map(|kind| KindRef::Custom(Arc::clone(kind)))
             }
         }
     }

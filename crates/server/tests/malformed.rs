@@ -7,6 +7,9 @@
 #[allow(dead_code, reason = "shared with the other tests of the API")]
 mod common;
 #[cfg(test)]
+#[path = "malformed/defined.rs"]
+mod defined;
+#[cfg(test)]
 #[path = "malformed/generate.rs"]
 mod generate;
 #[cfg(test)]
@@ -76,6 +79,7 @@ async fn ten_thousand_malformed_requests_get_proper_answers() {
     let api = Api::new().await;
     api.create_pod("p").await;
     api.create_config_map("a", json!({})).await;
+    api.check(common::post(defined::DEFINITIONS, &defined::definition("widgets")), 201, json!({})).await;
     let before = peak();
     let mut fuzz = Fuzz::new(0x5EED);
     let mut codes: BTreeMap<u16, usize> = BTreeMap::new();

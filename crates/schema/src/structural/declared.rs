@@ -2,7 +2,7 @@
 //! (`ValidateCustomResourceDefinitionOpenAPISchema`, `specStandardValidatorV3`).
 
 use super::{fields, list, text};
-use crate::OF_EVERY_KIND;
+use crate::{OF_EVERY_KIND, rules};
 use api::field::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -17,11 +17,13 @@ pub(super) struct Place {
     in_metadata: bool,
     /// Why there may be no default.
     no_default: Option<String>,
+    /// The part of the whole in which nobody knows what a value was before.
+    apart: Option<String>,
 }
 
 impl Place {
     pub(super) fn root() -> Self {
-        Self { root: true, in_metadata: false, no_default: None }
+        Self { root: true, in_metadata: false, no_default: None, apart: None }
     }
 
     fn within(&self) -> Self {
@@ -57,6 +59,10 @@ pub(super) fn check(schema: &Value, path: &FieldPath, place: &Place, errors: &mu
         }
     }
     lists(schema, path, errors);
+    // Rules are about values, and what those are must be clear first.
+    if errors.is_empty() {
+        rules::written(schema, place.root, place.apart.as_deref(), path, errors);
+    }
 }
 
 fn unsupported(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErrors) {
@@ -105,6 +111,9 @@ fn below(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErro
     let resource = place.root || schema["x-kubernetes-embedded-resource"] == true;
     for (name, property) in fields(schema, "properties") {
         let mut inner = place.within();
+        if schema["x-kubernetes-map-type"] == "atomic" {
+            inner.apart = inner.apart.or_else(|| Some(path.to_string()));
+        }
         if resource && OF_EVERY_KIND.contains(&name.as_str()) {
             inner.in_metadata = true;
             if place.root {
@@ -113,10 +122,15 @@ fn below(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErro
         }
         check(property, &path.child("properties").key(name), &inner, errors);
     }
-    for key in ["not", "items"] {
-        if schema[key].is_object() {
-            check(&schema[key], &path.child(key), &place.within(), errors);
+    if schema["not"].is_object() {
+        check(&schema["not"], &path.child("not"), &place.within(), errors);
+    }
+    if schema["items"].is_object() {
+        let mut inner = place.within();
+        if schema["x-kubernetes-list-type"] != "map" {
+            inner.apart = inner.apart.or_else(|| Some(path.to_string()));
         }
+        check(&schema["items"], &path.child("items"), &inner, errors);
     }
     for key in ["allOf", "oneOf", "anyOf"] {
         for (i, part) in list(schema, key).iter().enumerate() {

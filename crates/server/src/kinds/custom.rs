@@ -37,9 +37,12 @@ pub(crate) struct Custom {
     types: apply::Schema,
     root: TypeId,
     deprecation: Option<String>,
+    /// Whether only a webhook could make this version of what is stored.
+    by_webhook: bool,
     terminating: bool,
-    /// The version in which objects are stored.
+    /// The version in which objects are stored, and whether this is it.
     stored_as: String,
+    is_stored: bool,
     /// What was stored after this is as this schema would have it.
     since: Revision,
     gone: CancellationToken,
@@ -101,8 +104,10 @@ impl Custom {
             root,
             deprecation: (version["deprecated"] == true)
                 .then(|| version["deprecationWarning"].as_str().map_or_else(deprecated, str::to_owned)),
+            by_webhook: spec["conversion"]["strategy"] == "Webhook" && stored != info.version,
             terminating: !family.definition["metadata"]["deletionTimestamp"].is_null(),
             stored_as: format!("{group}/{stored}"),
+            is_stored: stored == info.version,
             since: family.since,
             gone: CancellationToken::new(),
             schema,
@@ -190,7 +195,8 @@ impl Kind for Custom {
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         match (&self.status, ctx.target) {
             (status, WriteTarget::Status) => {
-                status.iter().for_each(|status| status.validate(object, Some(old), errors));
+                status.iter().for_each(|status| status.validate_values(object, Some(old), errors));
+                self.schema.ask_rules(object, Some(old), errors);
             }
             _ => self.schema.validate(object, Some(old), errors),
         }
@@ -232,6 +238,10 @@ impl Kind for Custom {
         self.deprecation.as_deref()
     }
 
+    fn needs_webhook(&self) -> bool {
+        self.by_webhook
+    }
+
     fn is_terminating(&self) -> bool {
         self.terminating
     }
@@ -241,7 +251,7 @@ impl Kind for Custom {
     }
 
     fn is_stored_form(&self, revision: Revision) -> bool {
-        revision > self.since && self.stored_as == self.info.api_version()
+        self.is_stored && revision > self.since
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {

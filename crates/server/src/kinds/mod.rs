@@ -327,6 +327,11 @@ pub trait Kind: Send + Sync {
         None
     }
 
+    /// Whether only a webhook could make this version of what is stored. There are none yet.
+    fn needs_webhook(&self) -> bool {
+        false
+    }
+
     /// Whether there will be no more of its objects.
     fn is_terminating(&self) -> bool {
         false

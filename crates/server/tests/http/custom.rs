@@ -2,6 +2,7 @@
 
 mod definitions;
 mod objects;
+mod rules;
 mod schemas;
 
 use crate::common::*;

@@ -1,6 +1,6 @@
 //! Valid objects to spoil, and words to make requests of.
 
-use super::generate::NS;
+use super::{defined, generate::NS};
 use serde_json::{Value, json};
 
 pub(crate) const SEGMENTS: [&str; 24] = [
@@ -127,6 +127,8 @@ pub(crate) const METHODS: [&str; 12] =
 pub(crate) fn samples() -> Vec<(String, Value)> {
     let about = json!({"kind": "Pod", "namespace": "default", "name": "p"});
     vec![
+        (format!("{}?dryRun=All", defined::DEFINITIONS), defined::definition("gadgets")),
+        ("/apis/fuzz.example.com/v1/namespaces/default/widgets?dryRun=All".to_owned(), defined::object()),
         (format!("{NS}/pods?dryRun=All"), full_pod()),
         (
             format!("{NS}/configmaps?dryRun=All"),

@@ -1,0 +1,232 @@
+//! What an expression is worth.
+
+use crate::{EvalError, Value, comprehension, functions, operators, value::Key};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators as op};
+use std::{collections::BTreeMap, sync::Arc};
+
+pub(crate) type Outcome = Result<Value, EvalError>;
+
+/// The variables that an expression can name: those of the program, and those of comprehensions around it.
+pub(crate) struct Scope<'a> {
+    pub(crate) variables: &'a [(&'a str, Value)],
+    pub(crate) outer: Option<&'a Scope<'a>>,
+    pub(crate) name: &'a str,
+    pub(crate) value: Option<&'a Value>,
+}
+
+impl<'a> Scope<'a> {
+    /// The same, with one variable more.
+    pub(crate) fn with(&'a self, name: &'a str, value: &'a Value) -> Scope<'a> {
+        Scope { variables: self.variables, outer: Some(self), name, value: Some(value) }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        let own = self.value.filter(|_| self.name == name);
+        own.or_else(|| match self.outer {
+            Some(outer) => outer.get(name),
+            None => self.variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value),
+        })
+    }
+}
+
+/// Evaluates, and counts.
+pub(crate) struct Evaluator {
+    pub(crate) left: u64,
+}
+
+impl Evaluator {
+    /// Pays for work, or ends it.
+    pub(crate) fn pay(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.left = self.left.checked_sub(cost).ok_or(EvalError::TooExpensive)?;
+        Ok(())
+    }
+
+    pub(crate) fn eval(&mut self, expr: &IdedExpr, scope: &Scope<'_>) -> Outcome {
+        self.pay(1)?;
+        match &expr.expr {
+            Expr::Literal(literal) => Ok(self::literal(literal)),
+            Expr::Ident(name) => ident(name, scope),
+            Expr::Select(select) => self.select(select, scope),
+            Expr::Call(call) => self.call(call, scope),
+            Expr::Comprehension(comprehension) => comprehension::eval(self, comprehension, scope),
+            Expr::List(list) => {
+                let mut items = Vec::with_capacity(list.elements.len());
+                for (i, element) in list.elements.iter().enumerate() {
+                    let value = self.eval(element, scope)?;
+                    match value {
+                        Value::Optional(held) if list.optional_indices.contains(&i) => {
+                            items.extend(held.map(|v| (*v).clone()));
+                        }
+                        value => items.push(value),
+                    }
+                }
+                Ok(Value::list(items))
+            }
+            Expr::Map(map) => {
+                let mut entries = BTreeMap::new();
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else { return Err(EvalError::overload()) };
+                    let key = self.eval(&entry.key, scope)?.key()?;
+                    match self.eval(&entry.value, scope)? {
+                        Value::Optional(held) if entry.optional => {
+                            entries.extend(held.map(|v| (key, (*v).clone())));
+                        }
+                        value => drop(entries.insert(key, value)),
+                    }
+                }
+                Ok(Value::Map(Arc::new(entries)))
+            }
+            Expr::Struct(_) | Expr::Unspecified => Err(EvalError::overload()),
+        }
+    }
+
+    fn select(&mut self, select: &SelectExpr, scope: &Scope<'_>) -> Outcome {
+        let operand = self.eval(&select.operand, scope)?;
+        let key = Key::String(select.field.as_str().into());
+        if let Value::Optional(held) = &operand {
+            let found = held.as_ref().and_then(|v| field(v, &key));
+            return Ok(if select.test { Value::Bool(found.is_some()) } else { optional(found) });
+        }
+        let Value::Map(map) = &operand else { return Err(EvalError::overload()) };
+        match map.get(&key) {
+            found if select.test => Ok(Value::Bool(found.is_some_and(|v| !matches!(v, Value::Null)))),
+            Some(value) => Ok(value.clone()),
+            None => Err(EvalError::new(format!("no such key: {}", select.field))),
+        }
+    }
+
+    fn call(&mut self, call: &CallExpr, scope: &Scope<'_>) -> Outcome {
+        let args = call.args.as_slice();
+        match (call.func_name.as_str(), args) {
+            (op::LOGICAL_AND, _) => self.logic(args, scope, false),
+            (op::LOGICAL_OR, _) => self.logic(args, scope, true),
+            (op::CONDITIONAL, [condition, yes, no]) => match self.eval(condition, scope)? {
+                Value::Bool(true) => self.eval(yes, scope),
+                Value::Bool(false) => self.eval(no, scope),
+                _ => Err(EvalError::overload()),
+            },
+            (op::NOT_STRICTLY_FALSE, [one]) => match self.eval(one, scope) {
+                Err(EvalError::TooExpensive) => Err(EvalError::TooExpensive),
+                value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
+            },
+            (op::OPT_SELECT | op::OPT_INDEX, [operand, key]) => {
+                let (operand, key) = (self.eval(operand, scope)?, self.eval(key, scope)?);
+                self.optional_index(&operand, &key)
+            }
+            (op::INDEX, [operand, key]) => {
+                let (operand, key) = (self.eval(operand, scope)?, self.eval(key, scope)?);
+                match &operand {
+                    Value::Optional(_) => self.optional_index(&operand, &key),
+                    _ => index(&operand, &key),
+                }
+            }
+            (name, _) if operators::is_operator(name) => {
+                let values = self.all(args, scope)?;
+                let cost = values.iter().map(Value::cost).sum();
+                self.pay(cost)?;
+                operators::apply(name, &values)
+            }
+            (name, _) => self.function(name, call, scope),
+        }
+    }
+
+    fn function(&mut self, name: &str, call: &CallExpr, scope: &Scope<'_>) -> Outcome {
+        let target = match call.target.as_deref() {
+            Some(target) => {
+                if let Some(namespace) = functions::namespace(target).filter(|n| scope.get(n).is_none()) {
+                    let args = self.all(&call.args, scope)?;
+                    return functions::of_namespace(self, namespace, name, &args);
+                }
+                if let Some(macros) = comprehension::late(name, call) {
+                    return macros.eval(self, target, scope);
+                }
+                Some(self.eval(target, scope)?)
+            }
+            None => None,
+        };
+        let args = self.all(&call.args, scope)?;
+        let cost = args.iter().chain(&target).map(Value::cost).sum();
+        self.pay(cost)?;
+        functions::apply(self, name, target.as_ref(), &args)
+    }
+
+    pub(crate) fn all(&mut self, exprs: &[IdedExpr], scope: &Scope<'_>) -> Result<Vec<Value>, EvalError> {
+        exprs.iter().map(|e| self.eval(e, scope)).collect()
+    }
+
+    /// `&&` and `||`: one side that decides makes up for an error of the other.
+    fn logic(&mut self, args: &[IdedExpr], scope: &Scope<'_>, decides: bool) -> Outcome {
+        let mut failed = None;
+        for arg in args {
+            match self.eval(arg, scope) {
+                Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
+                Ok(Value::Bool(_)) => {}
+                Ok(_) => failed = failed.or(Some(EvalError::overload())),
+                Err(EvalError::TooExpensive) => return Err(EvalError::TooExpensive),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(Value::Bool(!decides)), Err)
+    }
+
+    fn optional_index(&mut self, operand: &Value, key: &Value) -> Outcome {
+        self.pay(1)?;
+        let inner = match operand {
+            Value::Optional(None) => return Ok(Value::Optional(None)),
+            Value::Optional(Some(held)) => held,
+            value => value,
+        };
+        Ok(optional(index(inner, key).ok()))
+    }
+}
+
+fn optional(found: Option<Value>) -> Value {
+    Value::Optional(found.map(Arc::new))
+}
+
+fn field(value: &Value, key: &Key) -> Option<Value> {
+    match value {
+        Value::Map(map) => map.get(key).cloned(),
+        _ => None,
+    }
+}
+
+fn literal(literal: &LiteralValue) -> Value {
+    match literal {
+        LiteralValue::Boolean(b) => Value::Bool(*b.inner()),
+        LiteralValue::Bytes(b) => Value::Bytes(b.inner().into()),
+        LiteralValue::Double(d) => Value::Double(*d.inner()),
+        LiteralValue::Int(i) => Value::Int(*i.inner()),
+        LiteralValue::Null => Value::Null,
+        LiteralValue::String(s) => Value::text(s.inner()),
+        LiteralValue::UInt(u) => Value::Uint(*u.inner()),
+    }
+}
+
+fn ident(name: &str, scope: &Scope<'_>) -> Outcome {
+    match scope.get(name) {
+        Some(value) => Ok(value.clone()),
+        None if functions::TYPES.contains(&name) => Ok(Value::Type(name.into())),
+        None => Err(EvalError::new(format!("no such attribute(s): {name}"))),
+    }
+}
+
+pub(crate) fn index(operand: &Value, key: &Value) -> Outcome {
+    match operand {
+        Value::List(items) => {
+            let Key::Int(i) = key.key()? else { return Err(EvalError::overload()) };
+            let found = usize::try_from(i).ok().and_then(|i| items.get(i));
+            found.cloned().ok_or_else(|| EvalError::new(format!("index out of bounds: {i}")))
+        }
+        Value::Map(map) => {
+            let key = key.key()?;
+            let shown = || match &key {
+                Key::Bool(b) => b.to_string(),
+                Key::Int(i) => i.to_string(),
+                Key::String(s) => s.to_string(),
+            };
+            map.get(&key).cloned().ok_or_else(|| EvalError::new(format!("no such key: {}", shown())))
+        }
+        _ => Err(EvalError::overload()),
+    }
+}

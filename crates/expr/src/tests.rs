@@ -1,0 +1,147 @@
+//! Tables: an expression, and what it gives.
+
+use crate::{Budget, Program, Type, Value, value::Key};
+use std::{collections::BTreeMap, sync::Arc};
+
+fn object() -> (Type, Value) {
+    let fields = [
+        ("name", Type::STRING, Value::text("web")),
+        ("replicas", Type::INT, Value::Int(3)),
+        ("ratio", Type::DOUBLE, Value::Double(0.5)),
+        ("tags", Type::list(Type::STRING), Value::list(vec![Value::text("a"), Value::text("b")])),
+        ("any", Type::Dyn, Value::Null),
+        ("cpu", Type::STRING, Value::text("1500m")),
+    ];
+    let (mut types, mut values) = (BTreeMap::new(), BTreeMap::new());
+    for (name, of, value) in fields {
+        types.insert(name.to_owned(), of);
+        if !matches!(value, Value::Null) {
+            values.insert(Key::String(name.into()), value);
+        }
+    }
+    types.insert("absent".to_owned(), Type::STRING);
+    let map = BTreeMap::from([(Key::String("k".into()), Value::Int(1))]);
+    types.insert("map".to_owned(), Type::Map(Box::new(Type::INT)));
+    values.insert(Key::String("map".into()), Value::Map(Arc::new(map)));
+    (Type::Object(Arc::new(types)), Value::Map(Arc::new(values)))
+}
+
+fn evaluate(source: &str) -> String {
+    let (of, value) = object();
+    let program = match Program::compile(source, &[("self", of)]) {
+        Ok(program) => program,
+        Err(why) => return why.lines().next().unwrap_or_default().to_owned(),
+    };
+    match program.evaluate(&[("self", value)], &mut Budget::default()) {
+        Ok(Value::Bool(b)) => b.to_string(),
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_so_is_true() {
+    for source in [
+        "self.replicas == 3 && self.replicas < 4 && self.replicas % 2 == 1",
+        "1 + 2 * 3 == 7 && 7 / 2 == 3 && -3 + 1 == -2 && 2.0 * 1.5 == 3.0",
+        "1u + 2u == 3u && 'a' + 'b' == 'ab' && [1] + [2] == [1, 2]",
+        "has(self.name) && !has(self.absent) && !has(self.any)",
+        "self.tags.all(t, t.size() == 1) && self.tags.exists(t, t == 'b') && self.tags.exists_one(t, t == 'a')",
+        "self.tags.map(t, t + '!') == ['a!', 'b!'] && self.tags.filter(t, t != 'a') == ['b']",
+        "self.tags.map(t, t != 'a', t + t) == ['bb']",
+        "'k' in self.map && self.map['k'] == 1 && self.map.all(k, self.map[k] > 0) && 'a' in self.tags",
+        "self.map.all(k, v, k == 'k' && v == 1) && self.tags.exists(i, t, i == 1 && t == 'b')",
+        "true || self.absent == 'x'",
+        "self.absent == 'x' || true",
+        "!(false && self.absent == 'x')",
+        "self.name.startsWith('w') && self.name.endsWith('b') && self.name.contains('e') && self.name.matches('^[a-z]+$')",
+        "'a,b'.split(',') == ['a', 'b'] && ['a', 'b'].join('-') == 'a-b' && 'abc'.substring(1, 2) == 'b'",
+        "'abcb'.indexOf('b') == 1 && 'abcb'.lastIndexOf('b') == 3 && 'aB'.lowerAscii() == 'ab' && ' a '.trim() == 'a'",
+        "'aaa'.replace('a', 'b', 2) == 'bba' && 'abc'.charAt(1) == 'b' && 'a1b22'.findAll('[0-9]+') == ['1', '22']",
+        "'%s has %d of %s'.format(['x', 2, ['a', true]]) == 'x has 2 of [a, true]' && '%.2f'.format([1.234]) == '1.23'",
+        "[1, 2, 3].sum() == 6 && [3, 1].min() == 1 && [3, 1].max() == 3 && [1, 2].isSorted() && [1, 2, 1].lastIndexOf(1) == 2",
+        "sets.contains([1, 2], [2]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 1], [1])",
+        "quantity(self.cpu).isLessThan(quantity('2')) && quantity('1Gi').asInteger() == 1073741824 && !isQuantity('x')",
+        "quantity('1').add(quantity('500m')).compareTo(quantity(self.cpu)) == 0",
+        "ip('10.0.0.1').family() == 4 && isIP('::1') && !isIP('10.0.0') && ip('127.0.0.1').isLoopback()",
+        "cidr('10.0.0.0/8').containsIP('10.1.2.3') && !cidr('10.0.0.0/8').containsCIDR('11.0.0.0/16') && isCIDR('::/0')",
+        "url('https://a.example.com:8080/x?y=z').getPort() == '8080' && url('https://[::1]:80/').getHostname() == '::1'",
+        "url('https://a/?x=1&x=2').getQuery()['x'] == ['1', '2'] && !isURL('no url')",
+        "!format.dns1123Label().validate('web').hasValue() && format.named('dns1123Label').value().validate('W').hasValue()",
+        "semver('1.2.3').isLessThan(semver('1.10.0')) && semver('1.0.0-alpha').isLessThan(semver('1.0.0')) && !isSemver('1.2')",
+        "duration('1h30m') == duration('90m') && duration('1h').getMinutes() == 60",
+        "timestamp('2026-01-02T03:04:05Z').getFullYear() == 2026 && timestamp('2026-01-02T00:00:00Z') + duration('24h') > timestamp('2026-01-02T23:00:00Z')",
+        "self.?absent.orValue('x') == 'x' && self.?name.hasValue() && self.?name.optMap(n, n + '!').value() == 'web!'",
+        "optional.of(1).or(optional.none()).value() == 1 && self.tags[?5].orValue('none') == 'none'",
+        "int('3') == 3 && string(3) == '3' && double(1) == 1.0 && type(1) == int && size('ä') == 1",
+        "(self.replicas > 2 ? 'big' : 'small') == 'big'",
+        "dyn(1) == 1.0 && {'a': 1}['a'] == 1",
+    ] {
+        assert_eq!(evaluate(source), "true", "{source}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_told_where_it_is_written() {
+    for (source, expected) in [
+        ("self.nothing == 1", "compilation failed: ERROR: <input>: undefined field 'nothing'"),
+        ("other == 1", "compilation failed: ERROR: <input>: undeclared reference to 'other' (in container '')"),
+        (
+            "self.replicas == 'x'",
+            "compilation failed: ERROR: <input>: found no matching overload for '_==_' applied to '(int, string)'",
+        ),
+        ("self.name.odd()", "compilation failed: ERROR: <input>: undeclared reference to 'odd' (in container '')"),
+        (
+            "self.replicas.startsWith('a')",
+            "compilation failed: ERROR: <input>: found no matching overload for 'startsWith' applied to 'int.(string)'",
+        ),
+        (
+            "self.name + 1 == 'a'",
+            "compilation failed: ERROR: <input>: found no matching overload for '_+_' applied to '(string, int)'",
+        ),
+        (
+            "self.tags.all(t, t > 1)",
+            "compilation failed: ERROR: <input>: found no matching overload for '_>_' applied to '(string, int)'",
+        ),
+        (
+            "self.name.all(c, true)",
+            "compilation failed: ERROR: <input>: expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)",
+        ),
+        ("self.name &&", "compilation failed: ERROR: <input>:1:13: Syntax error: mismatched input '<EOF>'"),
+    ] {
+        assert!(evaluate(source).starts_with(expected), "{source}: {}", evaluate(source));
+    }
+}
+
+#[test]
+fn what_has_no_value_says_why() {
+    for (source, expected) in [
+        ("self.absent == 'x'", "no such key: absent"),
+        ("self.tags[2] == 'x'", "index out of bounds: 2"),
+        ("1 / (self.replicas - 3) == 1", "division by zero"),
+        ("9223372036854775807 + self.replicas > 0", "return error for overflow"),
+        ("self.tags.all(t, int(t) > 0)", "type conversion error from 'string' to 'int'"),
+    ] {
+        assert_eq!(evaluate(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn whatever_it_says_it_ends() {
+    let many = "self.tags.map(a, 1)";
+    let nested =
+        |n: usize| (0..n).fold("1 == 1".to_owned(), |inner, i| format!("[1,2,3,4,5,6,7,8,9,10].all(x{i}, {inner})"));
+    assert_eq!(evaluate(&format!("{many}.size() == 2 && {}", nested(3))), "true");
+    assert_eq!(evaluate(&nested(9)), "operation cancelled: actual cost limit exceeded");
+    for deep in [
+        format!("{}1{} == 1", "[".repeat(5000), "]".repeat(5000)),
+        format!("1{} > 0", " + 1".repeat(9_000)),
+        format!("self{}", ".a".repeat(19_000)),
+        format!("self{} == 1", "[0]".repeat(9_000)),
+        format!("true{}", " ? true : true".repeat(5_000)),
+        "1 + 1".repeat(30_000),
+    ] {
+        let told = evaluate(&deep);
+        assert!(told.starts_with("compilation failed"), "{} {told}", &deep[..20]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Values of expressions.
+
+use crate::EvalError;
+use api::quantity::Amount;
+use jiff::{SignedDuration, Timestamp};
+use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
+
+/// A value. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number that is written with a `u`.
+    Uint(u64),
+    /// A number.
+    Double(f64),
+    /// Text.
+    String(Arc<str>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A list.
+    List(Arc<Vec<Value>>),
+    /// A map, or an object.
+    Map(Arc<BTreeMap<Key, Value>>),
+    /// A span of time.
+    Duration(SignedDuration),
+    /// A moment.
+    Time(Timestamp),
+    /// The type of a value.
+    Type(Arc<str>),
+    /// A value, or none.
+    Optional(Option<Arc<Value>>),
+    /// An amount of a resource.
+    Quantity(Amount),
+    /// An IP address.
+    Ip(IpAddr),
+    /// An IP network: an address in it and the length of its prefix.
+    Cidr(IpAddr, u8),
+    /// A URL, as it was written.
+    Url(Arc<str>),
+    /// A named format of text.
+    Format(&'static str),
+    /// A semantic version.
+    Semver(Arc<Semver>),
+}
+
+/// The key of a map.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Text.
+    String(Arc<str>),
+}
+
+/// A semantic version, without what follows a plus.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Semver {
+    pub(crate) numbers: [u64; 3],
+    pub(crate) pre: Vec<String>,
+}
+
+impl Value {
+    /// Text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::String(text.into())
+    }
+
+    pub(crate) fn list(items: Vec<Self>) -> Self {
+        Self::List(Arc::new(items))
+    }
+
+    pub(crate) fn some(value: Self) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    pub(crate) fn key(&self) -> Result<Key, EvalError> {
+        Ok(match self {
+            Self::Bool(b) => Key::Bool(*b),
+            Self::Int(i) => Key::Int(*i),
+            Self::Uint(u) => Key::Int(i64::try_from(*u).map_err(|_| EvalError::overload())?),
+            #[expect(clippy::cast_possible_truncation, reason = "only what is whole is cast")]
+            Self::Double(d) if d.fract() == 0.0 && d.abs() < 9e15 => Key::Int(*d as i64),
+            Self::String(s) => Key::String(Arc::clone(s)),
+            _ => return Err(EvalError::new("unsupported key type")),
+        })
+    }
+
+    /// The name of its type.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Time(_) => "google.protobuf.Timestamp",
+            Self::Type(_) => "type",
+            Self::Optional(_) => "optional_type",
+            Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Ip(_) => "net.IP",
+            Self::Cidr(..) => "net.CIDR",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Semver(_) => "kubernetes.Semver",
+        }
+    }
+
+    /// Equality; values of different types are not equal, but numbers are compared as numbers.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(l), Self::Bool(r)) => l == r,
+            (Self::String(l), Self::String(r)) | (Self::Type(l), Self::Type(r)) | (Self::Url(l), Self::Url(r)) => {
+                l == r
+            }
+            (Self::Bytes(l), Self::Bytes(r)) => l == r,
+            (Self::List(l), Self::List(r)) => l.len() == r.len() && l.iter().zip(r.iter()).all(|(l, r)| l.is(r)),
+            (Self::Map(l), Self::Map(r)) => {
+                l.len() == r.len() && l.iter().all(|(k, v)| r.get(k).is_some_and(|other| v.is(other)))
+            }
+            (Self::Optional(l), Self::Optional(r)) => match (l, r) {
+                (Some(l), Some(r)) => l.is(r),
+                (None, None) => true,
+                _ => false,
+            },
+            (Self::Ip(l), Self::Ip(r)) => l == r,
+            (Self::Cidr(l, n), Self::Cidr(r, m)) => l == r && n == m,
+            (Self::Format(l), Self::Format(r)) => l == r,
+            (l, r) => l.order(r) == Some(Ordering::Equal),
+        }
+    }
+
+    /// The order of two values that have one.
+    pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Bool(l), Self::Bool(r)) => Some(l.cmp(r)),
+            (Self::Int(l), Self::Int(r)) => Some(l.cmp(r)),
+            (Self::Uint(l), Self::Uint(r)) => Some(l.cmp(r)),
+            (Self::Int(l), Self::Uint(r)) => Some(i128::from(*l).cmp(&i128::from(*r))),
+            (Self::Uint(l), Self::Int(r)) => Some(i128::from(*l).cmp(&i128::from(*r))),
+            (l, r) if l.number().is_some() && r.number().is_some() => l.number().partial_cmp(&r.number()),
+            (Self::String(l), Self::String(r)) => Some(l.cmp(r)),
+            (Self::Bytes(l), Self::Bytes(r)) => Some(l.cmp(r)),
+            (Self::Duration(l), Self::Duration(r)) => Some(l.cmp(r)),
+            (Self::Time(l), Self::Time(r)) => Some(l.cmp(r)),
+            (Self::Quantity(l), Self::Quantity(r)) => Some(l.cmp(r)),
+            (Self::Semver(l), Self::Semver(r)) => Some(l.order(r)),
+            _ => None,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers are compared as numbers with a point")]
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(i) => Some(*i as f64),
+            Self::Uint(u) => Some(*u as f64),
+            Self::Double(d) => Some(*d),
+            _ => None,
+        }
+    }
+
+    /// How much it takes to look at all of it once.
+    pub(crate) fn cost(&self) -> u64 {
+        let length = match self {
+            Self::String(s) | Self::Url(s) => s.len() / 10,
+            Self::Bytes(b) => b.len() / 10,
+            Self::List(l) => l.len(),
+            Self::Map(m) => m.len(),
+            _ => 0,
+        };
+        u64::try_from(length).unwrap_or(u64::MAX)
+    }
+}
+
+impl Semver {
+    fn order(&self, other: &Self) -> Ordering {
+        let pre = || match (self.pre.is_empty(), other.pre.is_empty()) {
+            (true, true) => Ordering::Equal,
+            (true, false) => Ordering::Greater,
+            (false, true) => Ordering::Less,
+            (false, false) => {
+                let parts = self.pre.iter().zip(&other.pre).map(|(l, r)| match (l.parse::<u64>(), r.parse::<u64>()) {
+                    (Ok(l), Ok(r)) => l.cmp(&r),
+                    (Ok(_), Err(_)) => Ordering::Less,
+                    (Err(_), Ok(_)) => Ordering::Greater,
+                    (Err(_), Err(_)) => l.cmp(r),
+                });
+                let mut different = parts.filter(|o| o.is_ne());
+                different.next().unwrap_or_else(|| self.pre.len().cmp(&other.pre.len()))
+            }
+        };
+        self.numbers.cmp(&other.numbers).then_with(pre)
+    }
+}

@@ -1,0 +1,172 @@
+//! Rules in CEL (`x-kubernetes-validations`).
+
+use super::*;
+
+/// Properties of a spec, one of which has this rule, on a server that knows them.
+async fn with_rule(property: Value, rule: Value) -> Api {
+    let mut property = property;
+    property["x-kubernetes-validations"] = json!([rule]);
+    with_crontabs(&json!({"f": property})).await
+}
+
+async fn message(api: &Api, ask: Ask) -> String {
+    let answer = api.ask(&ask).await;
+    let text = answer.body["message"].as_str().unwrap_or("").to_owned();
+    let text = text.strip_prefix("CronTab.stable.example.com \"a\" is invalid: ").map(str::to_owned).unwrap_or(text);
+    format!("{} {text}", answer.status).trim().to_owned()
+}
+
+/// What is answered to an object whose spec has this.
+async fn create(api: &Api, f: Value) -> String {
+    let text = message(api, post(CRONTABS, &crontab("a", &json!({"f": f})))).await;
+    api.ask(&delete(format!("{CRONTABS}/a"))).await;
+    text
+}
+
+fn ports() -> Value {
+    json!({"type": "object", "properties": {
+        "min": {"type": "integer"}, "max": {"type": "integer"}, "name": {"type": "string"},
+        "list": {"type": "array", "items": {"type": "string"}},
+        "namespace": {"type": "string"}, "x-y": {"type": "string"}, "when": {"type": "string", "format": "date-time"},
+    }})
+}
+
+#[tokio::test]
+async fn what_a_rule_refuses_is_said_in_its_own_words_or_in_those_of_the_rule() {
+    let rule = "self.min <= self.max";
+    let api = with_rule(ports(), json!({"rule": rule})).await;
+    assert_eq!(create(&api, json!({"min": 1, "max": 2})).await, "201");
+    assert_eq!(
+        create(&api, json!({"min": 3, "max": 2})).await,
+        "422 spec.f: Invalid value: failed rule: self.min <= self.max"
+    );
+    let missing = "422 spec.f: Invalid value: \"object\": no such key: max evaluating rule: self.min <= self.max";
+    assert_eq!(create(&api, json!({"min": 3})).await, missing);
+    let api = with_rule(
+        ports(),
+        json!({"rule": rule, "message": "from small to large", "reason": "FieldValueForbidden", "fieldPath": ".max"}),
+    )
+    .await;
+    assert_eq!(create(&api, json!({"min": 3, "max": 2})).await, "422 spec.f.max: Forbidden: from small to large");
+    let said = json!({"rule": rule, "messageExpression": "'%d is more than %d'.format([self.min, self.max])"});
+    let api = with_rule(ports(), said).await;
+    assert_eq!(create(&api, json!({"min": 3, "max": 2})).await, "422 spec.f: Invalid value: 3 is more than 2");
+    let api = with_rule(json!({"type": "string"}), json!({"rule": "self.startsWith('kube')", "message": "no"})).await;
+    assert_eq!(create(&api, json!("x")).await, "422 spec.f: Invalid value: \"x\": no");
+}
+
+#[tokio::test]
+async fn rules_see_names_that_are_none_in_the_language_and_values_of_formats() {
+    let rule = "self.__namespace__ == 'n' && self.x__dash__y == 'y' && self.when.getFullYear() == 2026";
+    let api = with_rule(ports(), json!({"rule": rule})).await;
+    assert_eq!(create(&api, json!({"namespace": "n", "x-y": "y", "when": "2026-01-01T00:00:00Z"})).await, "201");
+    let api = with_rule(ports(), json!({"rule": "!has(self.list) || self.list.all(x, x.size() < 3)"})).await;
+    assert_eq!(create(&api, json!({})).await, "201");
+    assert!(create(&api, json!({"list": ["abc"]})).await.starts_with("422"));
+}
+
+#[tokio::test]
+async fn rules_of_the_whole_see_its_name() {
+    let mut definition = crontabs(&spec());
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([{"rule": "self.metadata.name.startsWith('a')", "message": "its name begins with a"},
+            {"rule": "!has(self.status) || self.status.replicas <= self.spec.replicas", "message": "too many"}]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let refused = api.ask(&post(CRONTABS, &crontab("b", &json!({})))).await;
+    let words = "CronTab.stable.example.com \"b\" is invalid: <nil>: Invalid value: its name begins with a";
+    assert_eq!(refused.body["message"], words);
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({})).await;
+    let status = merge(format!("{CRONTABS}/a/status"), &json!({"status": {"replicas": 2}}));
+    assert_eq!(message(&api, status).await, "422 <nil>: Invalid value: too many");
+}
+
+#[tokio::test]
+async fn rules_of_changes_compare_with_what_was_there() {
+    let api =
+        with_rule(json!({"type": "string"}), json!({"rule": "self == oldSelf", "message": "Value is immutable"})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"f": "x"}))), 201, json!({})).await;
+    let path = format!("{CRONTABS}/a");
+    assert_eq!(
+        message(&api, merge(&path, &json!({"spec": {"f": "y"}}))).await,
+        "422 spec.f: Invalid value: \"y\": Value is immutable"
+    );
+    api.check(merge(&path, &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    // What goes is not asked, and what comes is new.
+    api.check(merge(&path, &json!({"spec": {"f": null}})), 200, json!({})).await;
+    api.check(merge(&path, &json!({"spec": {"f": "z"}})), 200, json!({})).await;
+    let rule = json!({"rule": "oldSelf.hasValue() || self == 'first'", "optionalOldSelf": true});
+    let api = with_rule(json!({"type": "string"}), rule).await;
+    assert!(create(&api, json!("second")).await.starts_with("422"));
+    assert_eq!(create(&api, json!("first")).await, "201");
+}
+
+#[tokio::test]
+async fn a_new_rule_hinders_no_one_who_changes_something_else() {
+    let api = with_crontabs(&json!({"f": {"type": "string"}, "g": {"type": "string"}})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"f": "x"}))), 201, json!({})).await;
+    let rule = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/f/x-kubernetes-validations",
+        "value": [{"rule": "self == 'y'"}]}]);
+    api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &rule), 200, json!({})).await;
+    let path = format!("{CRONTABS}/a");
+    api.check(merge(&path, &json!({"spec": {"g": "x"}})), 200, json!({})).await;
+    assert!(message(&api, merge(&path, &json!({"spec": {"f": "z"}}))).await.starts_with("422"));
+    // Who is wrong otherwise is told that first.
+    let wrong = api.ask(&merge(&path, &json!({"spec": {"g": 1}}))).await;
+    assert!(wrong.body["message"].as_str().unwrap().contains("<nil>: Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"), "{}", wrong.body);
+}
+
+#[tokio::test]
+async fn a_rule_that_makes_no_sense_is_refused_with_the_definition() {
+    let api = Api::new().await;
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    for (property, rule, at, words) in [
+        (ports(), json!({"rule": "self.nothing == 1"}), ".rule", "undefined field 'nothing'"),
+        (ports(), json!({"rule": "self.min.odd()"}), ".rule", "undeclared reference to 'odd' (in container '')"),
+        (
+            ports(),
+            json!({"rule": "self.min == 'x'"}),
+            ".rule",
+            "found no matching overload for '_==_' applied to '(int, string)'",
+        ),
+        (ports(), json!({"rule": "self.min +"}), ".rule", "Syntax error"),
+        (ports(), json!({"rule": "self.min"}), ".rule", "must evaluate to a bool"),
+        (ports(), json!({"rule": " "}), ".rule", "Required value: rule is not specified"),
+        (ports(), json!({"rule": "true", "messageExpression": "1"}), ".messageExpression", "must evaluate to a string"),
+        (
+            ports(),
+            json!({"rule": "true", "reason": "Odd"}),
+            ".reason",
+            "Unsupported value: \"Odd\": supported values: \"FieldValueDuplicate\", \"FieldValueForbidden\", \"FieldValueInvalid\", \"FieldValueRequired\"",
+        ),
+        (ports(), json!({"rule": "true", "fieldPath": ".nothing"}), ".fieldPath", "fieldPath must be a valid path"),
+        (
+            ports(),
+            json!({"rule": "true", "optionalOldSelf": true}),
+            ".optionalOldSelf",
+            "may not be set if oldSelf is not used in rule",
+        ),
+    ] {
+        let mut property = property;
+        property["x-kubernetes-validations"] = json!([rule]);
+        let answer = api.ask(&post(DEFINITIONS, &crontabs(&json!({"f": property})))).await;
+        let text = answer.body["message"].as_str().unwrap();
+        let place =
+            format!("spec.validation.openAPIV3Schema.properties[spec].properties[f].x-kubernetes-validations[0]{at}: ");
+        assert!(answer.status == 422 && text.contains(&place) && text.contains(words), "{rule}: {text}");
+    }
+    let mut apart = list;
+    apart["items"]["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf"}]);
+    let answer = api.ask(&post(DEFINITIONS, &crontabs(&json!({"f": apart})))).await;
+    let words = "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[spec].properties[f]";
+    assert!(answer.body["message"].as_str().unwrap().contains(words), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_rule_without_end_is_ended() {
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    let rule = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d >= 0))))";
+    let api = with_rule(list, json!({"rule": rule})).await;
+    let many: Vec<i32> = (0..100).collect();
+    let told = create(&api, json!(many)).await;
+    assert!(told.starts_with("422 spec.f: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: self.all"), "{told}");
+}
