@@ -12,6 +12,7 @@ mod conditions;
 mod configuration;
 mod debug;
 mod deployments;
+mod disruption;
 mod endpoints;
 mod env_files;
 mod example_states;
@@ -87,6 +88,7 @@ fn main() {
         configuration::TESTS,
         debug::TESTS,
         deployments::TESTS,
+        disruption::TESTS,
         endpoints::TESTS,
         env_files::TESTS,
         example_states::TESTS,

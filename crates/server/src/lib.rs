@@ -15,6 +15,7 @@ mod decode;
 mod delete;
 mod discovery;
 mod events;
+mod eviction;
 mod form;
 mod health;
 pub mod kinds;

@@ -1,7 +1,7 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, form, health,
+    NodeDialer, SigningKey, authorize, compress, create, deadline, delete, discovery, eviction, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
     reply::{self, Body, BoxError, Reply},
@@ -188,7 +188,7 @@ impl ApiServer {
                 return pods::bind(self, &resource, &call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
-                return pods::evict(self, &resource, &call).await;
+                return eviction::answer(self, &resource, &call).await;
             }
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
                 return tokens::create(self, &resource, &call).await;

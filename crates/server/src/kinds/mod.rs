@@ -269,6 +269,9 @@ pub struct Row {
 /// The kind of Pods.
 pub(crate) static POD: &dyn Kind = &pod::Pod;
 
+/// The kind of disruption budgets.
+pub(crate) static BUDGET: &dyn Kind = &policy::POD_DISRUPTION_BUDGET;
+
 /// Every kind that is served.
 pub static ALL: &[&dyn Kind] = &[
     &config_map::ConfigMap,
