@@ -14,6 +14,7 @@ mod configuration;
 mod custom_resources;
 mod debug;
 mod deployments;
+mod disruption;
 mod endpoints;
 mod env_files;
 mod example_states;
@@ -89,6 +90,7 @@ fn main() {
         configuration::TESTS,
         debug::TESTS,
         deployments::TESTS,
+        disruption::TESTS,
         endpoints::TESTS,
         env_files::TESTS,
         example_states::TESTS,

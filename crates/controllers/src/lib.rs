@@ -11,6 +11,7 @@ mod amount;
 mod cache;
 mod cluster_roles;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod garbage_collector;
 mod job;
@@ -73,6 +74,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     controllers.spawn(job::run(client.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));
     controllers.spawn(endpoints::run(client.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(disruption::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(jobs.follow(Api::all(client.clone()), |job| job, stop.clone()));
     controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));

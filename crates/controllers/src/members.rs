@@ -36,6 +36,8 @@ pub(crate) struct Member {
     pub(crate) created: Option<Timestamp>,
     pub(crate) restarts: i32,
     pub(crate) cost: i64,
+    /// Since when it is to be disrupted, but by its kubelet, which takes its time.
+    pub(crate) disrupted: Option<Timestamp>,
     pub(crate) place: Place,
     /// What a Job must know of it; nothing of Pods of others.
     pub(crate) job: Option<Box<JobPart>>,
@@ -85,6 +87,10 @@ impl Member {
         let phase = status.phase.clone().unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready" && c.status == "True");
+        let disrupted =
+            status.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget" && c.status == "True");
+        let disrupted = disrupted.filter(|c| c.reason.as_deref() != Some("TerminationByKubelet"));
+        let disrupted = disrupted.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let restarts = status.container_statuses.iter().flatten().map(|c| c.restart_count).max();
         let controller = controller(meta.owner_references.as_deref().unwrap_or_default()).cloned();
         Self {
@@ -95,6 +101,7 @@ impl Member {
             created: meta.creation_timestamp.as_ref().map(|t| t.0),
             restarts: restarts.unwrap_or(0),
             cost: number(&meta, DELETION_COST).unwrap_or(0),
+            disrupted,
             place: Place::of(&spec, &status),
             job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
             namespace: meta.namespace.unwrap_or_default(),

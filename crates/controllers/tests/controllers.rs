@@ -248,6 +248,26 @@ async fn a_silent_node_is_noticed_and_one_with_a_lease_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_was_to_be_disrupted_and_was_not_is_not_to_be_any_more() {
+    let api = start();
+    node(&api, "n", &ready("True"));
+    let to_be = |name: &str, reason: &str| {
+        pod(&api, name, |pod| {
+            pod["spec"]["nodeName"] = "n".into();
+            pod["status"]["conditions"] = json!([{ "type": "DisruptionTarget", "status": "True", "reason": reason,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+        });
+    };
+    to_be("late", "TerminationByKubelet");
+    to_be("old", "EvictionByEvictionAPI");
+    let target = |api: &FakeApi, name: &str| {
+        condition(&api.get(&pod_path(name)).expect("a Pod"), "DisruptionTarget")["status"].clone()
+    };
+    api.until("it is not to be", |api| target(api, "old") == "False").await;
+    assert_eq!(target(&api, "late"), "True", "the kubelet takes its time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_happens() {
     let api = start();
     namespace(&api, "x");

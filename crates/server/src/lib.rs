@@ -16,6 +16,7 @@ mod definitions;
 mod delete;
 mod discovery;
 mod events;
+mod eviction;
 mod form;
 mod health;
 pub mod kinds;

@@ -1,8 +1,7 @@
-//! What is particular about Pods: admission that looks at other objects, binding and eviction.
+//! What is particular about Pods: admission that looks at other objects, and binding.
 
 use crate::{
     decode,
-    delete::{self, Options},
     kinds::{self, FieldErrors, FieldPath, RUNTIME_CLASSES},
     object,
     reply::{self, Reply},
@@ -17,12 +16,12 @@ use store::{Expect, Key, Write, WriteError};
 /// How often a write is tried again when another came first.
 const TRIES: usize = 20;
 
-fn success() -> Value {
+pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
 /// The body, which must be of this kind and about the Pod that the path names.
-fn body(call: &Call, kind: &str, name: &str) -> Result<Value, ApiError> {
+pub(crate) fn body(call: &Call, kind: &str, name: &str) -> Result<Value, ApiError> {
     let value = decode::options(call, kind)?;
     if value["metadata"]["name"].as_str().is_some_and(|n| !n.is_empty() && n != name) {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
@@ -118,49 +117,9 @@ fn assign(pod: &mut Value, target: &str, binding: &Value) {
     set_condition(pod, scheduled);
 }
 
-fn set_condition(pod: &mut Value, condition: Value) {
+pub(crate) fn set_condition(pod: &mut Value, condition: Value) {
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|c| c["type"] != condition["type"]);
     conditions.push(condition);
     pod["status"]["conditions"] = json!(conditions);
-}
-
-/// Evicts a Pod: a deletion that disruption budgets may forbid, once there are any.
-pub(crate) async fn evict(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
-    let mut options = Options::from_json(&body(call, "Eviction", name)?["deleteOptions"], call)?;
-    options.dry_run |= dry_run(&call.query, "CreateOptions")?;
-    let key = object::key(kind, &resource.namespace, name);
-    if !options.dry_run {
-        disrupt(server, resource, &key, &options).await?;
-    }
-    delete::delete(server, resource, &key, &options).await?;
-    Ok(reply::json(201, &success()))
-}
-
-/// Says in the Pod's status why it goes, before it goes (`addConditionAndDeletePod`).
-async fn disrupt(server: &ApiServer, resource: &Resource, key: &Key, options: &Options) -> Result<(), ApiError> {
-    let kind = &*resource.kind;
-    for _ in 0..TRIES {
-        let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), &key.name))?;
-        let mut pod = object::decode(kind, &current);
-        // A precondition on the version would fail on our own write.
-        delete::check_preconditions(resource, &pod, &key.name, options)?;
-        if options.revision.is_some() {
-            return Ok(());
-        }
-        let condition = json!({
-            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting", "lastTransitionTime": now(),
-            "observedGeneration": pod["metadata"]["generation"],
-        });
-        set_condition(&mut pod, condition);
-        let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encoder(kind, pod));
-        match server.store.write(write).await {
-            Ok(_) => return Ok(()),
-            Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, kind.info(), &key.name)),
-        }
-    }
-    Err(ApiError::modified(kind.info(), &key.name))
 }

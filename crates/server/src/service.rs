@@ -3,7 +3,7 @@
 use crate::{
     AdmissionPlugin, NodeDialer, SigningKey, UserInfo,
     authz::{self, Follower},
-    compress, create, deadline, definitions, delete, discovery, form, health,
+    compress, create, deadline, definitions, delete, discovery, eviction, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
     registry::Registry,
@@ -238,7 +238,7 @@ impl ApiServer {
                 return pods::bind(self, &resource, &call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
-                return pods::evict(self, &resource, &call).await;
+                return eviction::answer(self, &resource, &call).await;
             }
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
                 return tokens::create(self, &resource, &call).await;

@@ -370,6 +370,9 @@ pub(crate) static CUSTOM_RESOURCE_DEFINITION: &dyn Kind = &apiextensions::DEFINI
 /// The kind of Pods.
 pub(crate) static POD: &dyn Kind = &pod::Pod;
 
+/// The kind of disruption budgets.
+pub(crate) static BUDGET: &dyn Kind = &policy::POD_DISRUPTION_BUDGET;
+
 /// Every kind that is served.
 pub static ALL: &[&dyn Kind] = &[
     &config_map::ConfigMap,

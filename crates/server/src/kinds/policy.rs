@@ -1,4 +1,4 @@
-//! PodDisruptionBudget (`policy/v1`). Evictions do not ask it yet.
+//! PodDisruptionBudget (`policy/v1`).
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,

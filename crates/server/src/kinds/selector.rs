@@ -46,7 +46,7 @@ pub(in crate::kinds) fn is_empty(selector: &Value) -> bool {
 
 /// Whether a selector selects what has these labels; none at all selects nothing, and an empty one everything. `None`
 /// when it makes no sense.
-pub(in crate::kinds) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     if selector.is_null() {
         return Some(false);
     }

@@ -271,3 +271,46 @@ async fn an_eviction_is_a_deletion_that_says_why() {
     api.check(post(format!("{PODS}/none/eviction"), &json!({})), 404, json!({"message": "pods \"none\" not found"}))
         .await;
 }
+
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+#[tokio::test]
+async fn an_eviction_asks_the_budget_of_its_pod() {
+    let api = Api::new().await;
+    let evict = |name: &str| post(format!("{PODS}/{name}/eviction"), &json!({"metadata": {"name": name}}));
+    let running =
+        |ready: &str| json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
+    for (name, ready) in [("a", "True"), ("b", "True"), ("c", "False")] {
+        api.bound_pod(name).await;
+        api.check(merge(format!("{PODS}/{name}"), &json!({"metadata": {"labels": {"app": "web"}}})), 200, json!({}))
+            .await;
+        api.check(merge(format!("{PODS}/{name}/status"), &running(ready)), 200, json!({})).await;
+    }
+    let budget = |name: &str| json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    api.check(post(BUDGETS, &budget("b")), 201, json!({})).await;
+    let refused = |why: &str| {
+        json!({"status": "Failure", "reason": "TooManyRequests", "code": 429,
+        "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+        "details": {"causes": [{"reason": "DisruptionBudget", "message": why}]}})
+    };
+    api.check(evict("a"), 429, refused("The disruption budget b is still being processed by the server.")).await;
+    let status = |current: i32, allowed: i32| {
+        json!({"status": {"observedGeneration": 1, "expectedPods": 3,
+        "currentHealthy": current, "desiredHealthy": 1, "disruptionsAllowed": allowed}})
+    };
+    api.check(merge(format!("{BUDGETS}/b/status"), &status(2, 1)), 200, json!({})).await;
+    // One that is not healthy takes nothing from the budget.
+    api.check(evict("c"), 201, json!({})).await;
+    api.check(get(format!("{BUDGETS}/b")), 200, json!({"status": {"disruptionsAllowed": 1}})).await;
+    api.check(post(format!("{PODS}/a/eviction?dryRun=All"), &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
+    api.check(evict("a"), 201, json!({"status": "Success"})).await;
+    let taken = api.check(get(format!("{BUDGETS}/b")), 200, json!({"status": {"disruptionsAllowed": 0}})).await.body;
+    assert!(taken["status"]["disruptedPods"]["a"].is_string(), "{taken}");
+    api.check(merge(format!("{BUDGETS}/b/status"), &status(1, 0)), 200, json!({})).await;
+    api.check(evict("b"), 429, refused("The disruption budget b needs 1 healthy pods and has 1 currently")).await;
+    // What is being deleted anyway is not missed.
+    api.check(evict("a"), 201, json!({})).await;
+    api.check(post(BUDGETS, &budget("other")), 201, json!({})).await;
+    let several = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    api.check(evict("b"), 500, json!({"message": several})).await;
+}

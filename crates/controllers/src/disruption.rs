@@ -1,0 +1,248 @@
+//! Disruption budgets: how many of some Pods may be evicted now (`pkg/controller/disruption`).
+
+mod budget;
+
+use crate::cache::{Cache, Seen, key};
+use crate::members::{Member, controller};
+use crate::pod_control::matches;
+use crate::recorder::Recorder;
+use crate::worker::{self, Controller, is_code, unless_gone};
+use budget::{count, failed, in_words, needs_scale};
+use futures::stream::{self, StreamExt};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, ReplicationController};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const COMPONENT: &str = "controllermanager";
+/// A Pod that was to be disrupted and is not being deleted after that is none any more.
+const STALE: SignedDuration = SignedDuration::from_mins(2);
+/// Before the key of a Pod that was to be disrupted.
+const POD: &str = "pod:";
+
+enum Event {
+    Budget(Seen<PodDisruptionBudget>),
+    ReplicaSet(Seen<ReplicaSet>),
+    Pod(Seen<Member>),
+}
+
+struct Disruption {
+    client: Client,
+    recorder: Recorder,
+    budgets: Cache<PodDisruptionBudget>,
+    sets: Cache<ReplicaSet>,
+    pods: Cache<Member>,
+}
+
+/// Why it is not known how many Pods there should be.
+enum Unknown {
+    /// As upstream says it.
+    Said(String),
+    Failed(kube::Error),
+}
+
+impl From<kube::Error> for Unknown {
+    fn from(error: kube::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Controller for Disruption {
+    type Event = Event;
+    const NAME: &'static str = "disruption";
+
+    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+        match event {
+            Event::Budget(Seen::One { after, .. }) => after.iter().map(|budget| key(budget.as_ref())).collect(),
+            Event::Pod(seen @ Seen::One { .. }) => {
+                let namespace = seen.both().next().map(|pod| pod.namespace.clone()).unwrap_or_default();
+                let budgets = self.budgets.in_namespace(&namespace).into_iter();
+                let concerned = budgets.filter(|budget| seen.both().any(|pod| selects(budget, pod)));
+                let stale = seen.both().last().filter(|pod| pod.disrupted.is_some());
+                let stale = stale.map(|pod| format!("{POD}{}", key(pod.as_ref())));
+                concerned.map(|budget| key(budget.as_ref())).chain(stale).collect()
+            }
+            Event::ReplicaSet(Seen::One { .. }) => vec![],
+            Event::Budget(Seen::All) | Event::ReplicaSet(Seen::All) | Event::Pod(Seen::All) => {
+                let stale = self.pods.all().into_iter().filter(|pod| pod.disrupted.is_some());
+                let stale = stale.map(|pod| format!("{POD}{}", key(pod.as_ref())));
+                self.budgets.keys().into_iter().chain(stale).collect()
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+        if !(self.budgets.listed() && self.pods.listed() && self.sets.listed()) {
+            return Ok(None);
+        }
+        if let Some(pod) = key.strip_prefix(POD) {
+            return self.undisrupt(pod).await;
+        }
+        let Some(budget) = self.budgets.at(key) else { return Ok(None) };
+        let Some(spec) = budget.spec.as_ref() else { return Ok(None) };
+        let mut pods = self.pods.in_namespace(budget.metadata.namespace.as_deref().unwrap_or_default());
+        pods.retain(|pod| selects(&budget, pod));
+        let about = budget.object_ref(&());
+        if pods.is_empty() {
+            self.recorder.tell(&about, false, "NoPods", "No matching pods found").await;
+        }
+        let now = Timestamp::now();
+        let scale = match self.scale(&about, &budget, &pods).await {
+            Ok(scale) => scale,
+            Err(Unknown::Failed(e)) => return Err(e),
+            Err(Unknown::Said(why)) => {
+                let message = format!("Failed to calculate the number of expected pods: {why}");
+                self.recorder.tell(&about, true, "CalculateExpectedPodCountFailed", &message).await;
+                self.report(&budget, failed(&budget, why, now)).await?;
+                return Ok(None);
+            }
+        };
+        let counted = count(&budget, spec, &pods, scale, now);
+        for pod in &counted.stayed {
+            // That it names the namespace twice is upstream's.
+            let namespace = &pod.namespace;
+            let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
+            self.recorder.tell(&reference(pod), true, "NotDeleted", &message).await;
+        }
+        self.report(&budget, counted.status).await?;
+        Ok(counted.again.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default()))
+    }
+}
+
+fn selects(budget: &PodDisruptionBudget, pod: &Member) -> bool {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    selector.is_some_and(|selector| matches(selector, &pod.labels))
+}
+
+fn reference(pod: &Member) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.clone()),
+        name: Some(pod.name.clone()),
+        uid: Some(pod.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+impl Disruption {
+    /// How many Pods the controllers of these want (`getExpectedScale`), if that must be known.
+    async fn scale(
+        &self,
+        about: &ObjectReference,
+        budget: &PodDisruptionBudget,
+        pods: &[Arc<Member>],
+    ) -> Result<i32, Unknown> {
+        let spec = budget.spec.as_ref().filter(|spec| needs_scale(spec));
+        let Some(spec) = spec else { return Ok(0) };
+        let (mut scales, mut unmanaged) = (HashMap::new(), false);
+        for pod in pods {
+            let Some(owner) = &pod.controller else {
+                unmanaged = true;
+                continue;
+            };
+            let owner = self.top(&pod.namespace, owner);
+            if !scales.contains_key(&owner.uid) {
+                let scale = self.scale_of(&pod.namespace, &owner, &pod.name).await?;
+                scales.insert(owner.uid.clone(), scale);
+            }
+        }
+        if unmanaged {
+            let selector = in_words(spec.selector.as_ref());
+            let message = format!(
+                "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
+            );
+            self.recorder.tell(about, true, "UnmanagedPods", &message).await;
+        }
+        Ok(scales.values().sum())
+    }
+
+    /// The Deployment of a ReplicaSet that has one.
+    fn top(&self, namespace: &str, owner: &OwnerReference) -> OwnerReference {
+        let set = self.sets.get(namespace, &owner.name).filter(|_| owner.kind == "ReplicaSet");
+        let above = set.and_then(|set| controller(set.metadata.owner_references.as_deref()?).cloned());
+        above.filter(|above| above.kind == "Deployment").unwrap_or_else(|| owner.clone())
+    }
+
+    async fn scale_of(&self, namespace: &str, owner: &OwnerReference, pod: &str) -> Result<i32, Unknown> {
+        let (client, name) = (self.client.clone(), owner.name.as_str());
+        let scale = match owner.kind.as_str() {
+            "Deployment" => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await,
+            "ReplicaSet" => Api::<ReplicaSet>::namespaced(client, namespace).get_scale(name).await,
+            "StatefulSet" => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await,
+            "ReplicationController" => {
+                Api::<ReplicationController>::namespaced(client, namespace).get_scale(name).await
+            }
+            kind => {
+                let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+                let resource = format!("{}s.{group}", kind.to_lowercase());
+                let resource = resource.trim_end_matches('.');
+                return Err(Unknown::Said(format!("{resource} does not implement the scale subresource")));
+            }
+        };
+        match scale {
+            Ok(scale) => Ok(scale.spec.and_then(|spec| spec.replicas).unwrap_or(0)),
+            Err(e) if is_code(&e, 404) => Err(Unknown::Said(format!("found no controllers for pod \"{pod}\""))),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Writes the status, if it is another.
+    async fn report(&self, budget: &PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> Result<(), kube::Error> {
+        if budget.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let mut new = budget.clone();
+        new.status = Some(status);
+        let namespace = budget.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
+        let name = budget.metadata.name.as_deref().unwrap_or_default();
+        // It has changed, or gone, meanwhile: the watch says so.
+        unless_gone(api.replace_status(name, &PostParams::default(), &new).await)
+    }
+
+    /// A Pod that was to be disrupted some time ago, and is not being deleted, is not to be any more.
+    async fn undisrupt(&self, pod: &str) -> Result<Option<Duration>, kube::Error> {
+        let Some(pod) = self.pods.at(pod).filter(|pod| pod.active) else { return Ok(None) };
+        let Some(since) = pod.disrupted else { return Ok(None) };
+        let now = Timestamp::now();
+        if let Ok(left) = Duration::try_from(STALE - now.duration_since(since))
+            && !left.is_zero()
+        {
+            return Ok(Some(left));
+        }
+        let condition = json!({"type": "DisruptionTarget", "status": "False", "lastTransitionTime": Time(now), "reason": null, "message": null});
+        let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await)?;
+        Ok(None)
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    client: Client,
+    sets: Cache<ReplicaSet>,
+    pods: Cache<Member>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let budgets = Cache::<PodDisruptionBudget>::new();
+    let others = stream::select(sets.changes().map(Event::ReplicaSet), pods.changes().map(Event::Pod));
+    let events = stream::select(budgets.changes().map(Event::Budget), others).boxed();
+    let watched = budgets.clone().follow(Api::all(client.clone()), |budget| budget, stop.clone());
+    let recorder = Recorder::new(client.clone(), COMPONENT);
+    let works = worker::run(Disruption { client, recorder, budgets, sets, pods }, events, stop);
+    // What they do at once is large: it lies on the heap.
+    Box::pin(async move {
+        futures::join!(watched, works);
+    })
+}

@@ -1,0 +1,205 @@
+//! What the status of a PodDisruptionBudget says (`trySync`).
+
+use crate::amount::{Rounded, scaled};
+use crate::members::Member;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A Pod that was evicted and is still there after that is counted again.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+const ALLOWED: &str = "DisruptionAllowed";
+
+/// Whether the budget must know how many Pods their controllers want.
+pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
+    spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
+}
+
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) status: PodDisruptionBudgetStatus,
+    /// Pods that were evicted and did not go.
+    pub(super) stayed: Vec<Arc<Member>>,
+    /// When the next of those that were evicted is counted again.
+    pub(super) again: Option<Timestamp>,
+}
+
+/// `pods` are those that the budget selects, `scale` how many their controllers want, where it must know.
+pub(super) fn count(
+    budget: &PodDisruptionBudget,
+    spec: &PodDisruptionBudgetSpec,
+    pods: &[Arc<Member>],
+    scale: i32,
+    now: Timestamp,
+) -> Counted {
+    let (expected, desired) = wanted(spec, pods, scale);
+    let before = budget.status.clone().unwrap_or_default();
+    let (mut disrupted, mut stayed, mut again) = (BTreeMap::new(), Vec::new(), None);
+    let named = before.disrupted_pods.clone().unwrap_or_default();
+    for pod in pods.iter().filter(|pod| !pod.terminating) {
+        let Some(at) = named.get(&pod.name) else { continue };
+        let due = at.0.checked_add(PATIENCE).unwrap_or(Timestamp::MAX);
+        if due < now {
+            stayed.push(Arc::clone(pod));
+        } else {
+            disrupted.insert(pod.name.clone(), at.clone());
+            again = Some(again.map_or(due, |a: Timestamp| a.min(due)));
+        }
+    }
+    let healthy = pods.iter().filter(|p| !p.terminating && !disrupted.contains_key(&p.name) && p.ready.is_some());
+    let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
+    let left = healthy - desired;
+    let mut status = PodDisruptionBudgetStatus {
+        current_healthy: healthy,
+        desired_healthy: desired,
+        expected_pods: expected,
+        // While there are no Pods, none of the first may go before it was counted.
+        disruptions_allowed: if expected > 0 { left.max(0) } else { 0 },
+        disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
+        observed_generation: budget.metadata.generation,
+        conditions: before.conditions,
+    };
+    let enough = status.disruptions_allowed > 0;
+    let (value, reason) = if enough { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    tell(&mut status, value, reason, String::new(), now);
+    Counted { status, stayed, again }
+}
+
+/// The status when it is not known how many there should be: none may go.
+pub(super) fn failed(budget: &PodDisruptionBudget, why: String, now: Timestamp) -> PodDisruptionBudgetStatus {
+    let mut status = budget.status.clone().unwrap_or_default();
+    status.disruptions_allowed = 0;
+    tell(&mut status, "False", "SyncFailed", why, now);
+    status
+}
+
+/// How many there should be, and how many of them must be healthy.
+fn wanted(spec: &PodDisruptionBudgetSpec, pods: &[Arc<Member>], scale: i32) -> (i32, i32) {
+    let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+    match (&spec.max_unavailable, &spec.min_available) {
+        (Some(most), _) => (scale, (scale - scaled(most, scale, Rounded::Up)).max(0)),
+        (None, Some(IntOrString::Int(least))) => (all, *least),
+        (None, Some(least)) => (scale, scaled(least, scale, Rounded::Up)),
+        (None, None) => (0, 0),
+    }
+}
+
+fn tell(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, message: String, now: Timestamp) {
+    let observed_generation = status.observed_generation;
+    let conditions = status.conditions.get_or_insert_default();
+    let known = conditions.iter().position(|c| c.type_ == ALLOWED);
+    let since = known.map(|at| conditions.remove(at)).filter(|c| c.status == value).map(|c| c.last_transition_time);
+    conditions.push(Condition {
+        type_: ALLOWED.to_owned(),
+        status: value.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation,
+        // The API keeps seconds.
+        last_transition_time: since.unwrap_or_else(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+    });
+}
+
+/// A selector in Go's words, for an Event.
+pub(super) fn in_words(selector: Option<&LabelSelector>) -> String {
+    let Some(selector) = selector else { return "nil".to_owned() };
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
+    let one = |r: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {
+        let values = r.values.clone().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", r.key, r.operator)
+    };
+    let expressions = selector.match_expressions.iter().flatten().map(one);
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{}}},MatchExpressions:[]LabelSelectorRequirement{{{}}},}}",
+        labels.collect::<String>(),
+        expressions.collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const NOW: i64 = 1_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pods(ready: usize, others: usize) -> Vec<Arc<Member>> {
+        let pod = |n: usize| Member { name: format!("p{n}"), ready: (n < ready).then(|| at(1)), ..Member::default() };
+        (0..ready + others).map(|n| Arc::new(pod(n))).collect()
+    }
+
+    fn budget(spec: Value, status: Value) -> PodDisruptionBudget {
+        let status = if status.is_null() {
+            json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})
+        } else {
+            status
+        };
+        serde_json::from_value(json!({"metadata": {"generation": 3}, "spec": spec, "status": status})).unwrap()
+    }
+
+    /// Expected, desired, healthy, allowed.
+    #[track_caller]
+    fn check(spec: Value, pods: &[Arc<Member>], scale: i32, expected: [i32; 4]) {
+        let budget = budget(spec, Value::Null);
+        let status = count(&budget, budget.spec.as_ref().unwrap(), pods, scale, at(NOW)).status;
+        let got = [status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed];
+        assert_eq!(got, expected);
+        let condition = &status.conditions.unwrap()[0];
+        let words = if expected[3] > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        assert_eq!((condition.status.as_str(), condition.reason.as_str()), words);
+        assert_eq!((condition.observed_generation, status.observed_generation), (Some(3), Some(3)));
+    }
+
+    #[test]
+    fn as_many_may_go_as_are_healthy_beyond_those_that_must_be() {
+        check(json!({"minAvailable": 2}), &pods(3, 0), 0, [3, 2, 3, 1]);
+        check(json!({"minAvailable": 2}), &pods(2, 1), 0, [3, 2, 2, 0]);
+        check(json!({"minAvailable": 2}), &pods(1, 0), 0, [1, 2, 1, 0]);
+        check(json!({"minAvailable": "50%"}), &pods(3, 0), 3, [3, 2, 3, 1]);
+        check(json!({"maxUnavailable": 1}), &pods(3, 0), 3, [3, 2, 3, 1]);
+        check(json!({"maxUnavailable": "30%"}), &pods(4, 0), 4, [4, 2, 4, 2]);
+        check(json!({"maxUnavailable": 9}), &pods(2, 0), 2, [2, 0, 2, 2]);
+        check(json!({"minAvailable": 0}), &[], 0, [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn pods_that_go_or_were_evicted_are_not_counted_for_a_while() {
+        let evicted = |second: i64| json!({"p0": at(second).to_string(), "gone": at(second).to_string()});
+        let status = |second| json!({"currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2, "expectedPods": 3, "disruptedPods": evicted(second)});
+        let mut all = pods(3, 0);
+        all[2] = Arc::new(Member { terminating: true, ..(*all[2]).clone() });
+        let young = budget(json!({"minAvailable": 1}), status(NOW - 100));
+        let counted = count(&young, young.spec.as_ref().unwrap(), &all, 0, at(NOW));
+        assert_eq!((counted.status.current_healthy, counted.status.disruptions_allowed), (1, 0));
+        let names: Vec<String> = counted.status.disrupted_pods.unwrap().into_keys().collect();
+        assert_eq!((names, counted.again), (vec!["p0".to_owned()], Some(at(NOW + 20))));
+        let old = budget(json!({"minAvailable": 1}), status(NOW - 121));
+        let counted = count(&old, old.spec.as_ref().unwrap(), &all, 0, at(NOW));
+        assert_eq!((counted.status.current_healthy, counted.stayed.len(), counted.again), (2, 1, None));
+        assert_eq!(counted.status.disrupted_pods, None);
+    }
+
+    #[test]
+    fn where_it_is_not_known_how_many_there_should_be_none_may_go() {
+        let status = failed(&budget(json!({"maxUnavailable": 1}), Value::Null), "why".into(), at(NOW));
+        let condition = &status.conditions.unwrap()[0];
+        assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("SyncFailed", "why"));
+    }
+
+    #[test]
+    fn a_selector_is_told_in_upstreams_words() {
+        let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}]});
+        let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+        assert_eq!(
+            in_words(Some(&selector)),
+            "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:c,Operator:In,Values:[d e],},},}"
+        );
+    }
+}
