@@ -45,7 +45,8 @@ pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
             Some(node) => drop(affinity.insert("nodeAffinity".to_owned(), node.clone())),
             None => drop(affinity.remove("nodeAffinity")),
         }
-        allowed["affinity"] = if affinity.is_empty() { Value::Null } else { Value::Object(affinity) };
+        let none = affinity.is_empty() && !before["affinity"].is_object();
+        allowed["affinity"] = if none { Value::Null } else { Value::Object(affinity) };
     }
     let changed = differences(&allowed, before);
     if !changed.is_empty() {
