@@ -46,16 +46,12 @@ impl Definition {
     /// What this object says; kinds stay as they are when nothing that matters to them has changed.
     fn read(object: Object, before: Option<&Self>) -> Self {
         let value: Value = serde_json::from_slice(&object.data).unwrap_or_default();
-        let matters = |v: &Value| {
-            let metadata = &v["metadata"];
-            [&v["spec"], &v["status"]["acceptedNames"], &metadata["uid"], &metadata["deletionTimestamp"]]
-                .map(Clone::clone)
-        };
+        let matters = |v: &Value| [&v["spec"], &v["status"]["acceptedNames"], &v["metadata"]["uid"]].map(Clone::clone);
         let is_established = conditions::is(&value, "Established");
         if let Some(before) = before.filter(|b| matters(&b.value) == matters(&value))
             && conditions::is(&before.value, "Established") == is_established
         {
-            return Self { object, value, kinds: before.kinds.clone(), since: before.since };
+            return Self { object, value, kinds: before.kinds.clone(), since: before.since }.noted();
         }
         // A schema that stays as it is has been that of all objects that were stored since.
         let since = match before {
@@ -66,7 +62,15 @@ impl Definition {
         let versions = value["spec"]["versions"].as_array().into_iter().flatten();
         let served = versions.filter(|v| is_established && v["served"] == true);
         let kinds = served.filter_map(|v| Custom::read(&family, v)).map(Arc::new).collect();
-        Self { object, value, kinds, since }
+        Self { object, value, kinds, since }.noted()
+    }
+
+    /// Tells the kinds of a definition that goes.
+    fn noted(self) -> Self {
+        if self.is_ending() {
+            self.kinds.iter().for_each(|kind| kind.terminate());
+        }
+        self
     }
 
     fn name(&self) -> &str {

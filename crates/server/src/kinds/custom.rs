@@ -11,7 +11,10 @@ use columns::PrinterColumn;
 use jiff::Timestamp;
 use schema::{JsonPath, Schema};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 use store::Revision;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +42,7 @@ pub(crate) struct Custom {
     deprecation: Option<String>,
     /// Whether only a webhook could make this version of what is stored.
     by_webhook: bool,
-    terminating: bool,
+    terminating: AtomicBool,
     /// The version in which objects are stored, and whether this is it.
     stored_as: String,
     is_stored: bool,
@@ -105,7 +108,7 @@ impl Custom {
             deprecation: (version["deprecated"] == true)
                 .then(|| version["deprecationWarning"].as_str().map_or_else(deprecated, str::to_owned)),
             by_webhook: spec["conversion"]["strategy"] == "Webhook" && stored != info.version,
-            terminating: !family.definition["metadata"]["deletionTimestamp"].is_null(),
+            terminating: AtomicBool::new(false),
             stored_as: format!("{group}/{stored}"),
             is_stored: stored == info.version,
             since: family.since,
@@ -113,6 +116,11 @@ impl Custom {
             schema,
             info,
         })
+    }
+
+    /// There will be no more objects of it; those who watch see the last ones go.
+    pub(crate) fn terminate(&self) {
+        self.terminating.store(true, Ordering::Relaxed);
     }
 
     /// Tells those who watch that this is no longer how the kind is served.
@@ -243,7 +251,7 @@ impl Kind for Custom {
     }
 
     fn is_terminating(&self) -> bool {
-        self.terminating
+        self.terminating.load(Ordering::Relaxed)
     }
 
     fn gone(&self) -> Option<&CancellationToken> {

@@ -195,6 +195,7 @@ async fn a_definition_that_goes_takes_its_objects_along_and_waits_for_those_that
         watch.check("ADDED", json!({})).await;
     }
     api.check(delete(CRONTAB), 200, json!({})).await;
+    // Who watches sees them go.
     let (mut gone, mut seen) = (0, 0);
     while seen < 3 {
         gone += usize::from(watch.next().await["type"] == "DELETED");
