@@ -71,12 +71,13 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));
     controllers.spawn(endpoints::run(client.clone(), pods.clone(), stop.clone()));
     controllers.spawn(disruption::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    let threshold = options.terminated_pod_gc_threshold;
+    controllers.spawn(pod_gc::run(client.clone(), pods.clone(), threshold, stop.clone()));
+    controllers.spawn(taint_eviction::run(client.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(jobs.follow(Api::all(client.clone()), |job| job, stop.clone()));
     controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));
     controllers.spawn(pods.follow(Api::all(client.clone()), Member::of, stop.clone()));
-    controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
-    controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {
