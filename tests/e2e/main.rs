@@ -10,6 +10,7 @@ mod clusters;
 mod commands;
 mod conditions;
 mod configuration;
+mod daemon_sets;
 mod debug;
 mod deployments;
 mod disruption;
@@ -86,6 +87,7 @@ fn main() {
     let shared = [
         conditions::TESTS,
         configuration::TESTS,
+        daemon_sets::TESTS,
         debug::TESTS,
         deployments::TESTS,
         disruption::TESTS,

@@ -29,6 +29,7 @@ use serde_json::json;
 use set::{REVISION, Set};
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use template::hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -9,6 +9,7 @@
 
 mod amount;
 mod cache;
+mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
@@ -66,6 +67,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
     controllers.spawn(replica_set::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
     controllers.spawn(deployment::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(daemon_set::run(client.clone(), pods.clone(), stop.clone()));
     let jobs = Cache::<Job>::new();
     controllers.spawn(job::run(client.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));

@@ -1,6 +1,7 @@
 //! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints and of disruption budgets.
 
 use crate::cache::Kept;
+use crate::daemon_set::tied;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -31,6 +32,8 @@ pub(crate) struct Member {
     pub(crate) active: bool,
     pub(crate) terminating: bool,
     pub(crate) node: Option<String>,
+    /// The node that it is for, while it is on none.
+    pub(crate) tied: Option<String>,
     pub(crate) phase: String,
     /// Since when it is ready.
     pub(crate) ready: Option<Timestamp>,
@@ -99,6 +102,7 @@ impl Member {
         let controller = controller(meta.owner_references.as_deref().unwrap_or_default()).cloned();
         let node = spec.node_name.clone().filter(|n| !n.is_empty());
         Self {
+            tied: if node.is_none() { tied(&spec) } else { None },
             active: !terminating && !matches!(phase.as_str(), "Succeeded" | "Failed"),
             terminating,
             node,
