@@ -3,7 +3,7 @@
 use crate::Shared;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use tests::{Cluster, Kubectl};
+use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("every example has a test", every_example_has_a_test),
@@ -11,9 +11,11 @@ pub(crate) const TESTS: &[Shared] = &[
     ("examples/retry.yaml succeeds at the third try", retry),
     ("examples/graceful.yaml finishes before it ends", graceful),
     ("examples/config.yaml reads its configuration", config),
+    ("examples/rollout.yaml is rolled out behind its Service", rollout),
+    ("examples/parts.yaml does each of its parts", parts),
 ];
 
-const TESTED: [&str; 4] = ["config.yaml", "graceful.yaml", "hello.yaml", "retry.yaml"];
+const TESTED: [&str; 6] = ["config.yaml", "graceful.yaml", "hello.yaml", "parts.yaml", "retry.yaml", "rollout.yaml"];
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
@@ -36,6 +38,37 @@ fn hello(cluster: &Cluster) {
     let kubectl = applied(cluster, "hello.yaml");
     kubectl.wait_value("pod/hello", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs hello").ok(), "hello from hello\ngood bye\n");
+}
+
+fn rollout(cluster: &Cluster) {
+    let kubectl = applied(cluster, "rollout.yaml");
+    let rolled_out = || kubectl.run("rollout status deployment/rollout --timeout=120s").ok();
+    rolled_out();
+    kubectl.run("set env deployment/rollout WORD=bye").ok();
+    rolled_out();
+    let says = |word: &str| {
+        let list = kubectl.run("get endpointslices -l kubernetes.io/service-name=rollout -o json").ok();
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let endpoints = list["items"][0]["endpoints"].as_array().cloned().unwrap_or_default();
+        let name = |e: &serde_json::Value| e["targetRef"]["name"].as_str().unwrap_or("").to_owned();
+        let said = |e: &serde_json::Value| kubectl.run(&format!("exec {} -- wget -qO- localhost:8080", name(e)));
+        endpoints.len() == 2 && endpoints.iter().all(|e| said(e).stdout.trim() == word)
+    };
+    eventually("both say bye", || says("bye"));
+    kubectl.run("rollout undo deployment/rollout").ok();
+    rolled_out();
+    eventually("both say hello", || says("hello"));
+    kubectl.run("delete deployment,service rollout").ok();
+}
+
+fn parts(cluster: &Cluster) {
+    let kubectl = applied(cluster, "parts.yaml");
+    kubectl.run("wait --for=condition=Complete --timeout=120s job/parts").ok();
+    assert_eq!(kubectl.value("job/parts", "/status/completedIndexes"), json!("0-3"));
+    let logs = kubectl.run("logs -l job-name=parts").ok();
+    let mut said: Vec<&str> = logs.lines().collect();
+    said.sort_unstable();
+    assert_eq!(said, ["part 0 of 4", "part 1 of 4", "part 2 of 4", "part 3 of 4"]);
 }
 
 fn retry(cluster: &Cluster) {

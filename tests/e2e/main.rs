@@ -12,6 +12,7 @@ mod commands;
 mod conditions;
 mod configuration;
 mod custom_resources;
+mod daemon_sets;
 mod debug;
 mod deployments;
 mod disruption;
@@ -88,6 +89,7 @@ fn main() {
     let shared = [
         conditions::TESTS,
         configuration::TESTS,
+        daemon_sets::TESTS,
         debug::TESTS,
         deployments::TESTS,
         disruption::TESTS,

@@ -143,6 +143,10 @@ impl<T: Kept> Cache<T> {
         known.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.known.read().by_namespace.values().map(BTreeMap::len).sum()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.known.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
     }
@@ -163,9 +167,12 @@ impl<T: Kept> Cache<T> {
     }
 }
 
-/// `namespace/name`.
+/// `namespace/name`, or `name` of what has no namespace.
 pub(crate) fn key<T: Kept>(kept: &T) -> String {
-    format!("{}/{}", kept.namespace(), kept.name())
+    match kept.namespace() {
+        "" => kept.name().to_owned(),
+        namespace => format!("{namespace}/{}", kept.name()),
+    }
 }
 
 impl<T: Kept> Known<T> {

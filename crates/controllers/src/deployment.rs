@@ -29,6 +29,7 @@ use serde_json::json;
 use set::{REVISION, Set};
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use template::hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,8 +64,7 @@ impl Controller for Deployments {
             Event::ReplicaSet(seen @ Seen::One { .. }) => seen.both().flat_map(|set| self.concerned(set)).collect(),
             Event::Pod(Seen::One { before: Some(before), after }) => {
                 // Those that recreate wait until the last of the old is gone.
-                let ended = |pod: &Member| matches!(pod.phase.as_str(), "Succeeded" | "Failed");
-                if after.is_none_or(|pod| ended(&pod)) { self.waiting(&before) } else { vec![] }
+                if after.is_none_or(|pod| pod.ended()) { self.waiting(&before) } else { vec![] }
             }
             Event::Pod(Seen::One { .. }) => vec![],
             Event::Deployment(Seen::All) | Event::ReplicaSet(Seen::All) | Event::Pod(Seen::All) => self.known.keys(),
@@ -82,21 +82,17 @@ impl Controller for Deployments {
         let time = Timestamp::now();
         let old_pods_run = |newest: Option<&Set>| self.old_pods_run(&deployment, spec, &sets, newest);
         let mut plan = plan(&deployment, spec, &sets, old_pods_run, time);
-        let mut written = Revision::default();
         // A new one first, then those that are there.
         plan.changes.sort_by_key(|set| set.is.is_some());
         for set in &plan.changes {
-            match self.carry_out(&deployment, spec, set, &mut written).await {
-                Ok(true) => {}
-                // It is not as it was when this was decided: the watch says so.
-                Ok(false) => return Ok(None),
-                Err(e) => {
-                    self.written.note(key, written, now);
-                    return Err(e);
-                }
+            let mut written = Revision::default();
+            let done = self.carry_out(&deployment, spec, set, &mut written).await;
+            self.written.note(key, written, now);
+            // One that is not as it was when this was decided: the watch says so.
+            if !done? {
+                return Ok(None);
             }
         }
-        self.written.note(key, written, now);
         self.report(&deployment, plan.status, plan.revision).await?;
         Ok(plan.again.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()))
     }
@@ -163,9 +159,8 @@ impl Deployments {
         let old: Vec<&str> =
             sets.iter().filter_map(|s| s.metadata.uid.as_deref()).filter(|u| Some(*u) != newest).collect();
         let pods = self.pods.in_namespace(deployment.metadata.namespace.as_deref().unwrap_or_default());
-        let runs = |pod: &Member| !matches!(pod.phase.as_str(), "Succeeded" | "Failed");
         let is_old = |pod: &Member| pod.controller.as_ref().is_some_and(|owner| old.contains(&owner.uid.as_str()));
-        pods.iter().any(|pod| runs(pod) && is_old(pod) && selects(&spec.selector, &pod.labels))
+        pods.iter().any(|pod| !pod.ended() && is_old(pod) && selects(&spec.selector, &pod.labels))
     }
 
     /// Makes a ReplicaSet what it shall be; `false` when it is no longer what it was.

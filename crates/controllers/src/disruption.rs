@@ -111,7 +111,7 @@ impl Controller for Disruption {
             // That it names the namespace twice is upstream's.
             let namespace = &pod.namespace;
             let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
-            self.recorder.tell(&reference(pod), true, "NotDeleted", &message).await;
+            self.recorder.tell(&pod.reference(), true, "NotDeleted", &message).await;
         }
         self.report(&budget, counted.status).await?;
         Ok(counted.again.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default()))
@@ -121,17 +121,6 @@ impl Controller for Disruption {
 fn selects(budget: &PodDisruptionBudget, pod: &Member) -> bool {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     selector.is_some_and(|selector| matches(selector, &pod.labels))
-}
-
-fn reference(pod: &Member) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(pod.namespace.clone()),
-        name: Some(pod.name.clone()),
-        uid: Some(pod.uid.clone()),
-        ..ObjectReference::default()
-    }
 }
 
 impl Disruption {

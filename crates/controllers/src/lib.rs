@@ -10,6 +10,7 @@
 mod amount;
 mod cache;
 mod cluster_roles;
+mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
@@ -70,17 +71,19 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
     controllers.spawn(replica_set::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
     controllers.spawn(deployment::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(daemon_set::run(client.clone(), pods.clone(), stop.clone()));
     let jobs = Cache::<Job>::new();
     controllers.spawn(job::run(client.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));
     controllers.spawn(endpoints::run(client.clone(), pods.clone(), stop.clone()));
     controllers.spawn(disruption::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    let threshold = options.terminated_pod_gc_threshold;
+    controllers.spawn(pod_gc::run(client.clone(), pods.clone(), threshold, stop.clone()));
+    controllers.spawn(taint_eviction::run(client.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(jobs.follow(Api::all(client.clone()), |job| job, stop.clone()));
     controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));
     controllers.spawn(pods.follow(Api::all(client.clone()), Member::of, stop.clone()));
-    controllers.spawn(pod_gc::run(client.clone(), options.terminated_pod_gc_threshold, stop.clone()));
-    controllers.spawn(taint_eviction::run(client.clone(), stop.clone()));
     controllers.spawn(node_lifecycle::run(client, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {

@@ -1,10 +1,12 @@
 //! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints and of disruption budgets.
 
 use crate::cache::Kept;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodSpec, PodStatus};
+use crate::daemon_set::tied;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What one of several equal Pods may cost to lose.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -30,6 +32,8 @@ pub(crate) struct Member {
     pub(crate) active: bool,
     pub(crate) terminating: bool,
     pub(crate) node: Option<String>,
+    /// The node that it is for, while it is on none.
+    pub(crate) tied: Option<String>,
     pub(crate) phase: String,
     /// Since when it is ready.
     pub(crate) ready: Option<Timestamp>,
@@ -38,6 +42,9 @@ pub(crate) struct Member {
     pub(crate) cost: i64,
     /// Since when it is to be disrupted, but by its kubelet, which takes its time.
     pub(crate) disrupted: Option<Timestamp>,
+    pub(crate) tolerations: Vec<Toleration>,
+    /// Whether its node sent it away.
+    pub(crate) evicted: bool,
     pub(crate) place: Place,
     /// What a Job must know of it; nothing of Pods of others.
     pub(crate) job: Option<Box<JobPart>>,
@@ -93,17 +100,21 @@ impl Member {
         let disrupted = disrupted.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let restarts = status.container_statuses.iter().flatten().map(|c| c.restart_count).max();
         let controller = controller(meta.owner_references.as_deref().unwrap_or_default()).cloned();
+        let node = spec.node_name.clone().filter(|n| !n.is_empty());
         Self {
+            tied: if node.is_none() { tied(&spec) } else { None },
             active: !terminating && !matches!(phase.as_str(), "Succeeded" | "Failed"),
             terminating,
-            node: spec.node_name.clone().filter(|n| !n.is_empty()),
+            node,
             ready: ready.map(|c| c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)),
             created: meta.creation_timestamp.as_ref().map(|t| t.0),
             restarts: restarts.unwrap_or(0),
             cost: number(&meta, DELETION_COST).unwrap_or(0),
             disrupted,
+            evicted: status.reason.as_deref() == Some("Evicted"),
             place: Place::of(&spec, &status),
             job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
+            tolerations: spec.tolerations.unwrap_or_default(),
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
             uid: meta.uid.unwrap_or_default(),
@@ -116,6 +127,30 @@ impl Member {
     /// Whether it has been ready for as long as it should be before it counts.
     pub(crate) fn is_available(&self, after: i32, now: Timestamp) -> bool {
         self.ready.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(after))
+    }
+
+    /// Whether it has ended for good.
+    pub(crate) fn ended(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// By what Events call it.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(self.namespace.clone()),
+            name: Some(self.name.clone()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// How long until it has been ready for as long as it should be; nothing if it has, or is not ready.
+    pub(crate) fn available_in(&self, after: i32, now: Timestamp) -> Option<Duration> {
+        let due = self.ready?.checked_add(SignedDuration::from_secs(i64::from(after))).ok()?;
+        let left = Duration::try_from(due.duration_since(now)).ok()?;
+        Some(left.max(Duration::from_millis(10))).filter(|_| !self.is_available(after, now))
     }
 
     /// Whether it is the same Pod, not another of the same name.

@@ -3,18 +3,19 @@
 //!
 //! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
 
+use crate::cache::{Cache, Seen};
+use crate::members::Member;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, unless_gone};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::core::{ApiResource, Object};
 use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource};
-use serde::{Deserialize, Serialize};
+use kube::{Api, Client};
 use serde_json::json;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,61 +27,10 @@ const UNSCHEDULED: &str = "unscheduled terminating Pods";
 const ENDED: &str = "ended Pods";
 const ORPHANS: &str = "Pods of nodes that are gone or out of service";
 
-/// Of a Pod, only this is read from the wire.
-type SlimPod = Object<SlimSpec, SlimStatus>;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimSpec {
-    #[serde(default)]
-    node_name: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct SlimStatus {
-    #[serde(default)]
-    phase: Option<String>,
-    #[serde(default)]
-    reason: Option<String>,
-}
-
-/// Of a Pod, only this is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
-    namespace: String,
-    name: String,
-    uid: Option<String>,
-    node: Option<String>,
-    ended: bool,
-    evicted: bool,
-    terminating: bool,
-    created: Option<Timestamp>,
-}
-
-impl Known {
-    fn of(pod: &SlimPod) -> Self {
-        let meta = pod.meta();
-        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-        let reason = pod.status.as_ref().and_then(|s| s.reason.as_deref());
-        Self {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone(),
-            node: pod.spec.node_name.clone().filter(|n| !n.is_empty()),
-            ended: matches!(phase, Some("Succeeded" | "Failed")),
-            evicted: reason == Some("Evicted"),
-            terminating: meta.deletion_timestamp.is_some(),
-            created: meta.creation_timestamp.as_ref().map(|t| t.0),
-        }
-    }
-}
-
 struct PodGc {
     client: Client,
     threshold: usize,
-    pods: HashMap<String, Known>,
-    /// How many of them have ended.
-    ended: usize,
+    pods: Cache<Member>,
     /// The nodes, and whether each is out of service.
     nodes: HashMap<String, bool>,
     nodes_listed: bool,
@@ -89,51 +39,26 @@ struct PodGc {
 }
 
 enum Event {
-    Pod(Change<SlimPod>),
+    Pod(Seen<Member>),
     Node(Change<Node>),
 }
 
 impl PodGc {
-    fn on_pod(&mut self, change: Change<SlimPod>) -> Vec<String> {
-        match change {
-            Change::Set(pod) => {
-                let known = Known::of(&pod);
-                let orphaned = known.node.as_ref().is_some_and(|node| match self.nodes.get(node) {
-                    Some(out_of_service) => *out_of_service && known.terminating,
-                    None => true,
-                });
-                let mut keys = Vec::new();
-                if known.terminating && known.node.is_none() {
-                    keys.push(UNSCHEDULED.to_owned());
-                }
-                if orphaned {
-                    keys.push(ORPHANS.to_owned());
-                }
-                let ended = known.ended;
-                self.forget(&key(pod.meta()));
-                self.ended += usize::from(ended);
-                self.pods.insert(key(pod.meta()), known);
-                if ended && self.excess() > 0 {
-                    keys.push(ENDED.to_owned());
-                }
-                keys
-            }
-            Change::Gone(pod) => {
-                self.forget(&key(pod.meta()));
-                vec![]
-            }
-            Change::Listed(keys) => {
-                let gone: Vec<String> = self.pods.keys().filter(|k| !keys.contains(*k)).cloned().collect();
-                gone.iter().for_each(|key| self.forget(key));
-                vec![]
-            }
-        }
-    }
-
-    fn forget(&mut self, key: &str) {
-        if self.pods.remove(key).is_some_and(|known| known.ended) {
-            self.ended -= 1;
-        }
+    fn on_pod(&self, seen: &Seen<Member>) -> Vec<String> {
+        let Seen::One { after, .. } = seen else {
+            return [UNSCHEDULED, ENDED, ORPHANS].map(str::to_owned).to_vec();
+        };
+        let Some(pod) = after else { return vec![] };
+        let orphaned = pod.node.as_ref().is_some_and(|node| match self.nodes.get(node) {
+            Some(out_of_service) => *out_of_service && pod.terminating,
+            None => true,
+        });
+        let rules = [
+            (UNSCHEDULED, pod.terminating && pod.node.is_none()),
+            (ORPHANS, orphaned),
+            (ENDED, pod.ended() && self.excess() > 0),
+        ];
+        rules.into_iter().filter(|(_, holds)| *holds).map(|(rule, _)| rule.to_owned()).collect()
     }
 
     fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
@@ -158,21 +83,28 @@ impl PodGc {
     }
 
     fn excess(&self) -> usize {
-        if self.threshold == 0 { 0 } else { self.ended.saturating_sub(self.threshold) }
+        // Not worth counting while there are not even so many Pods.
+        if self.threshold == 0 || self.pods.len() <= self.threshold {
+            return 0;
+        }
+        self.pods.all().iter().filter(|pod| pod.ended()).count().saturating_sub(self.threshold)
     }
 
     async fn remove_ended(&self) -> Result<(), kube::Error> {
-        let mut ended: Vec<&Known> = self.pods.values().filter(|p| p.ended).collect();
-        ended.sort_by_key(|p| (!p.evicted, p.created, &p.namespace, &p.name));
+        let mut ended: Vec<Arc<Member>> = self.pods.all().into_iter().filter(|pod| pod.ended()).collect();
+        ended.sort_by(|a, b| {
+            let order = |pod: &Member| (!pod.evicted, pod.created);
+            order(a).cmp(&order(b)).then_with(|| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)))
+        });
         for pod in ended.into_iter().take(self.excess()) {
-            self.fail_and_delete(pod, false).await?;
+            self.fail_and_delete(&pod, false).await?;
         }
         Ok(())
     }
 
     async fn remove_unscheduled(&self) -> Result<(), kube::Error> {
-        for pod in self.pods.values().filter(|p| p.terminating && p.node.is_none()) {
-            self.fail_and_delete(pod, false).await?;
+        for pod in self.pods.all().into_iter().filter(|p| p.terminating && p.node.is_none()) {
+            self.fail_and_delete(&pod, false).await?;
         }
         Ok(())
     }
@@ -182,12 +114,13 @@ impl PodGc {
         if !self.nodes_listed {
             return Ok(None);
         }
-        for pod in self.pods.values().filter(|p| p.terminating) {
+        let pods = self.pods.all();
+        for pod in pods.iter().filter(|p| p.terminating) {
             if pod.node.as_ref().is_some_and(|node| self.nodes.get(node) == Some(&true)) {
                 self.fail_and_delete(pod, false).await?;
             }
         }
-        let named: BTreeSet<String> = self.pods.values().filter_map(|p| p.node.clone()).collect();
+        let named: BTreeSet<String> = pods.iter().filter_map(|p| p.node.clone()).collect();
         let unknown: Vec<String> = named.into_iter().filter(|n| !self.nodes.contains_key(n)).collect();
         self.missing.retain(|node, _| unknown.contains(node));
         let mut next = None;
@@ -197,7 +130,7 @@ impl PodGc {
             if !left.is_zero() {
                 next = Some(next.map_or(left, |n: Duration| n.min(left)));
             } else if Api::<Node>::all(self.client.clone()).get_opt(&node).await?.is_none() {
-                for pod in self.pods.values().filter(|p| p.node.as_ref() == Some(&node)) {
+                for pod in pods.iter().filter(|p| p.node.as_ref() == Some(&node)) {
                     self.fail_and_delete(pod, true).await?;
                 }
             }
@@ -206,10 +139,10 @@ impl PodGc {
     }
 
     /// A Pod that is removed without having ended has failed: whoever counts on it must see that first.
-    async fn fail_and_delete(&self, pod: &Known, orphan: bool) -> Result<(), kube::Error> {
+    async fn fail_and_delete(&self, pod: &Member, orphan: bool) -> Result<(), kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let mut status = json!({});
-        if !pod.ended {
+        if !pod.ended() {
             status["phase"] = "Failed".into();
             if orphan {
                 status["conditions"] = json!([{
@@ -226,7 +159,7 @@ impl PodGc {
         tracing::info!(namespace = pod.namespace, name = pod.name, orphan, "is removed");
         let at_once = DeleteParams {
             grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions { uid: pod.uid.clone(), resource_version: None }),
+            preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
             ..Default::default()
         };
         unless_gone(api.delete(&pod.name, &at_once).await)
@@ -240,7 +173,7 @@ impl Controller for PodGc {
 
     fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
         match event {
-            Event::Pod(change) => self.on_pod(change),
+            Event::Pod(seen) => self.on_pod(&seen),
             Event::Node(change) => self.on_node(change),
         }
     }
@@ -261,18 +194,16 @@ fn is_out_of_service(node: &Node) -> bool {
     !ready && taints.any(|t| t.key == "node.kubernetes.io/out-of-service")
 }
 
-pub(crate) async fn run(client: Client, threshold: usize, stop: CancellationToken) {
-    let pods: Api<SlimPod> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
-    let pods = watch(pods, Config::default()).map(Event::Pod);
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    client: Client,
+    pods: Cache<Member>,
+    threshold: usize,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
-    let controller = PodGc {
-        client,
-        threshold,
-        pods: HashMap::new(),
-        ended: 0,
-        nodes: HashMap::new(),
-        nodes_listed: false,
-        missing: HashMap::new(),
-    };
-    worker::run(controller, stream::select(pods, nodes).boxed(), stop).await;
+    let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
+    let controller =
+        PodGc { client, threshold, pods, nodes: HashMap::new(), nodes_listed: false, missing: HashMap::new() };
+    worker::run(controller, events, stop)
 }

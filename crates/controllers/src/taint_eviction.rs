@@ -3,65 +3,41 @@
 //!
 //! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
 
+use crate::cache::{self, Cache, Seen};
+use crate::members::Member;
 use crate::recorder::Recorder;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, unless_gone};
 use api::taint;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Taint, Toleration};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::core::{ApiResource, Object};
 use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource};
-use serde::{Deserialize, Serialize};
+use kube::{Api, Client};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "taint-eviction-controller";
 
-/// Of a Pod, only this is read from the wire.
-type SlimPod = Object<SlimSpec, Unread>;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimSpec {
-    #[serde(default)]
-    node_name: Option<String>,
-    #[serde(default)]
-    tolerations: Vec<Toleration>,
-}
-
-/// What nobody looks at here.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Unread {}
-
-/// A Pod that is bound to a node and not on its way out.
-#[derive(Debug, Clone)]
-struct Known {
-    meta: ObjectMeta,
-    node: String,
-    tolerations: Vec<Toleration>,
-}
-
 struct TaintEviction {
     client: Client,
     recorder: Recorder,
-    pods: HashMap<String, Known>,
+    pods: Cache<Member>,
     /// The taints of nodes that end Pods; nodes without any are left out.
     taints: HashMap<String, Vec<Taint>>,
     /// Pods that go unless something changes, since when.
     doomed: HashMap<String, Instant>,
     /// The UIDs of Pods that were deleted here: what is heard of them until that is seen is old.
-    deleted: HashMap<String, Option<String>>,
+    deleted: HashMap<String, String>,
 }
 
 enum Event {
-    Pod(Change<SlimPod>),
+    Pod(Seen<Member>),
     Node(Change<Node>),
 }
 
@@ -79,45 +55,31 @@ fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
 }
 
 impl TaintEviction {
-    fn on_pod(&mut self, change: Change<SlimPod>) -> Vec<String> {
-        match change {
-            Change::Set(pod) => {
-                let (name, meta) = (key(pod.meta()), pod.meta());
-                let node = pod.spec.node_name.clone().filter(|n| !n.is_empty());
-                match node.filter(|_| meta.deletion_timestamp.is_none()) {
-                    Some(_) if self.deleted.get(&name) == Some(&meta.uid) => vec![],
-                    Some(node) => {
-                        let meta = ObjectMeta {
-                            name: meta.name.clone(),
-                            namespace: meta.namespace.clone(),
-                            uid: meta.uid.clone(),
-                            ..ObjectMeta::default()
-                        };
-                        let concerned = self.taints.contains_key(&node) || self.doomed.contains_key(&name);
-                        self.pods.insert(name.clone(), Known { meta, node, tolerations: pod.spec.tolerations });
-                        if concerned { vec![name] } else { vec![] }
-                    }
-                    None => {
-                        self.forget(&name);
-                        vec![]
-                    }
-                }
-            }
-            Change::Gone(pod) => {
-                self.forget(&key(pod.meta()));
-                vec![]
-            }
-            Change::Listed(keys) => {
-                self.pods.retain(|key, _| keys.contains(key));
-                self.doomed.retain(|key, _| keys.contains(key));
-                self.deleted.retain(|key, _| keys.contains(key));
-                vec![]
-            }
-        }
+    fn on_pod(&mut self, seen: &Seen<Member>) -> Vec<String> {
+        let Seen::One { before, after } = seen else {
+            let there: HashSet<String> = self.pods.keys().into_iter().collect();
+            self.doomed.retain(|key, _| there.contains(key));
+            self.deleted.retain(|key, _| there.contains(key));
+            let tainted = self.taints.keys().cloned().collect::<Vec<_>>();
+            return tainted.iter().flat_map(|node| self.on(node)).collect();
+        };
+        let Some(pod) = after.as_ref().filter(|pod| pod.node.is_some() && !pod.terminating) else {
+            before.iter().for_each(|pod| self.forget(&cache::key(pod.as_ref())));
+            return vec![];
+        };
+        let name = cache::key(pod.as_ref());
+        let tainted = pod.node.as_ref().is_some_and(|node| self.taints.contains_key(node));
+        let concerned = tainted || self.doomed.contains_key(&name);
+        if concerned && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
+    }
+
+    /// The Pods on a node.
+    fn on(&self, node: &str) -> Vec<String> {
+        let all = self.pods.all().into_iter().filter(|pod| pod.node.as_deref() == Some(node));
+        all.map(|pod| cache::key(pod.as_ref())).collect()
     }
 
     fn forget(&mut self, pod: &str) {
-        self.pods.remove(pod);
         self.doomed.remove(pod);
         self.deleted.remove(pod);
     }
@@ -147,15 +109,15 @@ impl TaintEviction {
         if before.unwrap_or_default() == taints {
             return vec![];
         }
-        self.pods.iter().filter(|(_, pod)| pod.node == node).map(|(key, _)| key.clone()).collect()
+        self.on(node)
     }
 
     /// The condition first: whoever counts on the Pod sees why it goes.
-    async fn evict(&self, pod: &Known) -> Result<(), kube::Error> {
-        let name = pod.meta.name.as_deref().unwrap_or_default();
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.meta.namespace.as_deref().unwrap_or_default());
-        self.record(pod, &format!("Marking for deletion Pod {}", key(&pod.meta))).await;
-        tracing::info!(pod = key(&pod.meta), node = pod.node, "goes for a taint that it does not tolerate");
+    async fn evict(&self, pod: &Member) -> Result<(), kube::Error> {
+        let (name, key) = (pod.name.as_str(), cache::key(pod));
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        self.record(pod, &format!("Marking for deletion Pod {key}")).await;
+        tracing::info!(pod = key, node = pod.node, "goes for a taint that it does not tolerate");
         let condition = json!({
             "type": "DisruptionTarget",
             "status": "True",
@@ -163,23 +125,15 @@ impl TaintEviction {
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastTransitionTime": Time(Timestamp::now()),
         });
-        let status = json!({ "metadata": { "uid": pod.meta.uid }, "status": { "conditions": [condition] } });
+        let status = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": [condition] } });
         unless_gone(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
-        let same = Preconditions { uid: pod.meta.uid.clone(), resource_version: None };
+        let same = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
         let params = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
         unless_gone(api.delete(name, &params).await)
     }
 
-    async fn record(&self, pod: &Known, message: &str) {
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            name: pod.meta.name.clone(),
-            namespace: pod.meta.namespace.clone(),
-            uid: pod.meta.uid.clone(),
-            ..ObjectReference::default()
-        };
-        self.recorder.tell(&about, false, "TaintManagerEviction", message).await;
+    async fn record(&self, pod: &Member, message: &str) {
+        self.recorder.tell(&pod.reference(), false, "TaintManagerEviction", message).await;
     }
 }
 
@@ -190,16 +144,15 @@ impl Controller for TaintEviction {
 
     fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
         match event {
-            Event::Pod(change) => self.on_pod(change),
+            Event::Pod(seen) => self.on_pod(&seen),
             Event::Node(change) => self.on_node(change),
         }
     }
 
     async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(pod) = self.pods.get(name).cloned() else {
-            return Ok(None);
-        };
-        let taints = self.taints.get(&pod.node).map(Vec::as_slice).unwrap_or_default();
+        let there = self.pods.at(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
+        let Some(pod) = there else { return Ok(None) };
+        let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
         let Some(patience) = patience(taints, &pod.tolerations) else {
             if self.doomed.remove(name).is_some() {
                 self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
@@ -213,24 +166,24 @@ impl Controller for TaintEviction {
         }
         self.evict(&pod).await?;
         self.forget(name);
-        self.deleted.insert(name.to_owned(), pod.meta.uid);
+        self.deleted.insert(name.to_owned(), pod.uid.clone());
         Ok(None)
     }
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let pods: Api<SlimPod> = Api::all_with(client.clone(), &ApiResource::erase::<Pod>(&()));
-    let pods = watch(pods, Config::default()).map(Event::Pod);
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
+    let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
     let controller = TaintEviction {
         recorder: Recorder::new(client.clone(), COMPONENT),
         client,
-        pods: HashMap::new(),
+        pods,
         taints: HashMap::new(),
         doomed: HashMap::new(),
         deleted: HashMap::new(),
     };
-    worker::run(controller, stream::select(pods, nodes).boxed(), stop).await;
+    worker::run(controller, events, stop)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
 
 /// A few letters that stand for a template: FNV of what it says, in letters that make no words. `collisions` is how
 /// often others had the same.
-pub(super) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
+pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
     let collisions = collisions.map(i32::to_le_bytes);

@@ -24,8 +24,7 @@ pub(super) fn selects(spec: &ServiceSpec, pod: &Member) -> bool {
 
 /// Whether a Pod can be an endpoint at all (`ShouldPodBeInEndpoints`).
 pub(super) fn is_endpoint(pod: &Member, with_terminating: bool) -> bool {
-    let ended = matches!(pod.phase.as_str(), "Succeeded" | "Failed");
-    !ended && !pod.place.ips.is_empty() && (with_terminating || !pod.terminating)
+    !pod.ended() && !pod.place.ips.is_empty() && (with_terminating || !pod.terminating)
 }
 
 pub(super) fn is_of_family(ip: &str, family: &str) -> bool {

@@ -101,8 +101,7 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn terminating(&self) -> i32 {
-        let ended = |pod: &Member| matches!(pod.phase.as_str(), "Succeeded" | "Failed");
-        count(self.pods.iter().filter(|pod| pod.terminating && !ended(pod)))
+        count(self.pods.iter().filter(|pod| pod.terminating && !pod.ended()))
     }
 
     /// Whether a Pod counts as failed (`isPodFailed`).

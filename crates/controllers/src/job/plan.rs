@@ -212,10 +212,7 @@ fn make_when_due<'a>(facts: &Facts<'a>, missing: i32) -> (Todo<'a>, Option<Durat
 fn pending(facts: &Facts<'_>, most: i32) -> Vec<i32> {
     let (active, succeeded, failed) = (facts.active_indexes(), facts.succeeded_indexes(), facts.failed_indexes());
     let ending = facts.pods.iter().filter(|pod| pod.terminating && facts.replaces_failed_only());
-    let ending: Indexes = ending
-        .filter(|pod| pod.phase != "Succeeded" && pod.phase != "Failed")
-        .filter_map(|pod| part(pod).index)
-        .collect();
+    let ending: Indexes = ending.filter(|pod| !pod.ended()).filter_map(|pod| part(pod).index).collect();
     let free = |index: &i32| {
         let failed = failed.as_ref().is_some_and(|failed| failed.has(*index));
         !active.has(*index) && !succeeded.has(*index) && !ending.has(*index) && !failed

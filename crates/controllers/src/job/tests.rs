@@ -281,6 +281,22 @@ fn a_job_is_complete_when_all_are_counted() {
 }
 
 #[test]
+fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
+    let names: Vec<String> = (0..600).map(|n| format!("p{n}")).collect();
+    let all: Vec<Member> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
+    let many = job(json!({"completions": 600}), json!({}));
+    let (mut status, released, end) =
+        decide(&many, &all, |_, tracked| (tracked.status, tracked.release.len(), tracked.end));
+    assert!(released == 500 && end.is_none() && condition(&status, "SuccessCriteriaMet").is_some());
+    settle(&mut status, None, &names[500..].iter().map(String::as_str).collect());
+    assert_eq!(status.succeeded, Some(500));
+    let known = serde_json::to_value(&status).unwrap();
+    let (mut status, end) = decide(&job(json!({"completions": 600}), known), &all[500..], |_, t| (t.status, t.end));
+    assert!(settle(&mut status, end.as_ref(), &HashSet::new()));
+    assert_eq!(status.succeeded, Some(600));
+}
+
+#[test]
 fn indexes_that_succeeded_are_remembered_without_their_pods() {
     let some = of_indexes(&[(0, "Succeeded"), (2, "Succeeded"), (1, "Running")]);
     let status = decide(&job(indexed(json!({})), json!({"completedIndexes": "3"})), &some, |_, t| t.status);

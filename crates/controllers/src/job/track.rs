@@ -69,8 +69,8 @@ pub(super) fn track<'a>(facts: &Facts<'a>, plan: &Plan<'a>, outcome: Outcome) ->
     status.active = Some(active).filter(|n| *n != 0);
     status.ready = Some(ready);
     status.terminating = Some(terminating);
-    let release = note(facts, &mut status, end.as_ref());
-    let end = end.map(|end| announce(facts, &mut status, end));
+    let (release, all) = note(facts, &mut status, end.as_ref());
+    let end = end.map(|end| announce(facts, &mut status, end)).filter(|_| all);
     Tracked { status, release, end, told }
 }
 
@@ -104,15 +104,15 @@ fn set(status: &mut JobStatus, new: JobCondition) {
     }
 }
 
-/// Notes who has ended; gives whose finalizers may go.
-fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition>) -> Vec<&'a Member> {
+/// Notes who has ended; gives whose finalizers may go, and whether these are all.
+fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition>) -> (Vec<&'a Member>, bool) {
     let tracked: Vec<&Member> = facts.pods.iter().map(AsRef::as_ref).filter(|pod| part(pod).tracked).collect();
     forget(status, &tracked.iter().map(|pod| pod.uid.as_str()).collect());
     let waiting = facts.waiting_for_another();
     let mut indexes = facts.succeeded_indexes();
     let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
     let mut noted = uncounted.succeeded.iter().flatten().count() + uncounted.failed.iter().flatten().count();
-    let mut release = Vec::new();
+    let (mut release, mut all) = (Vec::new(), true);
     for pod in tracked {
         let failed = facts.is_failed(pod);
         let waits = part(pod).index.is_some_and(|index| waiting.get(&index).is_some_and(|w| w.is(pod)));
@@ -121,6 +121,7 @@ fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition
             continue;
         }
         if noted >= MOST {
+            all = false;
             break;
         }
         release.push(pod);
@@ -147,7 +148,7 @@ fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition
         status.completed_indexes = text(&indexes);
         status.failed_indexes = facts.failed_indexes().map(|failed| failed.to_string());
     }
-    release
+    (release, all)
 }
 
 /// Tells that the Job will end; gives what it is then.

@@ -1,7 +1,7 @@
 //! What the status of a ReplicaSet says (`calculateStatus`).
 
 use crate::members::Member;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) fn status(
         (None, true) => conditions.retain(|c| c.type_ != FAILURE),
         _ => {}
     }
-    let terminating = mine.iter().filter(|m| m.terminating && !matches!(m.phase.as_str(), "Succeeded" | "Failed"));
+    let terminating = mine.iter().filter(|m| m.terminating && !m.ended());
     ReplicaSetStatus {
         replicas: count(&|_| true),
         fully_labeled_replicas: some(count(&|m| labels.iter().all(|(k, v)| m.labels.get(k) == Some(v)))),
@@ -49,9 +49,7 @@ pub(super) fn status(
 
 /// When the next of those that are ready will count as available.
 pub(super) fn next_available(mine: &[Arc<Member>], after: i32, now: Timestamp) -> Option<Duration> {
-    let waiting = mine.iter().filter(|m| m.active && !m.is_available(after, now)).filter_map(|m| m.ready);
-    let due = waiting.filter_map(|since| since.checked_add(SignedDuration::from_secs(i64::from(after))).ok()).min()?;
-    Some(Duration::try_from(due.duration_since(now)).unwrap_or_default().max(Duration::from_millis(10)))
+    mine.iter().filter(|m| m.active).filter_map(|m| m.available_in(after, now)).min()
 }
 
 #[cfg(test)]

@@ -1,0 +1,284 @@
+//! DaemonSets: a Pod on each node that should have one (`pkg/controller/daemon`).
+//!
+//! What is to be done is decided by [`plan`], what templates there were by [`history`]; here it is carried out, and told.
+
+mod history;
+mod place;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::cache::{Cache, Seen, key};
+use crate::members::Member;
+use crate::pod_control::{PodControl, pod_of, selects};
+use crate::worker::{self, Controller, is_code, unless_gone};
+use crate::written::{Revision, Written};
+use futures::stream::{self, StreamExt};
+use history::{HASH, History, hash_of, history};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource};
+use place::Place;
+pub(crate) use place::tied;
+use plan::{Facts, Plan};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const COMPONENT: &str = "daemonset-controller";
+/// How long a node waits after a Pod of it failed, and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(900);
+
+enum Event {
+    DaemonSet(Seen<DaemonSet>),
+    Pod(Seen<Member>),
+    /// A node has come, gone or changed: that is a matter of all.
+    Node,
+    History(Seen<ControllerRevision>),
+}
+
+struct DaemonSets {
+    client: Client,
+    control: PodControl,
+    known: Cache<DaemonSet>,
+    pods: Cache<Member>,
+    places: Cache<Place>,
+    revisions: Cache<ControllerRevision>,
+    made: Written,
+    noted: Written,
+    /// By DaemonSet and node: until when to wait, and for how long that was.
+    pauses: HashMap<(String, String), (Instant, Duration)>,
+}
+
+impl Controller for DaemonSets {
+    type Event = Event;
+    const NAME: &'static str = "DaemonSets";
+
+    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+        match event {
+            Event::DaemonSet(Seen::One { after: Some(set), .. }) => vec![key(set.as_ref())],
+            Event::DaemonSet(Seen::One { before, .. }) => {
+                for gone in before.iter().map(|set| key(set.as_ref())) {
+                    self.made.forget(&gone);
+                    self.noted.forget(&gone);
+                    self.pauses.retain(|(set, _), _| *set != gone);
+                }
+                vec![]
+            }
+            Event::Pod(seen @ Seen::One { .. }) => seen.both().flat_map(|pod| self.concerned(pod)).collect(),
+            Event::History(Seen::One { .. }) => vec![],
+            Event::DaemonSet(Seen::All) | Event::Pod(Seen::All) | Event::History(Seen::All) | Event::Node => {
+                self.known.keys()
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let listed = self.pods.listed() && self.places.listed() && self.revisions.listed();
+        let Some(set) = self.known.at(key).filter(|_| listed) else { return Ok(None) };
+        let Some(spec) = set.spec.as_ref().filter(|_| set.metadata.deletion_timestamp.is_none()) else {
+            return Ok(None);
+        };
+        let outstanding = self.made.outstanding(key, self.pods.revision(), now);
+        let outstanding = outstanding.or_else(|| self.noted.outstanding(key, self.revisions.revision(), now));
+        if outstanding.is_some() {
+            return Ok(outstanding);
+        }
+        let mut history = history(&set, spec, self.history_of(&set));
+        if !self.note(key, &set, &mut history, now).await? {
+            return Ok(None);
+        }
+        let all = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
+        let mine = self.control.claim(set.as_ref(), &spec.selector, all).await?;
+        let places = self.places.all();
+        let facts = Facts::new(spec, &places, &mine, hash_of(&history.current), Timestamp::now());
+        let plan = facts.plan(|node| self.pause(key, node, now));
+        let mut written = Revision::default();
+        let failure = self.carry_out(&set, spec, &plan, &history, &mut written).await;
+        self.made.note(key, written, now);
+        let live = mine.iter().filter_map(|pod| pod.labels.get(HASH)).map(String::as_str).collect();
+        for old in history.excess(spec.revision_history_limit.unwrap_or(10), &live) {
+            let name = old.metadata.name.as_deref().unwrap_or_default();
+            unless_gone(self.revisions_of(&set).delete(name, &DeleteParams::default()).await)?;
+        }
+        self.report(&set, facts.status(&set)).await?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let soon = mine.iter().filter(|pod| pod.ready.is_some() && !pod.terminating);
+        let after = spec.min_ready_seconds.unwrap_or(0);
+        let soon = soon.filter_map(|pod| pod.available_in(after, Timestamp::now())).min();
+        Ok([plan.again, soon].into_iter().flatten().min())
+    }
+}
+
+impl DaemonSets {
+    /// The DaemonSets that a Pod is a matter of: its own, or all that select it when it has none.
+    fn concerned(&self, pod: &Member) -> Vec<String> {
+        if let Some(owner) = &pod.controller {
+            let own = self.known.get(&pod.namespace, &owner.name).filter(|_| owner.kind == "DaemonSet");
+            return own.iter().map(|set| key(set.as_ref())).collect();
+        }
+        let selects = |set: &DaemonSet| set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &pod.labels));
+        let all = self.known.in_namespace(&pod.namespace).into_iter();
+        all.filter(|set| selects(set)).map(|set| key(set.as_ref())).collect()
+    }
+
+    fn history_of(&self, set: &DaemonSet) -> Vec<Arc<ControllerRevision>> {
+        let mut all = self.revisions.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
+        all.retain(|revision| {
+            let mut owners = revision.metadata.owner_references.iter().flatten();
+            owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == set.metadata.uid.as_ref())
+        });
+        all
+    }
+
+    fn revisions_of(&self, set: &DaemonSet) -> Api<ControllerRevision> {
+        Api::namespaced(self.client.clone(), set.metadata.namespace.as_deref().unwrap_or_default())
+    }
+
+    /// Whether a node must wait; if it need not, it must the next time, twice as long.
+    fn pause(&mut self, set: &str, node: &str, now: Instant) -> Option<Duration> {
+        let at = (set.to_owned(), node.to_owned());
+        let known = self.pauses.get(&at).copied();
+        match known {
+            Some((until, _)) if now < until => Some(until - now),
+            // After a good while it begins anew.
+            Some((until, pause)) if now < until + LAST_PAUSE => {
+                let pause = (pause * 2).min(LAST_PAUSE);
+                self.pauses.insert(at, (now + pause, pause));
+                None
+            }
+            _ => {
+                self.pauses.insert(at, (now + FIRST_PAUSE, FIRST_PAUSE));
+                None
+            }
+        }
+    }
+
+    /// Makes the revision of the template, or gives it its number; `false` when somebody else was faster.
+    async fn note(
+        &mut self,
+        key: &str,
+        set: &DaemonSet,
+        history: &mut History,
+        now: Instant,
+    ) -> Result<bool, kube::Error> {
+        let (api, current) = (self.revisions_of(set), &history.current);
+        let name = current.metadata.name.as_deref().unwrap_or_default();
+        let noted = match &history.is {
+            Some(is) if is.revision == current.revision => return Ok(true),
+            Some(_) => {
+                let patch = Patch::Merge(json!({"revision": current.revision}));
+                api.patch(name, &PatchParams::default(), &patch).await
+            }
+            None => api.create(&PostParams::default(), current).await,
+        };
+        match noted {
+            Ok(noted) => {
+                let mut written = Revision::default();
+                written.saw(&noted.metadata);
+                self.noted.note(key, written, now);
+                Ok(true)
+            }
+            Err(e) if is_code(&e, 409) && history.is.is_none() => {
+                // Another template of the same name: the next one is called otherwise.
+                let mut status = set.status.clone().unwrap_or_default();
+                status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+                self.report(set, status).await?;
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        set: &DaemonSet,
+        spec: &DaemonSetSpec,
+        plan: &Plan,
+        history: &History,
+        written: &mut Revision,
+    ) -> Option<kube::Error> {
+        let about = set.object_ref(&());
+        for (node, pod) in &plan.ended {
+            let (failed, name) = (pod.phase == "Failed", key(pod.as_ref()));
+            let (reason, word, what) = if failed {
+                ("FailedDaemonPod", "failed", "kill")
+            } else {
+                ("SucceededDaemonPod", "succeeded", "delete")
+            };
+            let message = format!("Found {word} daemon pod {name} on node {node}, will try to {what} it");
+            self.control.recorder.tell(&about, failed, reason, &message).await;
+        }
+        let pods: Vec<Pod> = plan.make.iter().map(|node| pod(set, spec, hash_of(&history.current), node)).collect();
+        if let (_, Some((_, error))) = self.control.make(&about, &pods, written).await {
+            return Some(error);
+        }
+        for pod in &plan.delete {
+            if let Err((_, error)) = self.control.delete(&about, pod, written).await {
+                return Some(error);
+            }
+        }
+        None
+    }
+
+    /// Writes the status, if it is another.
+    async fn report(&self, set: &DaemonSet, status: DaemonSetStatus) -> Result<(), kube::Error> {
+        if set.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let mut new = set.clone();
+        new.status = Some(status);
+        let api: Api<DaemonSet> =
+            Api::namespaced(self.client.clone(), set.metadata.namespace.as_deref().unwrap_or_default());
+        let name = set.metadata.name.as_deref().unwrap_or_default();
+        // It has changed, or gone, meanwhile: the watch says so.
+        unless_gone(api.replace_status(name, &PostParams::default(), &new).await)
+    }
+}
+
+/// A Pod for a node.
+fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
+    let name = format!("{}-", set.metadata.name.as_deref().unwrap_or_default());
+    let mut pod = pod_of(set, &spec.template, name);
+    pod.metadata.labels.get_or_insert_default().insert(HASH.to_owned(), hash.to_owned());
+    place::tie(pod.spec.get_or_insert_default(), node);
+    pod
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+    let (known, places) = (Cache::<DaemonSet>::new(), Cache::<Place>::new());
+    let revisions = Cache::<ControllerRevision>::new();
+    let of_sets = stream::select(known.changes().map(Event::DaemonSet), revisions.changes().map(Event::History));
+    let others = stream::select(pods.changes().map(Event::Pod), places.changes().map(|_| Event::Node));
+    let events = stream::select(of_sets, others).boxed();
+    let watched = futures::future::join3(
+        known.clone().follow(Api::all(client.clone()), |set| set, stop.clone()),
+        places.clone().follow(Api::<Node>::all(client.clone()), Place::of, stop.clone()),
+        revisions.clone().follow(Api::all(client.clone()), |revision| revision, stop.clone()),
+    );
+    let controller = DaemonSets {
+        control: PodControl::new(client.clone(), COMPONENT),
+        client,
+        known,
+        pods,
+        places,
+        revisions,
+        made: Written::default(),
+        noted: Written::default(),
+        pauses: HashMap::new(),
+    };
+    let works = worker::run(controller, events, stop);
+    // What they do at once is large: it lies on the heap.
+    Box::pin(async move {
+        futures::join!(watched, works);
+    })
+}
