@@ -117,7 +117,8 @@ fn prepare(
         _ => Ok(()),
     };
     admitted.map_err(|why| ApiError::forbidden(kind.info(), &name, &why))?;
-    authz::check_escalation(server, &call.user, resource, &value, None)?;
+    authz::note_requestor(&call.user, resource, &mut value);
+    authz::check_write(server, &call.user, resource, &value, None)?;
     kind.prepare_create(&mut value, &ctx);
     managed::note(&mut value, &managers);
     let mut errors = FieldErrors::default();

@@ -212,7 +212,7 @@ fn prepare(
         Ownership::Update(asked) => managed::Write::new(resource, call, ctx.now).update(Some(old), new, asked),
     };
     kind.complete(new);
-    authz::check_escalation(server, &call.user, resource, new, Some(old))?;
+    authz::check_write(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
     managed::note(new, &managers);
     // What neither has stays absent.

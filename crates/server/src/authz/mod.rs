@@ -8,17 +8,19 @@ mod follow;
 mod impersonate;
 mod policy;
 mod rule;
+mod signers;
 
 pub(crate) use attributes::{About, Attributes, ResourceAbout};
 pub(crate) use cover::quoted;
-pub(crate) use escalation::check as check_escalation;
 pub(crate) use follow::Follower;
 pub(crate) use impersonate::impersonate;
 pub(crate) use policy::Decision;
 pub(crate) use rule::Rule;
+pub(crate) use signers::note_requestor;
 
 use crate::{ApiServer, UserInfo, request::Resource, service::Call, status::ApiError};
 use http::Method;
+use serde_json::Value;
 
 /// Whether the user may do this, and why or why not.
 pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
@@ -60,6 +62,21 @@ pub(crate) async fn check(
 }
 
 const STREAMS: [&str; 3] = ["pods/attach", "pods/exec", "pods/portforward"];
+
+/// Refuses what the user may not write, though they may write such objects; `old` is there for a change.
+pub(crate) fn check_write(
+    server: &ApiServer,
+    user: &UserInfo,
+    resource: &Resource,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    if user.is_master() {
+        return Ok(());
+    }
+    escalation::check(server, user, resource, new, old)?;
+    old.map_or(Ok(()), |old| signers::check(server, user, resource, new, old))
+}
 
 /// Refuses to make what is not there yet of whoever may only change what is.
 pub(crate) fn may_create(server: &ApiServer, resource: &Resource, call: &Call) -> Result<(), ApiError> {
