@@ -1,6 +1,7 @@
 //! What is particular about Pods: admission that looks at other objects, binding and eviction.
 
 use crate::{
+    authz::node::{self, End},
     decode,
     delete::{self, Options},
     kinds::{self, FieldErrors, FieldPath, RUNTIME_CLASSES},
@@ -131,6 +132,7 @@ pub(crate) async fn evict(server: &ApiServer, resource: &Resource, call: &Call) 
     let mut options = Options::from_json(&body(call, "Eviction", name)?["deleteOptions"], call)?;
     options.dry_run |= dry_run(&call.query, "CreateOptions")?;
     let key = object::key(kind, &resource.namespace, name);
+    node::restrict_end(server, &call.user, resource, &key, End::Evict)?;
     if !options.dry_run {
         disrupt(server, resource, &key, &options).await?;
     }

@@ -6,6 +6,7 @@ pub(crate) mod defaults;
 mod escalation;
 mod follow;
 mod impersonate;
+pub(crate) mod node;
 mod policy;
 mod rule;
 mod signers;
@@ -27,7 +28,29 @@ pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -
     if user.is_master() {
         return Decision::Allowed(String::new());
     }
-    server.follower.ask(|policy| policy.decide(user, wanted))
+    let refused = match node(server, user, wanted) {
+        Ok(()) => return Decision::Allowed(String::new()),
+        Err(why) => why,
+    };
+    match server.follower.ask(|policy| policy.decide(user, wanted)) {
+        // Whoever refuses says why, one after the other.
+        Decision::NoOpinion(why) if !refused.is_empty() && !why.is_empty() => {
+            Decision::NoOpinion(format!("{refused}\n{why}"))
+        }
+        Decision::NoOpinion(why) if why.is_empty() => Decision::NoOpinion(refused),
+        decision => decision,
+    }
+}
+
+/// Whether somebody may do this because they are a node.
+fn node(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), String> {
+    match node::name(user) {
+        None => Err(String::new()),
+        Some("") => Err(format!("unknown node for user {:?}", user.name)),
+        Some(name) => node::decide(name, wanted, defaults::of_nodes(), &|resource, namespace, object| {
+            node::is_related(server, name, resource, namespace, object)
+        }),
+    }
 }
 
 /// Refuses what the user may not do.
@@ -74,6 +97,8 @@ pub(crate) fn check_write(
     if user.is_master() {
         return Ok(());
     }
+    let operation = old.map_or(node::Operation::Create(new), |old| node::Operation::Update(new, old));
+    node::restrict(server, user, resource, operation)?;
     escalation::check(server, user, resource, new, old)?;
     old.map_or(Ok(()), |old| signers::check(server, user, resource, new, old))
 }
