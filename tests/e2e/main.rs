@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stderr, reason = "a seed is only worth something when it is told")]
 
+mod access;
 mod admission;
 mod clusters;
 mod commands;
@@ -87,6 +88,7 @@ fn main() {
     arguments.test_threads.get_or_insert(3);
     let lazy = Lazy::default();
     let shared = [
+        access::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         daemon_sets::TESTS,

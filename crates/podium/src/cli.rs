@@ -44,6 +44,9 @@ pub(crate) struct UpArgs {
     /// Where to write the administrator's kubeconfig [default: DIR/admin.kubeconfig].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Who is let in by a token of their own: lines of token,user,uid,"group1,group2".
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }

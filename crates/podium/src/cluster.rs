@@ -8,7 +8,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{ApiServer, DialedStream, NodeDialer, Pki, UserInfo};
+use server::{ApiServer, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -76,7 +76,13 @@ impl NodeEndpoint {
 
 impl Cluster {
     /// Starts everything; the API serves when this returns, and the node is on its way.
-    pub(crate) async fn start(dir: &DataDir, bind: SocketAddr, kubeconfig: &Path, args: &NodeArgs) -> Result<Self> {
+    pub(crate) async fn start(
+        dir: &DataDir,
+        bind: SocketAddr,
+        kubeconfig: &Path,
+        args: &NodeArgs,
+        tokens: Option<TokenFile>,
+    ) -> Result<Self> {
         let listener = TcpListener::bind(bind)
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
@@ -99,7 +105,8 @@ impl Cluster {
             .with_gates(policy.gates.clone())
             .with_admission(args.enable_admission_plugins.clone())
             .with_signing_key(pki.signing_key()?)
-            .with_address(&address.to_string());
+            .with_address(&address.to_string())
+            .with_tokens(tokens.unwrap_or_default());
         server.bootstrap().await;
         server.bootstrap_service(address.port()).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

@@ -56,7 +56,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
 
 async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], screen: Screen) -> Result<i32> {
     let mut stop = stop_signals()?;
-    let cluster = Cluster::start(dir, SocketAddr::from(([127, 0, 0, 1], 0)), &dir.kubeconfig(), &args.node).await?;
+    let cluster =
+        Cluster::start(dir, SocketAddr::from(([127, 0, 0, 1], 0)), &dir.kubeconfig(), &args.node, None).await?;
     screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
     let endpoint = dir.runtime_endpoint();
     cluster.wait_runtime_ready().await?;

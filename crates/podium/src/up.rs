@@ -10,7 +10,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::time::{Duration, Instant};
+use server::TokenFile;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Starts a cluster and serves it until a signal comes. Containers go on without it.
@@ -21,9 +25,10 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| dir.kubeconfig());
     // An old one would say that the API serves.
     let _ = std::fs::remove_file(&kubeconfig);
+    let tokens = args.token_auth_file.as_deref().map(token_file).transpose()?;
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
-        cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node) => cluster?,
+        cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, tokens) => cluster?,
         () = stop.wait() => return Ok(()),
     };
     println!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
@@ -39,6 +44,11 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let _ = std::fs::remove_file(&kubeconfig);
     cluster.stop().await;
     Ok(())
+}
+
+fn token_file(path: &Path) -> Result<TokenFile> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--token-auth-file {}", path.display()))?;
+    TokenFile::parse(&text).with_context(|| format!("--token-auth-file {}", path.display()))
 }
 
 /// SIGTERM and SIGINT.

@@ -115,7 +115,8 @@ fn prepare(
     kind.complete(&mut value);
     let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
     admit::complete(server, resource, &mut value)?;
-    authz::check_escalation(server, &call.user, resource, &value, None)?;
+    authz::note_requestor(&call.user, resource, &mut value);
+    authz::check_write(server, &call.user, resource, &value, None)?;
     kind.prepare_create(&mut value, &ctx);
     managed::note(&mut value, &managers);
     let mut errors = FieldErrors::default();

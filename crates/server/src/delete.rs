@@ -3,6 +3,7 @@
 mod propagation;
 
 use crate::{
+    authz::node::{self, End},
     decode,
     kinds::{FieldErrors, FieldPath},
     object, read,
@@ -94,6 +95,7 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     let options = Options::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
+    node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
     let (object, gone) = delete(server, resource, &key, &options).await?;
     let value = object::decode(&*resource.kind, &object);
     let info = resource.kind.info();

@@ -1,6 +1,7 @@
 //! Eviction: a deletion that a Pod's disruption budget may forbid (`pkg/registry/core/pod/storage/eviction.go`).
 
 use crate::{
+    authz::node::{self, End},
     delete::{self, Options},
     kinds::{BUDGET, Kind, selector},
     object, pods,
@@ -33,6 +34,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     let mut options = Options::from_json(&pods::body(call, "Eviction", name)?["deleteOptions"], call)?;
     options.dry_run |= dry_run(&call.query, "CreateOptions")?;
     let key = object::key(&*resource.kind, &resource.namespace, name);
+    node::restrict_end(server, &call.user, resource, &key, End::Evict)?;
     let mut tries = 0..TRIES;
     loop {
         let (stored, pod) = read(server, resource, &key)?;

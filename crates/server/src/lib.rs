@@ -64,5 +64,5 @@ pub use reply::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
-pub use tokens::SigningKey;
+pub use tokens::{SigningKey, TokenFile, TokenFileError};
 pub use user::UserInfo;

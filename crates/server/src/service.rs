@@ -1,7 +1,7 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    AdmissionPlugin, NodeDialer, SigningKey, UserInfo,
+    AdmissionPlugin, NodeDialer, SigningKey, TokenFile, UserInfo,
     authz::{self, Follower},
     compress, create, deadline, definitions, delete, discovery, eviction, form, health,
     kinds::Subresource,
@@ -35,6 +35,8 @@ pub struct ApiServer {
     pub(crate) follower: Arc<Follower>,
     /// Signs the tokens of service accounts; without one there are none.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// Tokens that let in whom a file names.
+    pub(crate) tokens: Option<Arc<TokenFile>>,
     /// Host and port, as others are told.
     pub(crate) address: Option<String>,
     /// What is served beside what is built in.
@@ -72,6 +74,7 @@ impl ApiServer {
             gates: Arc::default(),
             follower,
             signing_key: None,
+            tokens: None,
             address: None,
             registry: Arc::default(),
             allocating: Arc::default(),
@@ -99,6 +102,12 @@ impl ApiServer {
     #[must_use]
     pub fn with_signing_key(self, key: SigningKey) -> Self {
         Self { signing_key: Some(Arc::new(key)), ..self }
+    }
+
+    /// The same server, which lets in whoever shows one of these tokens.
+    #[must_use]
+    pub fn with_tokens(self, tokens: TokenFile) -> Self {
+        Self { tokens: Some(Arc::new(tokens)), ..self }
     }
 
     /// The same server, which tells others that it is found at this host and port.
@@ -139,7 +148,7 @@ impl ApiServer {
         if path == "/version" || path == "/version/" {
             return Ok(reply::json(200, &discovery::version()));
         }
-        let user = user.or_else(|| self.bearer(&head.headers));
+        let user = user.or_else(|| tokens::bearer(self, &head.headers, now()));
         let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?.authenticated();
         let user = authz::impersonate(self, user, &mut head.headers).await?;
         let text =
@@ -184,16 +193,6 @@ impl ApiServer {
             self.carried_out(resource, call).await
         })
         .await
-    }
-
-    /// Who shows a token that holds.
-    fn bearer(&self, headers: &HeaderMap) -> Option<UserInfo> {
-        let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, token) = value.trim().split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return None;
-        }
-        tokens::authenticate(self, token.trim(), &[], now()).ok().map(|(user, _)| user)
     }
 
     /// A request for a part of an object that has rules of its own.

@@ -1,13 +1,18 @@
-//! Tokens of service accounts: signed statements about who somebody is, which hold while what they are about exists.
+//! Bearer tokens. Most are those of service accounts: signed statements about who somebody is, which hold while what they
+//! are about exists.
 
 mod authenticate;
+mod bearer;
+mod bootstrap;
 mod discovery;
 mod key;
+mod listed;
 mod request;
 
-pub(crate) use authenticate::authenticate;
+pub(crate) use bearer::{bearer, identify};
 pub(crate) use discovery::answer as discovery;
 pub use key::SigningKey;
+pub use listed::{TokenFile, TokenFileError};
 pub(crate) use request::create;
 
 /// Upstream's words for a token that does not hold.

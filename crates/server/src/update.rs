@@ -216,7 +216,7 @@ fn prepare(
     };
     kind.complete(new);
     admit::complete_change(server, resource, new, Some(old));
-    authz::check_escalation(server, &call.user, resource, new, Some(old))?;
+    authz::check_write(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
     managed::note(new, &managers);
     // What neither has stays absent.

@@ -64,3 +64,29 @@ pub(crate) fn account_of(user: &str) -> Option<(&str, &str)> {
     let valid = api::names::dns1123_label(namespace).is_empty() && api::names::dns1123_subdomain(name).is_empty();
     valid.then_some((namespace, name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_of_this_process_may_do_everything() {
+        let kubelet = UserInfo::component("system:node:n").authenticated();
+        assert_eq!((kubelet.is_master(), kubelet.is_in(AUTHENTICATED)), (true, true));
+        assert!(!UserInfo { name: "system:masters".to_owned(), ..UserInfo::default() }.is_master());
+    }
+
+    #[test]
+    fn a_user_is_an_account_if_both_its_names_can_be() {
+        assert_eq!(account_of("system:serviceaccount:n:a.b"), Some(("n", "a.b")));
+        for other in [
+            "system:serviceaccount:n",
+            "system:serviceaccount:n:a:b",
+            "system:serviceaccount::a",
+            "n:a",
+            "system:serviceaccount:N:a",
+        ] {
+            assert_eq!(account_of(other), None, "{other}");
+        }
+    }
+}

@@ -39,9 +39,16 @@ pub(crate) struct ResourceAbout {
     pub(crate) subresource: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Values that a field selector leaves to fields.
+    pub(crate) selects: Vec<(String, String)>,
 }
 
 impl ResourceAbout {
+    /// Whether it is about objects only that have this value in a field.
+    pub(crate) fn selects(&self, field: &str, value: &str) -> bool {
+        self.selects.iter().any(|(f, v)| f == field && v == value)
+    }
+
     /// `pods`, `pods/log`.
     pub(crate) fn combined(&self) -> Cow<'_, str> {
         if self.subresource.is_empty() {
@@ -74,10 +81,18 @@ impl Attributes {
         let part = |i: usize| rest.get(i).map_or_else(String::new, |p| (*p).to_owned());
         let query = Query::parse(query);
         let named = rest.len() > 1;
-        let name = if named || !reads_many(method) { part(1) } else { selected_name(&query) };
+        let selects = if named { Vec::new() } else { selected(&query) };
+        let name = if named || !reads_many(method) { part(1) } else { selected_name(&selects) };
         let verb = verb(method, named, &query).to_owned();
         let namespace = namespace.to_owned();
-        let about = ResourceAbout { group: group.to_owned(), resource: part(0), subresource: part(2), namespace, name };
+        let about = ResourceAbout {
+            group: group.to_owned(),
+            resource: part(0),
+            subresource: part(2),
+            namespace,
+            name,
+            selects,
+        };
         Self { verb, about: About::Resource(about) }
     }
 
@@ -114,11 +129,16 @@ fn verb(method: &Method, named: bool, query: &Query) -> &'static str {
     }
 }
 
-/// The one name that a field selector leaves, if it does; what is no name of an object stands for none.
-fn selected_name(query: &Query) -> String {
-    let selector = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
-    let name = selector.ok().and_then(|s| s.required("metadata.name").map(str::to_owned)).unwrap_or_default();
-    if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) { String::new() } else { name }
+/// The fields that a field selector leaves one value; one that makes no sense leaves none.
+fn selected(query: &Query) -> Vec<(String, String)> {
+    let selector = FieldSelector::parse(query.get("fieldSelector").unwrap_or("")).unwrap_or_default();
+    selector.terms.into_iter().filter(|(.., equal)| *equal).map(|(field, value, _)| (field, value)).collect()
+}
+
+/// The one name that is left, if there is one; what is no name of an object stands for none.
+fn selected_name(selects: &[(String, String)]) -> String {
+    let name = selects.iter().find(|(field, _)| field == "metadata.name").map_or("", |(_, name)| name);
+    if matches!(name, "." | "..") || name.contains(['/', '%']) { String::new() } else { name.to_owned() }
 }
 
 #[cfg(test)]

@@ -6,26 +6,51 @@ pub(crate) mod defaults;
 mod escalation;
 mod follow;
 mod impersonate;
+pub(crate) mod node;
 mod policy;
 mod rule;
+mod signers;
 
 pub(crate) use attributes::{About, Attributes, ResourceAbout};
 pub(crate) use cover::quoted;
-pub(crate) use escalation::check as check_escalation;
 pub(crate) use follow::Follower;
 pub(crate) use impersonate::impersonate;
 pub(crate) use policy::Decision;
 pub(crate) use rule::Rule;
+pub(crate) use signers::note_requestor;
 
 use crate::{ApiServer, UserInfo, request::Resource, service::Call, status::ApiError};
 use http::Method;
+use serde_json::Value;
 
 /// Whether the user may do this, and why or why not.
 pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
     if user.is_master() {
         return Decision::Allowed(String::new());
     }
-    server.follower.ask(|policy| policy.decide(user, wanted))
+    let refused = match node(server, user, wanted) {
+        Ok(()) => return Decision::Allowed(String::new()),
+        Err(why) => why,
+    };
+    match server.follower.ask(|policy| policy.decide(user, wanted)) {
+        // Whoever refuses says why, one after the other.
+        Decision::NoOpinion(why) if !refused.is_empty() && !why.is_empty() => {
+            Decision::NoOpinion(format!("{refused}\n{why}"))
+        }
+        Decision::NoOpinion(why) if why.is_empty() => Decision::NoOpinion(refused),
+        decision => decision,
+    }
+}
+
+/// Whether somebody may do this because they are a node.
+fn node(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), String> {
+    match node::name(user) {
+        None => Err(String::new()),
+        Some("") => Err(format!("unknown node for user {:?}", user.name)),
+        Some(name) => node::decide(name, wanted, defaults::of_nodes(), &|resource, namespace, object| {
+            node::is_related(server, name, resource, namespace, object)
+        }),
+    }
 }
 
 /// Refuses what the user may not do.
@@ -60,6 +85,23 @@ pub(crate) async fn check(
 }
 
 const STREAMS: [&str; 3] = ["pods/attach", "pods/exec", "pods/portforward"];
+
+/// Refuses what the user may not write, though they may write such objects; `old` is there for a change.
+pub(crate) fn check_write(
+    server: &ApiServer,
+    user: &UserInfo,
+    resource: &Resource,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    if user.is_master() {
+        return Ok(());
+    }
+    let operation = old.map_or(node::Operation::Create(new), |old| node::Operation::Update(new, old));
+    node::restrict(server, user, resource, operation)?;
+    escalation::check(server, user, resource, new, old)?;
+    old.map_or(Ok(()), |old| signers::check(server, user, resource, new, old))
+}
 
 /// Refuses to make what is not there yet of whoever may only change what is.
 pub(crate) fn may_create(server: &ApiServer, resource: &Resource, call: &Call) -> Result<(), ApiError> {

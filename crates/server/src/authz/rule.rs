@@ -71,7 +71,8 @@ mod tests {
     fn check(json: &str, verb: &str, group: &str, resource: &str, name: &str, expected: bool) {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let [group, resource, subresource, name] = [group, resource, subresource, name].map(str::to_owned);
-        let about = ResourceAbout { group, resource, subresource, name, namespace: "n".to_owned() };
+        let about =
+            ResourceAbout { group, resource, subresource, name, namespace: "n".to_owned(), selects: Vec::new() };
         assert_eq!(rule(json).allows(&Attributes::to(verb, about)), expected, "{json} {verb}");
     }
 

@@ -52,8 +52,19 @@ fn wanted(spec: &Value) -> Attributes {
         subresource: text(resource, "subresource"),
         namespace: text(resource, "namespace"),
         name: text(resource, "name"),
+        selects: selects(&resource["fieldSelector"]),
     };
     Attributes::to(&text(resource, "verb"), about)
+}
+
+/// The fields that a selector leaves one value.
+fn selects(selector: &Value) -> Vec<(String, String)> {
+    let requirements = selector["requirements"].as_array().into_iter().flatten();
+    let one = |r: &Value| match r["values"].as_array().map(Vec::as_slice) {
+        Some([value]) if r["operator"] == "In" => Some((r["key"].as_str()?.to_owned(), value.as_str()?.to_owned())),
+        _ => None,
+    };
+    requirements.filter_map(one).collect()
 }
 
 /// `ValidateSubjectAccessReview` and its kin.
@@ -128,10 +139,13 @@ pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> 
         }
         errors
     });
+    // What a node may do is more than its roles say.
+    let node = authz::node::name(user).map(|_| "node authorizer does not support user rule resolution".to_owned());
+    let incomplete = node.is_some();
     review["metadata"] = json!({});
     review["spec"] = json!({});
-    review["status"] = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
-    if let Some(errors) = errors {
+    review["status"] = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": incomplete});
+    if let Some(errors) = node.or(errors) {
         review["status"]["evaluationError"] = json!(errors);
     }
     Ok(())

@@ -20,7 +20,7 @@ pub(super) fn token(server: &ApiServer, review: &mut Value) -> Result<(), Refuse
         return Err(Refused::Other(ApiError::bad_request(why)));
     }
     let asked: Option<Vec<String>> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
-    let status = match tokens::authenticate(server, token, asked.as_deref().unwrap_or_default(), now()) {
+    let status = match tokens::identify(server, token, asked.as_deref().unwrap_or_default(), now()) {
         Ok((user, audiences)) => {
             json!({"authenticated": true, "user": shown(&user.authenticated()), "audiences": audiences})
         }

@@ -15,7 +15,7 @@ const LEEWAY: i64 = 60;
 ///
 /// # Errors
 /// When the token does not hold, with upstream's words for that where it has some.
-pub(crate) fn authenticate(
+pub(super) fn authenticate(
     server: &ApiServer,
     token: &str,
     audiences: &[String],

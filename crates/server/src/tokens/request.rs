@@ -3,6 +3,7 @@
 
 use super::ISSUER;
 use crate::{
+    authz::node,
     decode,
     kinds::{FieldErrors, FieldPath},
     reply::{self, Reply},
@@ -30,6 +31,8 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     dry_run(&call.query, "CreateOptions")?;
     let request = read(call, name)?;
+    let bound = serde_json::to_value(&request.spec.bound_object_ref).unwrap_or_default();
+    node::restrict_token(server, &call.user, resource, &bound)?;
     let account = stored(server, "serviceaccounts", &resource.namespace, name);
     let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
     let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);

@@ -131,3 +131,32 @@ async fn who_may_only_change_things_cannot_apply_new_ones() {
     api.create_config_map("a", json!({})).await;
     api.check(by(apply(format!("{CONFIG_MAPS}/a"), "m", &config)), 200, json!({})).await;
 }
+
+#[tokio::test]
+async fn a_request_for_a_certificate_says_who_made_it_and_is_approved_by_those_who_may() {
+    let api = Api::new().await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let ann = || json!([{"kind": "User", "name": "ann"}]);
+    let all = json!([
+        "certificatesigningrequests",
+        "certificatesigningrequests/approval",
+        "certificatesigningrequests/status"
+    ]);
+    let rules = json!([{"verbs": ["create", "get", "patch"], "apiGroups": ["certificates.k8s.io"], "resources": all}]);
+    api.bind("requests", ann(), rules).await;
+    let spec = json!({"request": "QQ==", "signerName": "example.com/own", "usages": ["client auth"], "username": "root", "groups": ["system:masters"]});
+    let told = json!({"spec": {"username": "ann", "groups": ["devs", "system:authenticated"], "uid": null}});
+    api.check(by(post(path, &json!({"metadata": {"name": "r"}, "spec": spec}))), 201, told).await;
+    let approved =
+        json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r", "message": "m"}]}});
+    let approve = || by(merge(format!("{path}/r/approval"), &approved));
+    let why = |verb: &str| json!({"message": format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to {verb} requests with signerName \"example.com/own\"")});
+    api.check(approve(), 403, why("approve")).await;
+    let signers = |verb: &str, name: &str| json!([{"verbs": [verb], "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": [name]}]);
+    api.bind("approves", ann(), signers("approve", "example.com/*")).await;
+    api.check(approve(), 200, json!({})).await;
+    let sign = || by(merge(format!("{path}/r/status"), &json!({"status": {"certificate": "QQ=="}})));
+    api.check(sign(), 403, why("sign")).await;
+    api.bind("signs", ann(), signers("sign", "example.com/own")).await;
+    assert_ne!(api.ask(&sign()).await.status, 403);
+}

@@ -42,6 +42,8 @@ mod mirrors;
 #[cfg(test)]
 mod namespaces;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod patches;
 #[cfg(test)]
 mod pods;

@@ -3,7 +3,7 @@
 use crate::common::*;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use server::{ApiServer, Pki};
+use server::{ApiServer, Pki, TokenFile};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
@@ -231,4 +231,79 @@ async fn others_can_verify_a_token_by_what_the_cluster_publishes() {
     assert_eq!(show(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
     api.check(get("/openid/v1/jwks").by("ann", &[]), 403, json!({})).await;
     api.check(delete("/openid/v1/jwks"), 405, json!({})).await;
+}
+
+/// Who shows this token.
+async fn whoami(server: &ApiServer, token: &str) -> (u16, Value) {
+    let request = http::Request::builder().method("POST").uri("/apis/authentication.k8s.io/v1/selfsubjectreviews");
+    let request = request.header("authorization", format!("bearer {token}")).body(Full::<bytes::Bytes>::from("{}"));
+    let response = server.handle(None, request.unwrap()).await;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    (code, body["status"]["userInfo"].clone())
+}
+
+#[tokio::test]
+async fn a_file_may_say_who_is_let_in() {
+    let mut api = api().await;
+    api.server = api.server.with_tokens(TokenFile::parse("abc,ann,7,\"devs,ops\"").unwrap());
+    api.server.bootstrap_access().await;
+    let groups = json!(["devs", "ops", "system:authenticated"]);
+    let ann = json!({"username": "ann", "uid": "7", "groups": groups});
+    assert_eq!(whoami(&api.server, "abc").await, (201, ann.clone()));
+    assert_eq!(whoami(&api.server, "abcd").await.0, 401);
+    let review = |spec: Value| post("/apis/authentication.k8s.io/v1/tokenreviews", &json!({"spec": spec}));
+    let status = json!({"authenticated": true, "user": ann});
+    api.check(review(json!({"token": "abc"})), 201, json!({"status": status})).await;
+    let other = review(json!({"token": "abc", "audiences": ["vault"]}));
+    api.check(other, 201, json!({"status": {"authenticated": null}})).await;
+}
+
+#[tokio::test]
+async fn a_bootstrap_token_lets_in_for_as_long_as_its_secret_says() {
+    let api = api().await;
+    api.server.bootstrap_access().await;
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let secret = |id: &str, more: Value| {
+        let mut data =
+            json!({"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"});
+        more.as_object().unwrap().iter().for_each(|(k, v)| data[k] = v.clone());
+        let name = format!("bootstrap-token-{id}");
+        json!({"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": data})
+    };
+    let cases = [
+        ("aaaaaa", json!({}), 201),
+        (
+            "bbbbbb",
+            json!({"auth-extra-groups": "system:bootstrappers:kubeadm", "expiration": "2999-01-01T00:00:00Z"}),
+            201,
+        ),
+        ("cccccc", json!({"expiration": "2001-01-01T00:00:00Z"}), 401),
+        ("dddddd", json!({"expiration": "soon"}), 401),
+        ("eeeeee", json!({"usage-bootstrap-authentication": "false"}), 401),
+        ("ffffff", json!({"auth-extra-groups": "system:masters"}), 401),
+        ("gggggg", json!({"token-secret": "fedcba9876543210"}), 401),
+        ("hhhhhh", json!({"token-id": "aaaaaa"}), 401),
+    ];
+    for (id, more, code) in cases {
+        api.check(post(secrets, &secret(id, more.clone())), 201, json!({})).await;
+        assert_eq!(whoami(&api.server, &format!("{id}.0123456789abcdef")).await.0, code, "{id} {more}");
+    }
+    let groups = json!(["system:bootstrappers", "system:bootstrappers:kubeadm", "system:authenticated"]);
+    let user = json!({"username": "system:bootstrap:bbbbbb", "groups": groups});
+    assert_eq!(whoami(&api.server, "bbbbbb.0123456789abcdef").await.1, user);
+    let mut opaque = secret("iiiiii", json!({}));
+    opaque["type"] = json!("Opaque");
+    api.check(post(secrets, &opaque), 201, json!({})).await;
+    api.check(delete(format!("{secrets}/bootstrap-token-aaaaaa")), 200, json!({})).await;
+    for wrong in [
+        "iiiiii.0123456789abcdef",
+        "aaaaaa.0123456789abcdef",
+        "zzzzzz.0123456789abcdef",
+        "AAAAAA.0123456789abcdef",
+        "a.b",
+    ] {
+        assert_eq!(whoami(&api.server, wrong).await.0, 401, "{wrong}");
+    }
 }

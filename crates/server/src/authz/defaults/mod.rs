@@ -10,6 +10,7 @@ pub(crate) use reconcile::{Reconciled, reconcile};
 
 use super::rule::Rule;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 use text::{Role, RuleText, Subject};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -23,6 +24,15 @@ pub(crate) struct Default {
     pub(crate) namespace: &'static str,
     pub(crate) name: String,
     pub(crate) object: Value,
+}
+
+/// What every node may do.
+pub(crate) fn of_nodes() -> &'static [Rule] {
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+        let role = roles::FOR_PROGRAMS.iter().find(|role| role.name == "system:node");
+        role.map(|role| rules(role.rules)).unwrap_or_default()
+    });
+    &RULES
 }
 
 /// Everything, roles before the bindings that name them.

@@ -1,0 +1,128 @@
+//! What a node has to do with: what its Pods name (`plugin/pkg/auth/authorizer/node/graph.go`).
+//!
+//! Looked up when a node asks, among the Pods of one namespace: no node but Podium's own asks often, and that one is
+//! asked nothing.
+
+use crate::{ApiServer, kinds::pod::mirror};
+use serde_json::Value;
+use store::{Key, Scope};
+
+/// Whether an object of one of the resources that nodes may read has to do with the node.
+pub(crate) fn is_related(server: &ApiServer, node: &str, resource: &str, namespace: &str, name: &str) -> bool {
+    match resource {
+        "pods" | "volumeattachments" | "resourceslices" => {
+            let stored = server.store.get(&Key::new(plural(resource), namespace, name));
+            let object = stored.and_then(|o| serde_json::from_slice::<Value>(&o.data).ok()).unwrap_or_default();
+            object["spec"]["nodeName"] == node
+        }
+        "persistentvolumes" => objects(server, "persistentvolumeclaims", None, name).iter().any(|claim| {
+            let text = |field: &str| claim["metadata"][field].as_str().unwrap_or("");
+            let bound = claim["spec"]["volumeName"] == name;
+            bound && is_related(server, node, "persistentvolumeclaims", text("namespace"), text("name"))
+        }),
+        _ => {
+            let pods = objects(server, "pods", Some(namespace), node);
+            let mut own = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node && !mirror::is_one(pod));
+            own.any(|pod| names(pod, resource, name))
+                || (resource == "secrets" && of_volume(server, node, namespace, name))
+        }
+    }
+}
+
+/// The resource's name as it is kept.
+fn plural(resource: &str) -> &'static str {
+    ["pods", "volumeattachments", "resourceslices"].into_iter().find(|known| *known == resource).unwrap_or("pods")
+}
+
+/// The objects that hold this word somewhere; of those that do not, none is read.
+fn objects(server: &ApiServer, resource: &'static str, namespace: Option<&str>, word: &str) -> Vec<Value> {
+    let scope = Scope::resource(resource);
+    let scope = if let Some(namespace) = namespace { scope.in_namespace(namespace) } else { scope };
+    let all = server.store.list(&scope, None, None).objects;
+    let with_it = all.iter().filter(|o| std::str::from_utf8(&o.data).is_ok_and(|text| text.contains(word)));
+    with_it.filter_map(|o| serde_json::from_slice(&o.data).ok()).collect()
+}
+
+/// A secret by which a volume is mounted that the node's Pods have.
+fn of_volume(server: &ApiServer, node: &str, namespace: &str, name: &str) -> bool {
+    objects(server, "persistentvolumes", None, name).iter().any(|volume| {
+        let is_it = |key: &str, value: &Value| {
+            key.to_lowercase().ends_with("secretref") && value["name"] == name && value["namespace"] == namespace
+        };
+        let own = volume["metadata"]["name"].as_str().unwrap_or("");
+        any(&volume["spec"], &is_it) && is_related(server, node, "persistentvolumes", "", own)
+    })
+}
+
+/// Whether a Pod names this object of its namespace.
+fn names(pod: &Value, resource: &str, name: &str) -> bool {
+    let spec = &pod["spec"];
+    let by = |keys: &[&str], field: &str| any(spec, &|key, value| keys.contains(&key) && value[field] == name);
+    match resource {
+        "secrets" => {
+            by(&["secretKeyRef", "secretRef", "nodePublishSecretRef", "secret"], "name")
+                || by(&["secret", "azureFile"], "secretName")
+                || spec["imagePullSecrets"].as_array().is_some_and(|all| all.iter().any(|s| s["name"] == name))
+        }
+        "configmaps" => by(&["configMapKeyRef", "configMapRef", "configMap"], "name"),
+        "serviceaccounts" => spec["serviceAccountName"] == name,
+        "persistentvolumeclaims" => by(&["persistentVolumeClaim"], "claimName") || makes_claim(pod, name),
+        "resourceclaims" => {
+            let of = |list: &Value| {
+                list.as_array().is_some_and(|all| all.iter().any(|claim| claim["resourceClaimName"] == name))
+            };
+            of(&spec["resourceClaims"]) || of(&pod["status"]["resourceClaimStatuses"])
+        }
+        _ => false,
+    }
+}
+
+/// Claims of ephemeral volumes are called after Pod and volume.
+fn makes_claim(pod: &Value, name: &str) -> bool {
+    let own = pod["metadata"]["name"].as_str().unwrap_or("");
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let mut made = volumes.filter(|v| !v["ephemeral"].is_null()).filter_map(|v| v["name"].as_str());
+    made.any(|volume| name == format!("{own}-{volume}"))
+}
+
+/// Whether this holds for a field somewhere; the depth is that of what was stored.
+fn any(value: &Value, is_it: &dyn Fn(&str, &Value) -> bool) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(key, value)| is_it(key, value) || any(value, is_it)),
+        Value::Array(items) => items.iter().any(|value| any(value, is_it)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_names_what_it_needs() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {
+            "serviceAccountName": "account", "imagePullSecrets": [{"name": "pull"}], "nodeSelector": {"secretRef": "no"},
+            "initContainers": [{"envFrom": [{"secretRef": {"name": "from"}}, {"configMapRef": {"name": "map-from"}}]}],
+            "containers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}},
+                {"valueFrom": {"configMapKeyRef": {"name": "map-key"}}}]}],
+            "volumes": [{"name": "v", "secret": {"secretName": "volume"}}, {"name": "e", "ephemeral": {}},
+                {"projected": {"sources": [{"secret": {"name": "part"}}, {"configMap": {"name": "map-part"}}]}},
+                {"configMap": {"name": "map"}}, {"persistentVolumeClaim": {"claimName": "claim"}}],
+            "resourceClaims": [{"name": "x", "resourceClaimName": "device"}]},
+            "status": {"resourceClaimStatuses": [{"name": "y", "resourceClaimName": "made"}]}});
+        let named = [
+            ("secrets", &["pull", "from", "key", "volume", "part"][..]),
+            ("configmaps", &["map-from", "map-key", "map-part", "map"]),
+            ("persistentvolumeclaims", &["claim", "p-e"]),
+            ("serviceaccounts", &["account"]),
+            ("resourceclaims", &["device", "made"]),
+        ];
+        for (resource, all) in named {
+            assert!(all.iter().all(|name| names(&pod, resource, name)), "{resource}");
+            for other in ["other", "map-x", "p-v", "x", "no"] {
+                assert!(!names(&pod, resource, other), "{resource} {other}");
+            }
+        }
+    }
+}

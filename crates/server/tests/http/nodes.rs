@@ -1,0 +1,156 @@
+//! What a node may do, as one that shows its certificate finds it.
+
+use crate::common::*;
+use serde_json::{Value, json};
+use server::Pki;
+
+/// A server with upstream's roles, and a Pod on the node `n` that names a secret.
+async fn api() -> Api {
+    let mut api = Api::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    api.server = api.server.with_signing_key(Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap());
+    api.server.bootstrap_access().await;
+    for name in ["mine", "other"] {
+        let secret = json!({"metadata": {"name": name}});
+        api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await;
+    }
+    let mut object = pod("p");
+    object["spec"]["volumes"] = json!([{"name": "s", "secret": {"secretName": "mine"}}]);
+    object["spec"]["nodeName"] = json!("n");
+    api.check(post(PODS, &object), 201, json!({})).await;
+    let mut elsewhere = pod("q");
+    elsewhere["spec"]["nodeName"] = json!("m");
+    api.check(post(PODS, &elsewhere), 201, json!({})).await;
+    api
+}
+
+fn by(ask: Ask) -> Ask {
+    ask.by("system:node:n", &["system:nodes"])
+}
+
+fn denied(message: &str) -> Value {
+    json!({"reason": "Forbidden", "message": message})
+}
+
+#[tokio::test]
+async fn a_node_reads_its_own_and_what_its_pods_need() {
+    let api = api().await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    api.check(by(get(format!("{secrets}/mine"))), 200, json!({})).await;
+    let message = r#"secrets "other" is forbidden: User "system:node:n" cannot get resource "secrets" in API group "" in the namespace "default": no relationship found between node 'n' and this object"#;
+    api.check(by(get(format!("{secrets}/other"))), 403, denied(message)).await;
+    api.check(by(get(secrets)), 403, json!({})).await;
+    api.check(by(get(format!("{secrets}?fieldSelector=metadata.name=mine"))), 200, json!({"items": [{}]})).await;
+    api.check(get(format!("{secrets}/mine")).by("system:node:m", &["system:nodes"]), 403, json!({})).await;
+    api.check(by(get("/api/v1/pods?fieldSelector=spec.nodeName=n")), 200, json!({"items": [{}]})).await;
+    api.check(by(get("/api/v1/pods?fieldSelector=spec.nodeName=m")), 403, json!({})).await;
+    api.check(by(get(format!("{PODS}/p"))), 200, json!({})).await;
+    api.check(by(get(format!("{PODS}/q"))), 403, json!({})).await;
+    api.check(by(get("/api/v1/services")), 200, json!({})).await;
+    // The name alone does not make a node.
+    api.check(get("/api/v1/services").by("system:node:n", &[]), 403, json!({})).await;
+    let rules =
+        post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &json!({"spec": {"namespace": "default"}}));
+    let error = "node authorizer does not support user rule resolution";
+    api.check(by(rules), 201, json!({"status": {"incomplete": true, "evaluationError": error}})).await;
+}
+
+#[tokio::test]
+async fn a_node_writes_its_own_node_and_lease() {
+    let api = api().await;
+    let nodes = "/api/v1/nodes";
+    let node = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
+    let label = json!({"node-role.kubernetes.io/control-plane": ""});
+    let message = r#"nodes "n" is forbidden: node "n" is not allowed to set the following labels: node-role.kubernetes.io/control-plane"#;
+    api.check(by(post(nodes, &node("n", label))), 403, denied(message)).await;
+    api.check(by(post(nodes, &node("n", json!({"kubernetes.io/hostname": "n", "own": "x"})))), 201, json!({})).await;
+    let message = r#"nodes "m" is forbidden: node "n" is not allowed to modify node "m""#;
+    api.check(by(post(nodes, &node("m", json!({})))), 403, denied(message)).await;
+    let taints = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}});
+    let message = r#"nodes "n" is forbidden: node "n" is not allowed to modify taints"#;
+    api.check(by(merge(format!("{nodes}/n"), &taints)), 403, denied(message)).await;
+    let labels = json!({"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b"}}});
+    let message = r#"nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/a"#;
+    api.check(by(merge(format!("{nodes}/n"), &labels)), 403, denied(message)).await;
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    api.check(by(merge(format!("{nodes}/n/status"), &ready)), 200, json!({})).await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    api.check(by(post(leases, &json!({"metadata": {"name": "n"}}))), 201, json!({})).await;
+    let message = r#"leases.coordination.k8s.io "m" is forbidden: can only access node lease with the same name as the requesting node"#;
+    api.check(by(post(leases, &json!({"metadata": {"name": "m"}}))), 403, denied(message)).await;
+}
+
+#[tokio::test]
+async fn a_node_shows_and_tells_of_its_own_pods() {
+    let api = api().await;
+    let phase = json!({"status": {"phase": "Running"}});
+    api.check(by(merge(format!("{PODS}/p/status"), &phase)), 200, json!({})).await;
+    let message =
+        r#"pods "q" is forbidden: node "n" can only update pod status for pods with spec.nodeName set to itself"#;
+    api.check(by(merge(format!("{PODS}/q/status"), &phase)), 403, denied(message)).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let message = r#"pods "p" is forbidden: node "n" cannot update labels through pod status"#;
+    api.check(by(merge(format!("{PODS}/p/status"), &labels)), 403, denied(message)).await;
+    let message = r#"pods "q" is forbidden: node "n" can only delete pods with spec.nodeName set to itself"#;
+    api.check(by(delete(format!("{PODS}/q"))), 403, denied(message)).await;
+    let eviction = json!({"metadata": {"name": "q"}});
+    let message = r#"pods "q" is forbidden: node n can only evict pods with spec.nodeName set to itself"#;
+    api.check(by(post(format!("{PODS}/q/eviction"), &eviction)), 403, denied(message)).await;
+    let message = r#"pods "x" is forbidden: pod does not have "kubernetes.io/config.mirror" annotation, node "n" can only create mirror pods"#;
+    api.check(by(post(PODS, &pod("x"))), 403, denied(message)).await;
+    let uid = api.check(post("/api/v1/nodes", &json!({"metadata": {"name": "n"}})), 201, json!({})).await.body["metadata"]["uid"].clone();
+    let mut mirror = pod("m");
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "1"});
+    mirror["spec"]["nodeName"] = json!("n");
+    let message = r#"pods "m" is forbidden: node "n" can only create pods with an owner reference set to itself"#;
+    api.check(by(post(PODS, &mirror)), 403, denied(message)).await;
+    mirror["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": uid, "controller": true}]);
+    let mut reads = mirror.clone();
+    reads["spec"]["containers"][0]["envFrom"] = json!([{"secretRef": {"name": "other"}}]);
+    let message = r#"pods "m" is forbidden: node "n" can not create pods that reference secrets"#;
+    api.check(by(post(PODS, &reads)), 403, denied(message)).await;
+    api.check(by(post(PODS, &mirror)), 201, json!({})).await;
+    api.check(by(delete(format!("{PODS}/m?gracePeriodSeconds=0"))), 200, json!({})).await;
+    api.check(by(delete(format!("{PODS}/p"))), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_node_gets_tokens_for_its_own_pods() {
+    let api = api().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    api.check(post(accounts, &json!({"metadata": {"name": "default"}})), 201, json!({})).await;
+    let uid = |name: &'static str| {
+        let api = &api;
+        async move { api.ask(&get(format!("{PODS}/{name}"))).await.body["metadata"]["uid"].clone() }
+    };
+    let ask = |bound: Value| by(post(format!("{accounts}/default/token"), &json!({"spec": {"boundObjectRef": bound}})));
+    let pod = |name: &str, uid: Value| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+    api.check(ask(pod("p", uid("p").await)), 201, json!({})).await;
+    let refused = |why: &str| denied(&format!("serviceaccounts \"default\" is forbidden: {why}"));
+    api.check(ask(Value::Null), 403, refused("node requested token not bound to a pod")).await;
+    let message = "node requested token with a pod binding without a uid";
+    api.check(ask(pod("p", Value::Null)), 403, refused(message)).await;
+    let message = "node requested token bound to a pod scheduled on a different node";
+    api.check(ask(pod("q", uid("q").await)), 403, refused(message)).await;
+    api.check(post(accounts, &json!({"metadata": {"name": "unused"}})), 201, json!({})).await;
+    let unused = by(post(format!("{accounts}/unused/token"), &json!({})));
+    api.check(unused, 403, json!({"reason": "Forbidden"})).await;
+}
+
+#[tokio::test]
+async fn a_node_tells_of_a_claim_how_large_it_is() {
+    let api = api().await;
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    api.check(post(claims, &json!({"metadata": {"name": "c"}, "spec": spec})), 201, json!({})).await;
+    let mut uses = pod("uses");
+    uses["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    uses["spec"]["nodeName"] = json!("n");
+    api.check(post(PODS, &uses), 201, json!({})).await;
+    let status = format!("{claims}/c/status");
+    api.check(by(merge(&status, &json!({"status": {"capacity": {"storage": "2Gi"}}}))), 200, json!({})).await;
+    let message = r#"persistentvolumeclaims "c" is forbidden: node "n" is not allowed to update fields other than status.capacity and status.conditions"#;
+    api.check(by(merge(&status, &json!({"status": {"phase": "Bound"}}))), 403, denied(message)).await;
+    api.check(by(merge(&status, &json!({"metadata": {"labels": {"a": "b"}}}))), 403, denied(message)).await;
+}
