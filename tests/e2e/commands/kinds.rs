@@ -1,4 +1,4 @@
-//! Every kind that nothing acts upon yet, as a user meets it: made, listed, described, explained, scaled and deleted.
+//! Every kind as a user meets it, whether or not something acts upon it: made, listed, described, explained, scaled and deleted.
 
 use super::shell;
 use crate::Shared;
