@@ -17,7 +17,8 @@ pub fn hard(quota: &ResourceQuota) -> Amounts {
 /// Whether a quota counts objects of this kind at all.
 #[must_use]
 pub fn counts(quota: &ResourceQuota, kind: Kind<'_>) -> bool {
-    hard(quota).keys().any(|name| Kind::of(name) == Some(kind))
+    let limited = quota.spec.as_ref().and_then(|s| s.hard.as_ref());
+    limited.is_some_and(|hard| hard.keys().any(|name| Kind::of(name) == Some(kind)))
 }
 
 /// Whether a quota counts this object.
@@ -32,15 +33,11 @@ pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Obj
     let mut used: Amounts = hard(quota).into_keys().map(|name| (name, resources::Amount::ZERO)).collect();
     for object in objects {
         if covers(quota, object) {
-            let usage = object.usage();
-            resources::add(&mut used, &usage.into_iter().filter(|(name, _)| hard_has(quota, name)).collect());
+            let usage = object.usage().into_iter().filter(|(name, _)| used.contains_key(name)).collect();
+            resources::add(&mut used, &usage);
         }
     }
     used
-}
-
-fn hard_has(quota: &ResourceQuota, name: &str) -> bool {
-    quota.spec.as_ref().and_then(|s| s.hard.as_ref()).is_some_and(|hard| hard.contains_key(name))
 }
 
 /// Whether there is room for `new`, in the place of `old` if that is there; `used` is what the others and `old` use.
@@ -55,9 +52,11 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     let limited: Vec<&str> = hard.keys().map(String::as_str).collect();
     new.has_what_is_limited(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
     let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
-    let more =
-        |name: &String, usage| Some((name.clone(), minus(usage, before.get(name)))).filter(|(_, m)| !m.is_zero());
-    let requested: Amounts = new.usage().iter().filter_map(|(name, usage)| more(name, *usage)).collect();
+    let more = |(name, usage): (String, resources::Amount)| {
+        let more = usage.minus(before.get(&name).copied().unwrap_or_default());
+        (!more.is_zero()).then_some((name, more))
+    };
+    let requested: Amounts = new.usage().into_iter().filter_map(more).collect();
     if requested.values().all(|amount| amount.is_negative()) {
         return Ok(());
     }
@@ -80,10 +79,6 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
         told(used),
         told(&hard)
     ))
-}
-
-fn minus(usage: resources::Amount, before: Option<&resources::Amount>) -> resources::Amount {
-    usage.minus(before.copied().unwrap_or_default())
 }
 
 /// Amounts as the status of a quota has them.

@@ -38,14 +38,16 @@ pub(super) fn give(server: &ApiServer, namespace: &str, object: &mut Value) {
     }
 }
 
-/// Holds an object to the ranges of its namespace.
+/// Holds an object to the ranges of its namespace. One that is not of its kind is told so by its validation.
 pub(super) fn check(server: &ApiServer, info: &KindInfo, namespace: &str, object: &Value) -> Result<(), String> {
-    for range in ranges(server, namespace) {
-        if info.kind == "Pod" {
-            serde_json::from_value(object.clone()).map_or(Ok(()), |pod| limit_range::check_pod(&range, &pod))?;
-        } else {
-            serde_json::from_value(object.clone()).map_or(Ok(()), |claim| limit_range::check_claim(&range, &claim))?;
-        }
+    let ranges = ranges(server, namespace);
+    if ranges.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    if info.kind == "Pod" {
+        let pod = serde_json::from_value(object.clone());
+        return pod.map_or(Ok(()), |pod| ranges.iter().try_for_each(|range| limit_range::check_pod(range, &pod)));
+    }
+    let claim = serde_json::from_value(object.clone());
+    claim.map_or(Ok(()), |claim| ranges.iter().try_for_each(|range| limit_range::check_claim(range, &claim)))
 }

@@ -26,12 +26,12 @@ pub(super) fn check(
     let Some(template) = (if is_pod { Some(object) } else { template(info.group, info.kind, object) }) else {
         return Ok(Vec::new());
     };
-    let (policy, _) = policy(server, &resource.namespace);
-    let asks = if is_pod { !policy.is_privileged() } else { policy.warn.level != Level::Privileged };
-    if !asks || (!is_pod && resource.subresource.is_some()) {
+    if is_pod && old.is_some_and(|old| images(old) == images(object)) {
         return Ok(Vec::new());
     }
-    if is_pod && old.is_some_and(|old| images(old) == images(object)) {
+    let policy = policy(server, &resource.namespace);
+    let asks = if is_pod { !policy.is_privileged() } else { policy.warn.level != Level::Privileged };
+    if !asks || (!is_pod && resource.subresource.is_some()) {
         return Ok(Vec::new());
     }
     let Some((meta, spec)) = parts(template) else { return Ok(Vec::new()) };
@@ -105,10 +105,10 @@ fn whose(pods: &[String], what: &str) -> String {
     }
 }
 
-fn policy(server: &ApiServer, namespace: &str) -> (Policy, Vec<standards::Wrong>) {
+fn policy(server: &ApiServer, namespace: &str) -> Policy {
     let stored = server.store.get(&Key::new("namespaces", "", namespace));
     let object: Value = stored.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
-    Policy::of(&labels(&object))
+    Policy::of(&labels(&object)).0
 }
 
 fn labels(object: &Value) -> BTreeMap<String, String> {
