@@ -23,13 +23,16 @@ mod example_states;
 mod examples;
 mod failures;
 mod garbage;
+mod helm;
 mod hooks;
 mod image_gc;
 mod images;
 mod init_containers;
 mod jobs;
 mod kills;
+mod kube_rs;
 mod kubectl;
+mod kustomize;
 mod lifecycle;
 mod lost_nodes;
 mod namespaces;
@@ -43,6 +46,7 @@ mod podium;
 mod preemption;
 mod probe_protocols;
 mod probes;
+mod python_client;
 mod replica_sets;
 mod resize;
 mod restart;
@@ -100,6 +104,7 @@ fn main() {
         example_states::TESTS,
         examples::TESTS,
         failures::TESTS,
+        helm::TESTS,
         hooks::TESTS,
         images::TESTS,
         init_containers::TESTS,
@@ -109,12 +114,15 @@ fn main() {
         podium::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
+        python_client::TESTS,
         admission::TESTS,
         custom_resources::TESTS,
         replica_sets::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
+        kube_rs::TESTS,
         kubectl::TESTS,
+        kustomize::TESTS,
         lifecycle::TESTS,
         namespaces::TESTS,
         node::TESTS,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
     time::Duration,
@@ -76,13 +76,14 @@ impl Kubectl {
     /// When it was not fetched.
     #[must_use]
     pub fn version(&self, version: &str) -> Self {
-        let binary = crate::podium_binary();
-        let program = binary
-            .ancestors()
-            .map(|dir| dir.join("tools").join(format!("kubectl-{version}")))
-            .find(|program| program.is_file());
-        let program = program.unwrap_or_else(|| panic!("there is no kubectl {version}: cargo xtask setup"));
+        let program = crate::tool(&format!("kubectl-{version}"));
         Self { program, ..self.clone() }
+    }
+
+    /// The kubeconfig it uses.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// The namespace it works in.

@@ -9,6 +9,7 @@ mod processes;
 mod registry;
 mod setup;
 mod shell;
+mod tool;
 mod wait;
 
 pub use cgroup::pod_cgroup;
@@ -18,4 +19,5 @@ pub use processes::Process;
 pub use registry::{PASSWORD, Registry, USER};
 pub use setup::Setup;
 pub use shell::{Line, Shell};
+pub use tool::tool;
 pub use wait::{eventually, wait_for};

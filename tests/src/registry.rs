@@ -30,9 +30,7 @@ pub struct Registry {
 
 /// The registry's binary: as `cargo xtask setup` fetches it, or as Debian's package installs it.
 fn binary() -> PathBuf {
-    let podium = crate::podium_binary();
-    let fetched = podium.ancestors().map(|dir| dir.join("tools/docker-registry")).find(|program| program.is_file());
-    fetched.unwrap_or_else(|| PathBuf::from("/usr/bin/docker-registry"))
+    crate::tool::fetched("docker-registry").unwrap_or_else(|| PathBuf::from("/usr/bin/docker-registry"))
 }
 
 impl Registry {

@@ -1,12 +1,17 @@
-//! Command lines with kubectl as a user types them, and what the user then reads.
+//! Command lines with kubectl, and with other clients, as a user types them, and what the user then reads.
 
 use crate::{Kubectl, Outcome};
-use std::{path::Path, process::Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 /// A directory with a user's manifests, and kubectl.
 #[derive(Debug)]
 pub struct Shell {
     kubectl: Kubectl,
+    /// Other clients, by the name that lines give them.
+    programs: Vec<(&'static str, PathBuf)>,
     dir: tempfile::TempDir,
 }
 
@@ -20,7 +25,15 @@ impl Shell {
     /// When the directory cannot be made.
     #[must_use]
     pub fn new(kubectl: Kubectl) -> Self {
-        Self { kubectl, dir: tempfile::tempdir().expect("a temporary directory") }
+        Self { kubectl, programs: Vec::new(), dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    /// The same shell, in which lines may run one more program. It finds the cluster as a user's does: by `KUBECONFIG`, whose
+    /// context has no namespace.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, program: PathBuf) -> Self {
+        self.programs.push((name, program));
+        self
     }
 
     /// The kubectl of this shell.
@@ -43,19 +56,32 @@ impl Shell {
         std::fs::write(self.dir.path().join(name), text).expect("a file");
     }
 
-    /// Runs one line: variables (`EDITOR=...`), then `kubectl` and its arguments, quoted as in a shell.
+    /// Runs one line: variables (`EDITOR=...`), then `kubectl` or another client and its arguments, quoted as in a shell.
     ///
     /// # Panics
-    /// When it is no such line, or kubectl cannot be started.
+    /// When it is no such line, or the client cannot be started.
     #[track_caller]
     pub fn run(&self, line: &str) -> Outcome {
         let words = shlex::split(line).unwrap_or_else(|| panic!("quotes do not close: {line}"));
-        let at = words.iter().position(|w| w == "kubectl").unwrap_or_else(|| panic!("no kubectl: {line}"));
+        let at = words.iter().take_while(|w| w.contains('=')).count();
         let args: Vec<&str> = words[at + 1..].iter().map(String::as_str).collect();
-        let mut command = self.kubectl.command(&args);
+        let mut command = self.command(&words[at], &args);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
         command.envs(words[..at].iter().filter_map(|w| w.split_once('=')));
-        Outcome::from(command.output().expect("kubectl starts: `cargo xtask setup` installs it"))
+        Outcome::from(command.output().expect("the client starts: `cargo xtask setup` installs it"))
+    }
+
+    #[track_caller]
+    fn command(&self, name: &str, args: &[&str]) -> Command {
+        if name == "kubectl" {
+            return self.kubectl.command(args);
+        }
+        let (_, program) =
+            self.programs.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("there is no {name}"));
+        let mut command = Command::new(program);
+        // What a client keeps at home goes with the shell.
+        command.args(args).env("KUBECONFIG", self.kubectl.kubeconfig()).env("HOME", self.dir.path());
+        command
     }
 
     /// Runs lines one after another, and tells of all that end or read otherwise than they should.

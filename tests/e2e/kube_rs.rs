@@ -1,0 +1,159 @@
+//! A controller as people write them with kube-rs: two candidates for one lease, a cache from a streamed list, a finalizer, owned objects.
+
+use crate::Shared;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::{
+    coordination::v1::{Lease, LeaseSpec},
+    core::v1::{ConfigMap, Secret},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::{
+    Controller,
+    controller::Action,
+    finalizer::{Error as FinalizerError, Event, finalizer},
+    watcher,
+};
+use kube::{Api, Client, Error, Resource, ResourceExt};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use tests::{Cluster, eventually, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("kube-rs: of two controllers one leads, the other takes over", one_of_two_leads),
+    ("kube-rs: a controller makes, mends and cleans up what belongs to its objects", a_controller_reconciles),
+];
+
+/// Secrets with this label are copied; what is copied goes with them.
+const LABEL: &str = "example.com/mirror";
+const FINALIZER: &str = "example.com/mirror";
+const ELECTION: &str = "mirror";
+/// For how long a lease is held without being renewed, in seconds.
+const HELD: i32 = 2;
+
+fn a_controller_reconciles(cluster: &Cluster) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
+    runtime.spawn(reconcile_all(client, kubectl.namespace().to_owned()).for_each(|_| async {}));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "labels": {LABEL: "yes"}},
+        "stringData": {"a": "b"}});
+    kubectl.apply(&secret.to_string());
+    kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a"));
+    assert_eq!(kubectl.value("secret/s", "/metadata/finalizers"), json!([FINALIZER]));
+    // What others do to it is mended, for it is watched as well.
+    kubectl.args(&["patch", "configmap/mirror-s", "--type=merge", "-p", r#"{"data":{"keys":"none"}}"#], "").ok();
+    kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a"));
+    kubectl.run("delete configmap/mirror-s").ok();
+    kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a"));
+    kubectl.args(&["patch", "secret/s", "--type=merge", "-p", r#"{"stringData":{"c":"d"}}"#], "").ok();
+    kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a,c"));
+    // Its finalizer lets the controller tell that it has seen the end.
+    kubectl.run("delete secret/s --timeout=60s").ok();
+    assert_eq!(kubectl.value("configmap/cleaned", "/data/s"), "yes");
+    eventually("the copy went with its owner", || kubectl.get("configmap/mirror-s").is_none());
+}
+
+fn reconcile_all(client: Client, namespace: String) -> impl Stream {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let wanted = watcher::Config::default().labels(LABEL).streaming_lists();
+    Controller::new(secrets, wanted).owns(maps, watcher::Config::default()).run(
+        |secret, client| async move { reconcile(secret, &client).await },
+        |_, _, _| Action::requeue(Duration::from_millis(100)),
+        Arc::new(client),
+    )
+}
+
+async fn reconcile(secret: Arc<Secret>, client: &Client) -> Result<Action, FinalizerError<Error>> {
+    let namespace = secret.namespace().unwrap_or_default();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    finalizer(&secrets, FINALIZER, secret, |event| async move {
+        let apply = PatchParams::apply("mirror").force();
+        match event {
+            Event::Apply(secret) => {
+                let name = format!("mirror-{}", secret.name_any());
+                let keys: Vec<String> = secret.data.iter().flatten().map(|(key, _)| key.clone()).collect();
+                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"keys": keys.join(",")},
+                    "metadata": {"name": name, "ownerReferences": [secret.controller_owner_ref(&())]}});
+                maps.patch(&name, &apply, &Patch::Apply(map)).await?;
+            }
+            Event::Cleanup(secret) => {
+                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cleaned"},
+                    "data": {secret.name_any(): "yes"}});
+                maps.patch("cleaned", &apply, &Patch::Apply(map)).await?;
+            }
+        }
+        Ok(Action::await_change())
+    })
+    .await
+}
+
+fn one_of_two_leads(cluster: &Cluster) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
+    let lease = format!("lease/{ELECTION}");
+    let candidate = |name: &'static str| {
+        let leases = Api::namespaced(client.clone(), kubectl.namespace());
+        runtime.spawn(async move { campaign(&leases, name).await })
+    };
+    let first = candidate("first");
+    kubectl.wait_value(&lease, "/spec/holderIdentity", &json!("first"));
+    let second = candidate("second");
+    let renewed = kubectl.value(&lease, "/spec/renewTime");
+    wait_for("the lease to be renewed", Duration::from_secs(60), || {
+        let now = kubectl.value(&lease, "/spec/renewTime");
+        if now == renewed { Err(now.to_string()) } else { Ok(()) }
+    });
+    assert_eq!(kubectl.value(&lease, "/spec/holderIdentity"), "first");
+    first.abort();
+    let taken = kubectl.wait_value(&lease, "/spec/holderIdentity", &json!("second"));
+    assert_eq!(taken["spec"]["leaseTransitions"], json!(1));
+    second.abort();
+}
+
+/// Takes a lease that nobody holds, and renews it; who was faster is told by a conflict.
+async fn campaign(leases: &Api<Lease>, name: &str) {
+    loop {
+        match leases.get_opt(ELECTION).await.unwrap() {
+            None => {
+                let metadata = ObjectMeta { name: Some(ELECTION.into()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(held_by(name, 0)) };
+                tell(leases.create(&PostParams::default(), &lease).await);
+            }
+            Some(mut lease) => {
+                let spec = lease.spec.take().unwrap_or_default();
+                let transitions = spec.lease_transitions.unwrap_or_default();
+                let mine = spec.holder_identity.as_deref() == Some(name);
+                if mine || is_over(&spec) {
+                    lease.spec = Some(held_by(name, transitions + i32::from(!mine)));
+                    tell(leases.replace(ELECTION, &PostParams::default(), &lease).await);
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
+/// Whoever was faster holds it; all else is an error.
+fn tell(written: Result<Lease, Error>) {
+    match written {
+        Err(Error::Api(status)) if status.code == 409 => {}
+        other => drop(other.unwrap()),
+    }
+}
+
+fn held_by(name: &str, transitions: i32) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(name.to_owned()),
+        lease_duration_seconds: Some(HELD),
+        renew_time: Some(MicroTime(k8s_openapi::jiff::Timestamp::now())),
+        lease_transitions: Some(transitions),
+        ..LeaseSpec::default()
+    }
+}
+
+fn is_over(spec: &LeaseSpec) -> bool {
+    let renewed = spec.renew_time.as_ref().map(|t| t.0.as_second());
+    renewed.is_none_or(|at| k8s_openapi::jiff::Timestamp::now().as_second() - at > i64::from(HELD))
+}

@@ -1,0 +1,48 @@
+//! `kubectl apply -k`: a base and an overlay in tests/clients/kustomize.
+
+use crate::Shared;
+use serde_json::json;
+use tests::{Cluster, Shell};
+
+pub(crate) const TESTS: &[Shared] =
+    &[("kustomize applies, compares, prunes and deletes an overlay", an_overlay_is_applied)];
+
+const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/kustomize/overlay");
+
+fn an_overlay_is_applied(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let shell = Shell::new(kubectl.clone());
+    shell.check(&[
+        (&format!("kubectl diff -k {OVERLAY}"), 1, "...staging-sleeper..."),
+        (
+            &format!("kubectl apply -k {OVERLAY}"),
+            0,
+            "configmap/staging-settings-... created deployment.apps/staging-sleeper created",
+        ),
+        (&format!("kubectl diff -k {OVERLAY}"), 0, ""),
+        (
+            &format!("kubectl apply -k {OVERLAY}"),
+            0,
+            "configmap/staging-settings-... unchanged deployment.apps/staging-sleeper unchanged",
+        ),
+        ("kubectl rollout status deployment/staging-sleeper --timeout=90s", 0, "...successfully rolled out"),
+        ("kubectl exec deploy/staging-sleeper -- sh -c 'echo $LEVEL $PATCHED'", 0, "debug yes"),
+        // Who applied as a client before applies as the server does now; nothing is lost.
+        (
+            &format!("kubectl apply -k {OVERLAY} --server-side"),
+            0,
+            "configmap/staging-settings-... serverside-applied deployment.apps/staging-sleeper serverside-applied",
+        ),
+        (&format!("kubectl diff -k {OVERLAY} --server-side"), 0, ""),
+    ]);
+    assert_eq!(kubectl.value("deployment/staging-sleeper", "/spec/replicas"), json!(2));
+    assert_eq!(kubectl.value("deployment/staging-sleeper", "/metadata/labels/stage"), json!("staging"));
+    shell.check(&[
+        (
+            &format!("kubectl delete -k {OVERLAY} --wait --timeout=60s"),
+            0,
+            "configmap \"staging-settings-...\" deleted... deployment.apps \"staging-sleeper\" deleted...",
+        ),
+        ("kubectl get deployments", 0, "No resources found..."),
+    ]);
+}
