@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -40,7 +40,12 @@ pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) ->
         return Ok(crate::reply::text(200, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
-    ask(server, node, &path).await
+    let mut answer = ask(server, node, &path).await?;
+    // Whatever the container wrote, its log is text (`LogREST`); clients refuse bytes that say nothing of themselves.
+    if answer.status().is_success() {
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    }
+    Ok(answer)
 }
 
 /// Upstream's `ValidatePodLogOptions`.
