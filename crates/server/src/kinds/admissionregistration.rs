@@ -196,9 +196,8 @@ fn client(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     if let Some(text) = url.as_str().filter(|u| !u.starts_with("https://")) {
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        let why =
-            format!("'https' is the only allowed URL scheme; desired format: https://host[/path], got {scheme:?}");
-        errors.invalid(&path.child("url"), &json!(scheme), &why);
+        let why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
+        errors.invalid(&path.child("url"), &json!(scheme), why);
     }
     for field in ["name", "namespace"].into_iter().filter(|f| !service.is_null() && text_of(service, f).is_empty()) {
         errors.required(&path.child("service").child(field), &format!("service {field} is required"));

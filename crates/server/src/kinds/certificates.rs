@@ -88,7 +88,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         errors.required(&path.child("request"), "");
     }
     if items(spec, "usages").next().is_none() {
-        errors.required(&path.child("usages"), "usages must be specified");
+        errors.required(&path.child("usages"), "");
     }
     let at = path.child("signerName");
     match text_of(spec, "signerName") {

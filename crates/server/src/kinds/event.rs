@@ -1,8 +1,10 @@
 //! Event, in the core group and in `events.k8s.io`: two forms of one stored object.
 
-use super::{Column, FieldErrors, FieldPath, Kind, KindInfo, Row, WriteContext, age, column};
+mod rules;
+
+use super::{Column, FieldErrors, Kind, KindInfo, Row, WriteContext, age, column};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 pub(crate) struct Event {
     info: &'static KindInfo,
@@ -62,19 +64,38 @@ const FIELDS: &[&str] = &[
     "type",
 ];
 
+impl Event {
+    /// The object in the form of the core group, by whose names upstream speaks of it.
+    fn as_core<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        if self.core {
+            return Cow::Borrowed(object);
+        }
+        let mut object = object.clone();
+        if let Some(map) = object.as_object_mut() {
+            self.to_storage(map);
+        }
+        Cow::Owned(object)
+    }
+}
+
 impl Kind for Event {
     fn info(&self) -> &'static KindInfo {
         self.info
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        let (own, field) = (&object["metadata"]["namespace"], if self.core { "involvedObject" } else { "regarding" });
-        let about = object[field]["namespace"].as_str().unwrap_or("");
-        // What has no namespace has its events in `default`.
-        let matches = if about.is_empty() { own == "default" } else { own == about };
-        if !matches {
-            let path = FieldPath::new("involvedObject").child("namespace");
-            errors.invalid(&path, &json!(about), "does not match event.namespace");
+        let stored = self.as_core(object);
+        rules::legacy(&stored, self.core, errors);
+        if !self.core {
+            rules::strict(&stored, errors);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        let (new, old) = (self.as_core(new), self.as_core(old));
+        rules::legacy(&new, self.core, errors);
+        if !self.core {
+            rules::unchanged(&new, &old, errors);
         }
     }
 
@@ -83,10 +104,7 @@ impl Kind for Event {
     }
 
     fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let mut object = object.clone();
-        if let Some(map) = object.as_object_mut().filter(|_| !self.core) {
-            self.to_storage(map);
-        }
+        let object = self.as_core(object);
         let involved = &object["involvedObject"];
         let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
         let first = [&object["firstTimestamp"], &object["eventTime"]].into_iter().find_map(Value::as_str);

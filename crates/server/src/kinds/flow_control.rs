@@ -57,8 +57,7 @@ pub(super) static PRIORITY_LEVEL: Plain = Plain {
 };
 
 fn number(object: &Value, pointer: &str) -> Value {
-    let number = object.pointer(pointer).and_then(Value::as_i64);
-    or_none(&number.map(|n| n.to_string()).unwrap_or_default())
+    object.pointer(pointer).filter(|n| n.is_i64()).cloned().unwrap_or_else(|| or_none(""))
 }
 
 fn dangling(schema: &Value) -> &str {

@@ -44,6 +44,7 @@ pub(super) static PRIORITY_CLASS: Plain = Plain {
     },
     ..Plain::of(&KindInfo {
         short_names: &["pc"],
+        generation: true,
         ..KindInfo::of_cluster("scheduling.k8s.io", "PriorityClass", STORAGE, "priorityclass")
     })
 };

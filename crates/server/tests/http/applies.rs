@@ -229,16 +229,21 @@ async fn events_have_one_owner_in_both_of_their_groups() {
     let api = Api::new().await;
     let meta = json!({"name": "e", "namespace": "default"});
     let about = json!({"kind": "Pod", "name": "p", "namespace": "default"});
-    let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "message": "m", "reason": "R", "type": "Normal"});
+    let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "message": "m", "reason": "R", "type": "Normal", "count": 1});
     let path = "/api/v1/namespaces/default/events/e";
     api.check(apply(path, "a", &core), 201, json!({})).await;
-    let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": meta, "note": "n"});
+    let metadata = json!({"name": "e", "namespace": "default", "labels": {"l": "b"}});
+    let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "note": "n"});
     let message = "Apply failed with 1 conflict: conflict with \"a\": .message";
     let path = "/apis/events.k8s.io/v1/namespaces/default/events/e";
     api.check(apply(path, "b", &new), 409, json!({"message": message})).await;
-    let body = api.check(apply(format!("{path}?force=true"), "b", &new), 200, json!({"note": "n"})).await.body;
-    assert_eq!(fields_of(&body, "b"), json!({"f:note": {}}));
-    assert_eq!(fields_of(&body, "a")["f:message"], Value::Null);
+    // What happened cannot become something else.
+    let message = "Event.events.k8s.io \"e\" is invalid: message: Invalid value: \"n\": field is immutable";
+    api.check(apply(format!("{path}?force=true"), "b", &new), 422, json!({"message": message})).await;
+    let same = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "note": "m"});
+    let body = api.check(apply(path, "b", &same), 200, json!({"note": "m"})).await.body;
+    assert_eq!(fields_of(&body, "b"), json!({"f:metadata": {"f:labels": {"f:l": {}}}, "f:note": {}}));
+    assert_eq!(fields_of(&body, "a")["f:message"], json!({}));
 }
 
 #[tokio::test]

@@ -65,6 +65,16 @@ fn filled(list: &Value) -> bool {
     list.as_object().is_some_and(|l| !l.is_empty())
 }
 
+/// What must not be greater than what, and which of the two is told of.
+const PAIRS: [(&str, &str, &str); 6] = [
+    ("min", "max", "min"),
+    ("min", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "max", "defaultRequest"),
+    ("defaultRequest", "default", "defaultRequest"),
+    ("min", "default", "default"),
+    ("default", "max", "default"),
+];
+
 /// The least is not above the greatest, and defaults lie between them.
 fn order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let lists = ["min", "defaultRequest", "default", "max"];
@@ -72,26 +82,21 @@ fn order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         lists.iter().flat_map(|l| item[l].as_object().into_iter().flat_map(Map::keys)).collect();
     let amount = |list: &str, name: &str| item[list][name].as_str().and_then(|q| Amount::parse(q).ok());
     for name in names {
-        let pairs = [
-            ("min", "max"),
-            ("min", "defaultRequest"),
-            ("defaultRequest", "max"),
-            ("defaultRequest", "default"),
-            ("default", "max"),
-        ];
-        for (low, high) in pairs {
+        for (low, high, told) in PAIRS {
             let (Some(least), Some(most)) = (amount(low, name), amount(high, name)) else { continue };
             if least > most {
                 let shown = |list: &str| item[list][name].as_str().unwrap_or("");
-                let called = |list: &str| if list == "defaultRequest" { "default request" } else { list }.to_owned();
-                let why = format!(
-                    "{} value {} is greater than {} value {}",
-                    called(low),
-                    shown(low),
-                    called(high),
-                    shown(high)
-                );
-                errors.invalid(&path.child(low).key(name), &json!(shown(low)), &why);
+                let called = |list: &str| match (list, low, high) {
+                    ("defaultRequest", ..) => "default request",
+                    ("default", "defaultRequest", _) => "default limit",
+                    ("default", ..) => "default",
+                    ("min", ..) => "min",
+                    _ => "max",
+                };
+                let (low_value, high_value) = (shown(low), shown(high));
+                let why =
+                    format!("{} value {low_value} is greater than {} value {high_value}", called(low), called(high));
+                errors.invalid(&path.child(told).key(name), &json!(shown(told)), &why);
             }
         }
     }

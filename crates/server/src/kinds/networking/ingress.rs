@@ -77,7 +77,7 @@ fn addresses(ingress: &Value) -> String {
 fn ingress(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if items(spec, "rules").next().is_none() && spec["defaultBackend"].is_null() {
-        errors.invalid(&path, spec, "either `defaultBackend` or `rules` must be specified");
+        errors.invalid(&path, &spec["rules"], "either `defaultBackend` or `rules` must be specified");
     }
     if !spec["defaultBackend"].is_null() {
         backend(&spec["defaultBackend"], &path.child("defaultBackend"), errors);

@@ -13,7 +13,7 @@ async fn ingresses() {
             "spec": {"rules": [{"host": "a.example.com", "http": {"paths": [path]}}]}}),
         made: json!({"metadata": {"generation": 1}, "status": {"loadBalancer": {}}}),
         wrong: &[
-            (r#"{"spec": {"rules": null}}"#, "spec: Invalid value: {}: either `defaultBackend` or `rules` must be specified"),
+            (r#"{"spec": {"rules": null}}"#, "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"),
             (
                 r#"{"spec": {"rules": [{"http": {"paths": [{"backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}"#,
                 "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified",
