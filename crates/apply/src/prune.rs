@@ -14,12 +14,22 @@ use serde_json::Value;
 /// Takes out of a merged object what its manager applied the last time, and nobody owns any more.
 pub(crate) fn prune(versions: &dyn Versions, merged: Value, managers: &Managers, last: &Entry, now: &str) -> Value {
     let version = last.api_version.as_str();
+    if is_all_owned(managers, last) {
+        return merged;
+    }
     let Some((of, merged_then)) = typed(versions, &merged, now, version) else { return merged };
     let last = with_named_fields(of, &last.fields);
     let pruned = remove(of, &merged_then, &last).unwrap_or_default();
     let pruned = add_back_owned(versions, &merged_then, pruned, version, managers);
     let pruned = add_back_dangling(of, &merged_then, &pruned, &last);
     versions.convert(&pruned, version, now).unwrap_or(merged)
+}
+
+/// Whether all that was applied the last time still has an owner, as it mostly has: nothing goes then.
+fn is_all_owned(managers: &Managers, last: &Entry) -> bool {
+    let mut same = managers.entries().iter().filter(|e| e.api_version == last.api_version);
+    let Some(first) = same.next() else { return last.fields.is_empty() };
+    same.fold(last.fields.difference(&first.fields), |left, entry| left.difference(&entry.fields)).is_empty()
 }
 
 /// An object in another version, with its type there.
