@@ -1,12 +1,13 @@
 //! Large answers are compressed for clients that can read that.
 
-use crate::reply::{Body, Frames};
+use crate::reply::{Body, BoxError, Frames};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
+use futures::{TryStreamExt, stream};
 use http::{HeaderMap, HeaderValue, Response, header};
-use http_body::Body as _;
-use http_body_util::{BodyExt, Full};
-use std::io::{self, Write};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, StreamBody};
+use std::io::Write;
 
 /// Upstream compresses nothing smaller: what the network saves, the processor would pay.
 const THRESHOLD: u64 = 128 << 10;
@@ -21,39 +22,45 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The answer, compressed if it is large and at hand as a whole.
-pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
-    let whole =
-        response.extensions().get::<Frames>().is_none() && !response.headers().contains_key(header::CONTENT_ENCODING);
-    if !whole || response.body().size_hint().exact().is_none_or(|size| size <= THRESHOLD) {
+/// The answer, compressed as it is sent if it is large.
+pub(crate) fn answer(response: Response<Body>) -> Response<Body> {
+    let goes_on = response.extensions().get::<Frames>().is_some();
+    if goes_on
+        || response.headers().contains_key(header::CONTENT_ENCODING)
+        || response.body().size_hint().exact().is_none_or(|size| size <= THRESHOLD)
+    {
         return response;
     }
     let (mut head, body) = response.into_parts();
-    let bytes = match body.collect().await {
-        Ok(all) => all.to_bytes(),
-        Err(error) => {
-            let body = http_body_util::StreamBody::new(futures::stream::iter([Err(error)]));
-            return Response::from_parts(head, body.boxed_unsync());
-        }
-    };
-    let plain = bytes.clone();
-    let bytes = match tokio::task::spawn_blocking(move || gzip(&plain)).await {
-        Ok(Ok(compressed)) => {
-            head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            // A node's answer comes with the length that it had.
-            head.headers.remove(header::CONTENT_LENGTH);
-            head.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-            compressed
-        }
-        _ => bytes,
-    };
-    Response::from_parts(head, Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    // A node's answer comes with the length that it had.
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let pieces = stream::try_unfold(Some((encoder(), body)), |state| async {
+        let Some((encoder, body)) = state else { return Ok(None) };
+        next(encoder, body).await.map(Some)
+    });
+    Response::from_parts(head, StreamBody::new(pieces.map_ok(Frame::data)).boxed_unsync())
 }
 
-fn gzip(bytes: &[u8]) -> io::Result<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
-    encoder.write_all(bytes)?;
-    Ok(encoder.finish()?.into())
+type Encoder = GzEncoder<Vec<u8>>;
+
+fn encoder() -> Encoder {
+    GzEncoder::new(Vec::new(), Compression::fast())
+}
+
+/// The next piece that is not empty, and what is left.
+async fn next(mut encoder: Encoder, mut body: Body) -> Result<(Bytes, Option<(Encoder, Body)>), BoxError> {
+    while let Some(frame) = body.frame().await.transpose()? {
+        let Ok(piece) = frame.into_data() else { continue };
+        // Not on a thread that carries other requests.
+        let work = move || encoder.write_all(&piece).map(|()| encoder);
+        encoder = tokio::task::spawn_blocking(work).await??;
+        if !encoder.get_ref().is_empty() {
+            return Ok((std::mem::take(encoder.get_mut()).into(), Some((encoder, body))));
+        }
+    }
+    Ok((encoder.finish()?.into(), None))
 }
 
 #[cfg(test)]
@@ -67,7 +74,7 @@ mod tests {
     async fn the_length_of_a_nodes_answer_goes_with_its_compression() {
         let mut large = crate::reply::json(200, &json!({"k": "x".repeat(200_000)}));
         large.headers_mut().insert("content-length", 200_008.into());
-        let answer = super::answer(large).await;
+        let answer = super::answer(large);
         assert_eq!(answer.headers()["content-encoding"], "gzip");
         assert!(!answer.headers().contains_key("content-length"));
     }

@@ -20,6 +20,7 @@ mod eviction;
 mod form;
 mod health;
 pub mod kinds;
+mod list_body;
 mod list_options;
 mod listen;
 mod local;

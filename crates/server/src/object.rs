@@ -2,7 +2,8 @@
 
 use crate::{form, kinds::Kind, protobuf, request::Query, status::ApiError};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Revision};
 
 /// How a client wants objects.
@@ -82,6 +83,22 @@ pub(crate) fn key(kind: &dyn Kind, namespace: &str, name: &str) -> Key {
 /// The metadata of an object as an object of its own.
 pub(crate) fn metadata_only(value: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+}
+
+/// The metadata of a stored object as an object of its own. All else in it is passed over: the garbage collector watches
+/// the metadata of everything.
+pub(crate) fn metadata_bytes(kind: &dyn Kind, object: &Object) -> Bytes {
+    #[derive(Deserialize)]
+    struct Outline<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    match serde_json::from_slice::<Outline<'_>>(&object.data) {
+        Ok(Outline { metadata }) if kind.is_stored_form(object.revision) => {
+            format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{metadata}}}"#).into()
+        }
+        _ => metadata_only(&decode(kind, object)).to_string().into(),
+    }
 }
 
 /// What a Table says of each object beside its cells (`includeObject`).

@@ -1,6 +1,7 @@
 //! GET and LIST: from memory, from bytes that were encoded when they were written.
 
 use crate::{
+    list_body,
     list_options::{self, ListOptions, Match, Token},
     object::{self, Include, View},
     reply::{self, Reply},
@@ -10,9 +11,8 @@ use crate::{
     status::ApiError,
     write,
 };
-use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use store::{Listing, Object, Scope};
+use store::{Listing, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
@@ -77,18 +77,11 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
         }
     }
     Ok(match view {
-        View::Whole => reply::bytes(200, encode(kind, &objects, &metadata)),
-        View::Table | View::Metadata => {
+        View::Whole => list_body::whole(&resource.kind, &metadata, objects),
+        View::Metadata => list_body::metadata_only(kind, &metadata, &objects),
+        View::Table => {
             let values: Vec<Value> = objects.iter().map(|o| object::decode(kind, o)).collect();
-            reply::json(
-                200,
-                &if view == View::Table {
-                    object::table(kind, &values, &metadata, true, include)
-                } else {
-                    let items: Vec<Value> = values.iter().map(object::metadata_only).collect();
-                    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
-                },
-            )
+            reply::json(200, &object::table(kind, &values, &metadata, true, include))
         }
     })
 }
@@ -125,25 +118,4 @@ fn take(
             .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old.")),
         None => Ok(store.list(&scope, None, limit)),
     }
-}
-
-/// The list's frame around bytes that are there already.
-fn encode(kind: &dyn crate::kinds::Kind, objects: &[Object], metadata: &Value) -> bytes::Bytes {
-    let info = kind.info();
-    let head = format!(
-        r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
-        kind.list_kind(),
-        info.api_version()
-    );
-    let size = objects.iter().map(|o| o.data.len() + 1).sum::<usize>();
-    let mut all = BytesMut::with_capacity(head.len() + size + 2);
-    all.put_slice(head.as_bytes());
-    for (i, object) in objects.iter().enumerate() {
-        if i > 0 {
-            all.put_u8(b',');
-        }
-        all.put_slice(&object::bytes(kind, object));
-    }
-    all.put_slice(b"]}");
-    all.freeze()
 }

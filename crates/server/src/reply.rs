@@ -15,7 +15,11 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub(crate) type Reply = Result<Response<Body>, ApiError>;
 
 pub(crate) fn full(code: u16, content_type: &str, bytes: impl Into<Bytes>) -> Response<Body> {
-    let body = Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync();
+    sized(code, content_type, Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync())
+}
+
+/// An answer whose body knows its size.
+pub(crate) fn sized(code: u16, content_type: &str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Ok(value) = content_type.parse() {

@@ -29,6 +29,11 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// Whether nothing but the name is asked for, so that whatever has it is selected.
+    pub(crate) fn is_name(&self) -> bool {
+        self.labels.is_empty() && self.fields.terms.len() == 1 && self.name().is_some()
+    }
+
     /// The name that objects must have, if they must have one: it is looked up, not searched for.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.required("metadata.name")

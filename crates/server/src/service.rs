@@ -130,7 +130,7 @@ impl ApiServer {
             Err(_) => reply::error(&ApiError::internal("the request could not be handled")),
         };
         let response = form::answer(response, form).await;
-        if gzip { compress::answer(response).await } else { response }
+        if gzip { compress::answer(response) } else { response }
     }
 
     async fn answer<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Reply

@@ -35,6 +35,8 @@ const FIRST_BYTES: usize = 256 << 10;
 struct Watcher {
     kind: KindRef,
     selection: Selection,
+    /// Whether everything in the scope of the watch is selected.
+    all: bool,
     view: View,
     include: Include,
     watch: Watch,
@@ -82,6 +84,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
     let now = Instant::now();
     let watcher = Watcher {
         kind: resource.kind.clone(),
+        all: selection.is_all() || (selection.is_name() && resource.name.is_none()),
         selection,
         view,
         include,
@@ -171,6 +174,10 @@ impl Watcher {
                 all.put_slice(&raw_frame("ADDED", &object.data));
                 continue;
             }
+            if self.all {
+                all.put_slice(&self.shown("ADDED", &object));
+                continue;
+            }
             let value = object::decode(&*self.kind, &object);
             if self.selection.matches(&value) {
                 all.put_slice(&self.frame_of("ADDED", value));
@@ -181,17 +188,20 @@ impl Watcher {
 
     /// Whether what is stored is what this watcher gets.
     fn is_as_stored(&self, object: &Object) -> bool {
-        self.selection.is_all() && self.view == View::Whole && self.kind.is_stored_form(object.revision)
+        self.all && self.view == View::Whole && self.kind.is_stored_form(object.revision)
     }
 
     fn encode(&mut self, event: &Arc<Event>) -> Option<Bytes> {
+        let kind = match (event.kind, &event.previous) {
+            (EventKind::Delete, _) => "DELETED",
+            (EventKind::Put, None) => "ADDED",
+            (EventKind::Put, Some(_)) => "MODIFIED",
+        };
         if self.is_as_stored(&event.object) {
-            let kind = match (event.kind, &event.previous) {
-                (EventKind::Delete, _) => "DELETED",
-                (EventKind::Put, None) => "ADDED",
-                (EventKind::Put, Some(_)) => "MODIFIED",
-            };
             return Some(event.frame.get_or_init(|| raw_frame(kind, &event.object.data)).clone());
+        }
+        if self.all {
+            return Some(self.shown(kind, &event.object));
         }
         let value = object::decode(&*self.kind, &event.object);
         let selected = event.kind == EventKind::Put && self.selection.matches(&value);
@@ -209,6 +219,14 @@ impl Watcher {
             }
         };
         Some(self.frame_of(kind, value))
+    }
+
+    /// A frame with a stored object as this watcher wants to see it.
+    fn shown(&mut self, kind: &str, object: &Object) -> Bytes {
+        match self.view {
+            View::Metadata => raw_frame(kind, &object::metadata_bytes(&*self.kind, object)),
+            View::Whole | View::Table => self.frame_of(kind, object::decode(&*self.kind, object)),
+        }
     }
 
     fn frame_of(&mut self, kind: &str, value: Value) -> Bytes {

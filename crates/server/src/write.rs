@@ -49,7 +49,8 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
 pub(crate) fn show(kind: &dyn Kind, code: u16, object: &Object, call: &Call) -> Reply {
     match object::view(&call.accept)? {
         object::View::Whole => Ok(reply::bytes(code, object::bytes(kind, object))),
-        _ => show_value(kind, code, object::decode(kind, object), call),
+        object::View::Metadata => Ok(reply::bytes(code, object::metadata_bytes(kind, object))),
+        object::View::Table => show_value(kind, code, object::decode(kind, object), call),
     }
 }
 
