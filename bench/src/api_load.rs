@@ -24,7 +24,7 @@ fn config_map(i: usize, generation: u32) -> Value {
 }
 
 /// Does `work` n times with so many clients; gives each duration and the rate.
-async fn spread<F, Fut>(n: usize, clients: usize, work: F) -> Result<(Vec<Duration>, f64)>
+pub(crate) async fn spread<F, Fut>(n: usize, clients: usize, work: F) -> Result<(Vec<Duration>, f64)>
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<()>> + Send,
@@ -89,7 +89,7 @@ pub(crate) async fn crud(api: &Api) -> Result<String> {
     Ok(format!("{} per s", rates.join(" / ")))
 }
 
-fn gated_pod(i: usize) -> Value {
+pub(crate) fn gated_pod(i: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{i}"), "labels": {"app": "bench"},
                                                            // Pods of clusters are as large: 2.3 KB each.
                                                            "annotations": {"pad": "x".repeat(1300)}},

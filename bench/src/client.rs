@@ -13,9 +13,19 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use serde_json::Value;
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 use tokio::{net::TcpStream, sync::mpsc};
 use tokio_rustls::{TlsConnector, client::TlsStream};
+
+/// How many watches share a connection.
+const WATCHES: usize = 500;
 
 /// One cluster, one namespace.
 #[derive(Clone)]
@@ -51,15 +61,7 @@ impl Api {
             .with_client_auth_cert(chain, key)?;
         let address =
             cluster["server"].as_str().and_then(|s| s.strip_prefix("https://")).context("no https server")?.to_owned();
-        let mut h2 = tls.clone();
-        h2.alpn_protocols = vec![b"h2".to_vec()];
-        let io = dial(&address, h2.into()).await?;
-        let (requests, connection) = conn::http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(8 << 20)
-            .initial_connection_window_size(32 << 20)
-            .handshake(TokioIo::new(io))
-            .await?;
-        tokio::spawn(connection);
+        let requests = multiplexed(&address, &tls).await?;
         Ok(Self { address, tls: tls.into(), requests, namespace })
     }
 
@@ -81,12 +83,23 @@ impl Api {
 
     /// One request; an answer that is no success is an error.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes> {
-        let request = self.request(method.clone(), path, body)?;
-        let response = self.requests.clone().send_request(request).await?;
-        let (head, body) = response.into_parts();
+        self.send(self.request(method, path, body)?).await
+    }
+
+    /// A server-side apply.
+    pub(crate) async fn apply(&self, path: &str, body: &Value) -> Result<Bytes> {
+        let mut request = self.request(Method::PATCH, path, Some(body))?;
+        let media_type = http::HeaderValue::from_static("application/apply-patch+yaml");
+        request.headers_mut().insert(http::header::CONTENT_TYPE, media_type);
+        self.send(request).await
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+        let what = format!("{} {}", request.method(), request.uri().path());
+        let (head, body) = self.requests.clone().send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         if !head.status.is_success() {
-            bail!("{method} {path}: {} {}", head.status, String::from_utf8_lossy(&body));
+            bail!("{what}: {} {}", head.status, String::from_utf8_lossy(&body));
         }
         Ok(body)
     }
@@ -114,6 +127,39 @@ impl Api {
         Ok(rx)
     }
 
+    /// Follows single objects, `name(0)` to `name(count - 1)`, many on each connection as Go's clients do; gives how many
+    /// events came.
+    pub(crate) async fn watch_each(
+        &self,
+        resource: &str,
+        count: usize,
+        name: impl Fn(usize) -> String,
+    ) -> Result<Arc<AtomicUsize>> {
+        let (seen, mut requests) = (Arc::new(AtomicUsize::new(0)), self.requests.clone());
+        let list: Value =
+            serde_json::from_slice(&self.call(Method::GET, &format!("{}?limit=1", self.path(resource)), None).await?)?;
+        let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
+        for i in 0..count {
+            if i % WATCHES == 0 {
+                requests = multiplexed(&self.address, &self.tls).await?;
+            }
+            let (path, name) = (self.path(resource), name(i));
+            let path = format!("{path}?watch=1&resourceVersion={revision}&fieldSelector=metadata.name%3D{name}");
+            let response = requests.send_request(self.request(Method::GET, &path, None)?).await?;
+            if !response.status().is_success() {
+                bail!("watch {name}: {}", response.status());
+            }
+            let (mut body, seen) = (response.into_body(), seen.clone());
+            tokio::spawn(async move {
+                while let Some(Ok(frame)) = body.frame().await {
+                    let lines = frame.data_ref().map_or(0, |d| d.iter().filter(|b| **b == b'\n').count());
+                    seen.fetch_add(lines, Ordering::Relaxed);
+                }
+            });
+        }
+        Ok(seen)
+    }
+
     /// Makes the namespace and waits for its service account.
     pub(crate) async fn make_namespace(&self) -> Result<()> {
         let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
@@ -127,6 +173,19 @@ impl Api {
         }
         Err(anyhow!("no default service account within 10 s"))
     }
+}
+
+async fn multiplexed(address: &str, tls: &ClientConfig) -> Result<conn::http2::SendRequest<Full<Bytes>>> {
+    let mut tls = tls.clone();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let io = dial(address, tls.into()).await?;
+    let (requests, connection) = conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(8 << 20)
+        .initial_connection_window_size(32 << 20)
+        .handshake(TokioIo::new(io))
+        .await?;
+    tokio::spawn(connection);
+    Ok(requests)
 }
 
 async fn dial(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<TcpStream>> {

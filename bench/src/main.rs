@@ -12,6 +12,7 @@ mod podium;
 mod pods;
 mod reactions;
 mod report;
+mod scale;
 
 use anyhow::Result;
 use client::Api;
@@ -33,7 +34,7 @@ async fn main() -> Result<()> {
     if wanted("boot") {
         rows.push(row("boot", "start to API ready / node Ready", "2.2 s / 3.1 s", "0.15 s / 0.8 s", boot()?));
     }
-    let podium = Podium::boot()?;
+    let mut podium = Podium::boot()?;
     if wanted("idle") {
         let (memory, cpu) = idle(&podium).await?;
         rows.push(row("idle", "resident memory, idle, without containerd", "573 MB", "60 MB", memory));
@@ -73,6 +74,14 @@ async fn main() -> Result<()> {
         let work = "200 watchers, 300 updates: p50 / p99 delivery; server CPU";
         rows.push(row("watch", work, "4.5 / 9.1 ms; 1.3 s", "1 / 3 ms; 0.3 s", api_load::watch(&podium, &api).await?));
     }
+    if wanted("apply") {
+        let work = "server-side applies of a Pod with 50 containers, for each second of the server's CPU";
+        rows.push(row("apply", work, "", "1,000", scale::applies(&podium, &api).await?));
+    }
+    if wanted("watchers") {
+        let work = "5,000 watchers, 100 updates per second: server CPU";
+        rows.push(row("watchers", work, "", "1 core", scale::watchers(&podium, &api).await?));
+    }
     if wanted("pods") {
         let (start, stop) = pods::one_by_one(&api).await?;
         rows.push(row("pods", "one Pod, POST to Ready observed by a watch, p50", "1.00 s", "0.45 s", start));
@@ -92,6 +101,15 @@ async fn main() -> Result<()> {
         rows.push(row("reactions", "readiness success to Ready seen by a watch, p50", "up to 1 s", "10 ms", ready));
         let work = "liveness failure to the end of a container that exits on SIGTERM, p50";
         rows.push(row("reactions", work, "up to 1 s", "10 ms", kill));
+    }
+    if wanted("long-list") {
+        let work = "LIST of 30,000 Pods; memory on top";
+        rows.push(row("long-list", work, "", "150 ms; 100 MB", scale::long_list(&podium, &api).await?));
+    }
+    if wanted("objects") {
+        let (memory, load) = scale::objects(&mut podium).await?;
+        rows.push(row("objects", "memory of a stored object of 2 KiB", "", "3 KiB", memory));
+        rows.push(row("objects", "start to API ready with 100,000 objects", "", "1 s", load));
     }
     println!("{}", table(&rows));
     Ok(())

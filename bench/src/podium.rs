@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::{
     io::{BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -12,6 +12,7 @@ use std::{
 pub(crate) struct Podium {
     child: Child,
     dir: tempfile::TempDir,
+    args: Vec<String>,
     /// From the start of the process to the kubeconfig, which appears when the API serves.
     pub(crate) api_ready: Duration,
     /// From the start of the process to a Ready node.
@@ -27,36 +28,19 @@ impl Podium {
     /// Boots one with more arguments.
     pub(crate) fn boot_with(args: &[&str]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("podium-bench-").tempdir()?;
-        let start = Instant::now();
-        let mut child = Command::new(binary()?)
-            .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
-            .arg(dir.path().join("data"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(dir.path().join("log"))?)
-            .spawn()
-            .context("podium")?;
-        let stdout = child.stdout.take().context("stdout is piped")?;
-        let (mut api_ready, mut node_ready) = (None, None);
-        let mut lines = BufReader::new(stdout).lines();
-        while node_ready.is_none() {
-            let Some(line) = lines.next() else {
-                bail!("podium ended: {}", std::fs::read_to_string(dir.path().join("log"))?);
-            };
-            let line = line?;
-            if line.contains("API") {
-                api_ready = Some(start.elapsed());
-            }
-            if line.contains("is Ready") {
-                node_ready = Some(start.elapsed());
-            }
-        }
-        // Whatever it still prints has to go somewhere, or its pipe fills.
-        std::thread::spawn(move || lines.for_each(drop));
-        let (api_ready, node_ready) = (api_ready.unwrap_or_default(), node_ready.unwrap_or_default());
-        let podium = Self { child, dir, api_ready, node_ready };
+        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
+        let (child, api_ready, node_ready) = start(dir.path(), &args)?;
+        let podium = Self { child, dir, args, api_ready, node_ready };
         podium.import_busybox()?;
         Ok(podium)
+    }
+
+    /// Kills it and starts it again on the same data; gives the time until the API served.
+    pub(crate) fn restart(&mut self) -> Result<Duration> {
+        self.child.kill()?;
+        self.child.wait()?;
+        (self.child, self.api_ready, self.node_ready) = start(self.dir.path(), &self.args)?;
+        Ok(self.api_ready)
     }
 
     fn import_busybox(&self) -> Result<()> {
@@ -92,9 +76,23 @@ impl Podium {
 
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory that was resident since [`Podium::forget_peak`], in bytes.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// What is resident now is the most from now on (`clear_refs` of proc(5)).
+    pub(crate) fn forget_peak(&self) -> Result<()> {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.split_whitespace().next().context("no VmRSS")?.parse::<u64>()? * 1024)
+        let line = status.lines().find_map(|l| l.strip_prefix(field)).context("no such field")?;
+        Ok(line.split_whitespace().next().context("no size")?.parse::<u64>()? * 1024)
     }
 
     /// CPU time used so far.
@@ -120,6 +118,37 @@ impl Drop for Podium {
                 .status();
         }
     }
+}
+
+/// Starts Podium on a directory; gives the times until the API served and the node was ready.
+fn start(dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
+    let start = Instant::now();
+    let mut child = Command::new(binary()?)
+        .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
+        .arg(dir.join("data"))
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(dir.join("log"))?)
+        .spawn()
+        .context("podium")?;
+    let stdout = child.stdout.take().context("stdout is piped")?;
+    let (mut api_ready, mut node_ready) = (None, None);
+    let mut lines = BufReader::new(stdout).lines();
+    while node_ready.is_none() {
+        let Some(line) = lines.next() else {
+            bail!("podium ended: {}", std::fs::read_to_string(dir.join("log"))?);
+        };
+        let line = line?;
+        if line.contains("API") {
+            api_ready = Some(start.elapsed());
+        }
+        if line.contains("is Ready") {
+            node_ready = Some(start.elapsed());
+        }
+    }
+    // Whatever it still prints has to go somewhere, or its pipe fills.
+    std::thread::spawn(move || lines.for_each(drop));
+    Ok((child, api_ready.unwrap_or_default(), node_ready.unwrap_or_default()))
 }
 
 fn binary() -> Result<PathBuf> {
