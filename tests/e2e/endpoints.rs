@@ -8,6 +8,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("endpoints follow the readiness of a Pod, and its end", follows),
     ("endpoints are found by the names of ports, and below a Service without an address", finds),
     ("endpoints follow a Service's Pods through a rollout", follows_rollouts),
+    ("endpoints that somebody writes for a Service that selects nothing are mirrored into slices", mirrors),
 ];
 
 fn service(kubectl: &Kubectl, spec: &Value) {
@@ -118,4 +119,21 @@ fn follows_rollouts(cluster: &Cluster) {
     });
     kubectl.run("delete deployment web").ok();
     eventually("there are none", || endpoints(&kubectl).is_empty());
+}
+
+fn mirrors(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    service(&kubectl, &json!({"selector": null}));
+    let write = |ip: &str| {
+        let subsets = json!([{"addresses": [{"ip": ip}], "ports": [{"port": 8080}]}]);
+        let object = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web"}, "subsets": subsets});
+        kubectl.apply(&object.to_string());
+    };
+    let shown = |ip: &str| json!([{"addresses": [ip], "conditions": {"ready": true}}]);
+    write("192.0.2.1");
+    eventually("there is a slice", || json!(endpoints(&kubectl)) == shown("192.0.2.1"));
+    write("192.0.2.2");
+    eventually("it follows", || json!(endpoints(&kubectl)) == shown("192.0.2.2"));
+    kubectl.run("delete endpoints/web").ok();
+    eventually("it goes with them", || endpoints(&kubectl).is_empty());
 }

@@ -1,7 +1,8 @@
 //! Endpoints: which Pods are behind a Service, as EndpointSlices and as Endpoints (`pkg/controller/endpointslice`,
-//! `pkg/controller/endpoint`).
+//! `pkg/controller/endpoint`). What somebody says is behind a Service that selects none is mirrored into slices.
 
 mod address;
+mod mirror;
 mod slices;
 mod subsets;
 #[cfg(test)]
@@ -57,9 +58,13 @@ impl Controller for EndpointsOfServices {
                 all.filter(|s| concerns(s, &seen)).map(|service| key(service.as_ref())).collect()
             }
             Event::Slice(seen @ Seen::One { .. }) => seen.both().filter_map(|slice| service_of(slice)).collect(),
-            // Those that are gone are made anew; what somebody writes there is his.
-            Event::Endpoints(Seen::One { before: Some(before), after: None }) => vec![key(before.as_ref())],
-            Event::Endpoints(Seen::One { .. }) => vec![],
+            // Those that are gone are made anew; what somebody writes there is his, and mirrored.
+            Event::Endpoints(seen @ Seen::One { after: None, .. }) => seen.both().map(|e| key(e.as_ref())).collect(),
+            Event::Endpoints(seen @ Seen::One { .. }) => {
+                let mut keys: Vec<String> = seen.both().last().map(|e| key(e.as_ref())).into_iter().collect();
+                keys.retain(|key| self.services.at(key).is_some_and(|service| !selects_pods(&service)));
+                keys
+            }
             Event::Service(Seen::All)
             | Event::Pod(Seen::All)
             | Event::Slice(Seen::All)
@@ -79,7 +84,9 @@ impl Controller for EndpointsOfServices {
             self.written.forget(key);
             return self.forget(key).await.map(|()| None);
         };
-        let Some(spec) = service.spec.as_ref().filter(|spec| has_endpoints(spec)) else { return Ok(None) };
+        let Some(spec) = service.spec.as_ref().filter(|spec| has_endpoints(spec)) else {
+            return self.mirror(key, &service, now).await.map(|()| None);
+        };
         let mut pods = self.pods.in_namespace(service.metadata.namespace.as_deref().unwrap_or_default());
         pods.retain(|pod| selects(spec, pod));
         let mut written = Revision::default();
@@ -95,6 +102,11 @@ impl Controller for EndpointsOfServices {
         }
         Ok(None)
     }
+}
+
+/// Whether it is Pods that are behind a Service.
+fn selects_pods(service: &Service) -> bool {
+    service.spec.as_ref().is_some_and(has_endpoints)
 }
 
 /// Whether a Pod is, or was, behind a Service.
@@ -133,11 +145,43 @@ impl EndpointsOfServices {
         pods: &[Arc<Member>],
         written: &mut Revision,
     ) -> Result<(), kube::Error> {
+        let (existing, mirrored) = self.slices_of(key, service);
+        let mut changes = slices::slices(service, spec, pods, &existing);
+        changes.remove.extend(mirrored);
+        self.carry_out(service, &changes, written).await
+    }
+
+    /// Slices as somebody's Endpoints, for a Service that selects no Pods.
+    async fn mirror(&mut self, key: &str, service: &Service, now: Instant) -> Result<(), kube::Error> {
+        // What selects everything has no endpoints, but nobody's either.
+        let has_own = service.spec.as_ref().is_some_and(|spec| spec.selector.is_none());
+        let endpoints = self.endpoints.at(key).filter(|_| has_own);
+        let changes = mirror::mirror(endpoints.as_deref(), &self.slices_of(key, service).1);
+        let mut written = Revision::default();
+        let done = self.carry_out(service, &changes, &mut written).await;
+        self.written.note(key, written, now);
+        match done {
+            Err(e) if is_ending(&e) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The slices that were made for the Service's Pods, and those that mirror its Endpoints.
+    fn slices_of(&self, key: &str, service: &Service) -> (Vec<Arc<EndpointSlice>>, Vec<Arc<EndpointSlice>>) {
+        let mut existing = self.slices.in_namespace(service.metadata.namespace.as_deref().unwrap_or_default());
+        existing.retain(|slice| service_of(slice).as_deref() == Some(key));
+        let manager = |slice: &EndpointSlice| slice.metadata.labels.as_ref()?.get(slices::MANAGED_BY).cloned();
+        existing.into_iter().partition(|slice| manager(slice).as_deref() == Some(slices::MANAGER))
+    }
+
+    async fn carry_out(
+        &self,
+        service: &Service,
+        changes: &slices::Changes,
+        written: &mut Revision,
+    ) -> Result<(), kube::Error> {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
-        let mut existing = self.slices.in_namespace(namespace);
-        existing.retain(|slice| service_of(slice).as_deref() == Some(key));
-        let changes = slices::slices(service, spec, pods, &existing);
         let params = PostParams::default();
         // A Service that goes takes its slices along.
         for slice in changes.make.iter().filter(|_| service.metadata.deletion_timestamp.is_none()) {
@@ -190,7 +234,8 @@ pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) 
     let of_services = stream::select(services.changes().map(Event::Service), pods.changes().map(Event::Pod));
     let of_endpoints = stream::select(slices.changes().map(Event::Slice), endpoints.changes().map(Event::Endpoints));
     let events = stream::select(of_services, of_endpoints).boxed();
-    let own = Config::default().labels(&format!("{}={}", slices::MANAGED_BY, slices::MANAGER));
+    let managers = format!("{} in ({}, {})", slices::MANAGED_BY, slices::MANAGER, mirror::MANAGER);
+    let own = Config::default().labels(&managers);
     let watched = futures::future::join3(
         services.clone().follow(Api::all(client.clone()), |service| service, stop.clone()),
         slices.clone().follow_some(Api::all(client.clone()), own, |slice| slice, stop.clone()),

@@ -2,6 +2,7 @@
 //! kind's; the decisions themselves are in the crate `admission`.
 
 mod always_pull_images;
+mod default_class;
 mod limit_ranger;
 mod pod_security;
 mod priority;
@@ -47,6 +48,14 @@ pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Val
             complete_pod(server, namespace, object).map(|()| complete_change(server, resource, object, None))
         }
         ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),
+        ("", "PersistentVolumeClaim") => {
+            default_class::admit_claim(server, object);
+            Ok(())
+        }
+        ("networking.k8s.io", "Ingress") => {
+            default_class::admit_ingress(server, object);
+            Ok(())
+        }
         _ => Ok(()),
     };
     done.map_err(|why| refused(info, object, &why))

@@ -185,3 +185,49 @@ async fn a_namespace_that_asks_for_more_names_the_pods_that_have_less() {
     let told = invalid("warn-version", "1.30", "must be \"latest\" or \"v1.x\"");
     api.check(ask(&[("warn-version", "1.30")]), 422, json!({"message": told})).await;
 }
+
+/// What names no class gets the newest of those that are marked; what names one, if only an empty one, keeps it.
+async fn check_default_class(api: &Api, classes: &str, mark: &str, path: &str, object: Value, field: &str) {
+    let class = |name: &str, marked: bool, spec: &Value| {
+        let mut class = spec.clone();
+        class["metadata"] = json!({"name": name, "annotations": {mark: marked.to_string()}});
+        class
+    };
+    let spec = if classes.contains("storage") {
+        json!({"provisioner": "p"})
+    } else {
+        json!({"spec": {"controller": "example.com/c"}})
+    };
+    let named = |name: &str, class: Value| {
+        let mut object = object.clone();
+        object["metadata"] = json!({"name": name});
+        if !class.is_null() {
+            object["spec"][field] = class;
+        }
+        object
+    };
+    let none = api.check(post(path, &named("none", Value::Null)), 201, json!({})).await.body;
+    assert_eq!(none["spec"][field], Value::Null);
+    for (name, marked) in [("b", true), ("a", true), ("c", false)] {
+        api.check(post(classes, &class(name, marked, &spec)), 201, json!({})).await;
+    }
+    api.check(post(path, &named("given", Value::Null)), 201, json!({"spec": {field: "a"}})).await;
+    api.check(post(path, &named("own", json!("c"))), 201, json!({"spec": {field: "c"}})).await;
+}
+
+#[tokio::test]
+async fn claims_and_ingresses_get_the_default_class() {
+    let api = Api::new().await;
+    let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let (classes, mark) = ("/apis/storage.k8s.io/v1/storageclasses", "storageclass.kubernetes.io/is-default-class");
+    let claims = format!("{DEFAULT}/persistentvolumeclaims");
+    check_default_class(&api, classes, mark, &claims, claim.clone(), "storageClassName").await;
+    let mut without = claim;
+    without["metadata"] = json!({"name": "without"});
+    without["spec"]["storageClassName"] = json!("");
+    api.check(post(&claims, &without), 201, json!({"spec": {"storageClassName": ""}})).await;
+    let ingress = json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}});
+    let (classes, mark) = ("/apis/networking.k8s.io/v1/ingressclasses", "ingressclass.kubernetes.io/is-default-class");
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    check_default_class(&api, classes, mark, ingresses, ingress, "ingressClassName").await;
+}

@@ -1,0 +1,184 @@
+//! EndpointSlices of Endpoints that somebody wrote for a Service that selects no Pods
+//! (`pkg/controller/endpointslicemirroring`).
+
+use super::address::is_of_family;
+use super::slices::{Changes, MANAGED_BY, SERVICE};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as Port, EndpointSubset, Endpoints};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// Endpoints in which somebody notes who leads.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// What is said of Endpoints only.
+const OWN: [&str; 2] =
+    ["endpoints.kubernetes.io/last-change-trigger-time", "kubectl.kubernetes.io/last-applied-configuration"];
+/// More addresses of a subset are left out.
+const MOST: usize = 1000;
+/// A slice has no more endpoints.
+const MOST_OF_A_SLICE: usize = 100;
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+
+/// What must change so that the slices are as the Endpoints; `existing` are those that were made so before.
+pub(super) fn mirror(endpoints: Option<&Endpoints>, existing: &[Arc<EndpointSlice>]) -> Changes {
+    let (mut changes, mut left) = (Changes::default(), existing.to_vec());
+    for mut shall in endpoints.filter(|e| is_mirrored(e)).map(slices).unwrap_or_default() {
+        let Some(at) = left.iter().position(|is| is.address_type == shall.address_type && is.ports == shall.ports)
+        else {
+            changes.make.push(shall);
+            continue;
+        };
+        let is = left.swap_remove(at);
+        let is_same = is.endpoints == shall.endpoints
+            && is.metadata.labels == shall.metadata.labels
+            && is.metadata.annotations == shall.metadata.annotations;
+        if !is_same {
+            let ObjectMeta { labels, annotations, .. } = shall.metadata;
+            shall.metadata = ObjectMeta { labels, annotations, ..is.metadata.clone() };
+            changes.update.push(shall);
+        }
+    }
+    changes.remove = left;
+    changes
+}
+
+fn is_mirrored(endpoints: &Endpoints) -> bool {
+    let labels = endpoints.metadata.labels.as_ref();
+    let annotations = endpoints.metadata.annotations.as_ref();
+    labels.is_none_or(|l| l.get(SKIP).is_none_or(|skip| skip != "true"))
+        && annotations.is_none_or(|a| !a.contains_key(LEADER))
+}
+
+fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
+    let mut all = Vec::new();
+    for subset in endpoints.subsets.iter().flatten() {
+        for family in FAMILIES {
+            let of_family = of_subset(subset, family);
+            let pieces = of_family.chunks(MOST_OF_A_SLICE);
+            all.extend(pieces.map(|piece| slice(endpoints, subset, family, piece.to_vec())));
+        }
+    }
+    all
+}
+
+fn of_subset(subset: &EndpointSubset, family: &str) -> Vec<Endpoint> {
+    let ready = subset.addresses.iter().flatten().map(|a| (a, true));
+    let not_ready = subset.not_ready_addresses.iter().flatten().map(|a| (a, false));
+    let all = ready.chain(not_ready).take(MOST).filter(|(address, _)| is_of_family(&address.ip, family));
+    all.map(|(address, ready)| endpoint(address, ready)).collect()
+}
+
+fn endpoint(address: &EndpointAddress, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: vec![address.ip.clone()],
+        conditions: Some(EndpointConditions { ready: Some(ready), ..EndpointConditions::default() }),
+        hostname: address.hostname.clone(),
+        node_name: address.node_name.clone(),
+        target_ref: address.target_ref.clone(),
+        ..Endpoint::default()
+    }
+}
+
+fn slice(source: &Endpoints, subset: &EndpointSubset, family: &str, endpoints: Vec<Endpoint>) -> EndpointSlice {
+    let name = source.metadata.name.clone().unwrap_or_default();
+    let mut labels = source.metadata.labels.clone().unwrap_or_default();
+    labels.insert(SERVICE.to_owned(), name.clone());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    let mut annotations = source.metadata.annotations.clone().unwrap_or_default();
+    annotations.retain(|key, _| !OWN.contains(&key.as_str()));
+    let owner = source.controller_owner_ref(&()).map(|mut owner| {
+        owner.block_owner_deletion = Some(true);
+        owner
+    });
+    EndpointSlice {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}-")),
+            namespace: source.metadata.namespace.clone(),
+            owner_references: owner.map(|owner| vec![owner]),
+            labels: Some(labels),
+            annotations: Some(annotations).filter(|a: &BTreeMap<_, _>| !a.is_empty()),
+            ..ObjectMeta::default()
+        },
+        address_type: family.to_owned(),
+        endpoints,
+        ports: Some(subset.ports.iter().flatten().map(port).collect()),
+    }
+}
+
+fn port(port: &Port) -> EndpointPort {
+    EndpointPort {
+        name: Some(port.name.clone().unwrap_or_default()),
+        port: Some(port.port),
+        protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_owned())),
+        app_protocol: port.app_protocol.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn endpoints(labels: &Value, subsets: &Value) -> Endpoints {
+        let metadata = json!({"name": "web", "namespace": "x", "uid": "e", "labels": labels});
+        serde_json::from_value(json!({"metadata": metadata, "subsets": subsets})).unwrap()
+    }
+
+    /// What is made, changed and removed, and the slices as they are then.
+    #[track_caller]
+    fn check(
+        endpoints: Option<&Endpoints>,
+        existing: &[Arc<EndpointSlice>],
+        counts: [usize; 3],
+    ) -> Vec<Arc<EndpointSlice>> {
+        let Changes { make, update, remove } = mirror(endpoints, existing);
+        assert_eq!([make.len(), update.len(), remove.len()], counts);
+        let mut left = existing.to_vec();
+        left.retain(|s| !remove.iter().any(|r| Arc::ptr_eq(r, s)));
+        left.retain(|s| !update.iter().any(|u| u.metadata.name == s.metadata.name));
+        let named = make.into_iter().enumerate().map(|(i, mut slice)| {
+            slice.metadata.name = Some(format!("web-{i}-{}", slice.address_type));
+            slice
+        });
+        left.into_iter().chain(update.into_iter().chain(named).map(Arc::new)).collect()
+    }
+
+    #[test]
+    fn slices_follow_endpoints_that_somebody_writes() {
+        let ports = json!([{"port": 80, "protocol": "TCP"}]);
+        let subset = |addresses: &Value| json!([{"addresses": addresses, "ports": ports}]);
+        let one = endpoints(&json!({"a": "b"}), &subset(&json!([{"ip": "192.0.2.1", "hostname": "h"}])));
+        let slices = check(Some(&one), &[], [1, 0, 0]);
+        let slice = serde_json::to_value(&*slices[0]).unwrap();
+        assert_eq!(
+            slice["endpoints"],
+            json!([{"addresses": ["192.0.2.1"], "conditions": {"ready": true}, "hostname": "h"}])
+        );
+        assert_eq!(slice["ports"], json!([{"name": "", "port": 80, "protocol": "TCP"}]));
+        let labels =
+            json!({"a": "b", "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": MANAGER});
+        assert_eq!(slice["metadata"]["labels"], labels);
+        assert_eq!(slice["metadata"]["ownerReferences"][0]["kind"], "Endpoints");
+        check(Some(&one), &slices, [0, 0, 0]);
+        let both = endpoints(&json!({"a": "b"}), &subset(&json!([{"ip": "192.0.2.2"}, {"ip": "2001:db8::1"}])));
+        let slices = check(Some(&both), &slices, [1, 1, 0]);
+        check(Some(&one), &slices, [0, 1, 1]);
+        check(None, &slices, [0, 0, 2]);
+        let skipped = endpoints(&json!({SKIP: "true"}), &subset(&json!([{"ip": "192.0.2.1"}])));
+        check(Some(&skipped), &slices, [0, 0, 2]);
+    }
+
+    #[test]
+    fn what_is_not_ready_says_so_and_slices_stay_small() {
+        let many: Vec<Value> = (0..150).map(|i| json!({"ip": format!("192.0.2.{i}")})).collect();
+        let subsets = json!([{"notReadyAddresses": many, "ports": [{"port": 80}]}]);
+        let slices = check(Some(&endpoints(&json!({}), &subsets)), &[], [2, 0, 0]);
+        assert_eq!(slices.iter().map(|s| s.endpoints.len()).collect::<Vec<_>>(), [100, 50]);
+        let ready = |e: &Endpoint| e.conditions.as_ref().and_then(|c| c.ready);
+        assert!(slices.iter().flat_map(|s| &s.endpoints).all(|e| ready(e) == Some(false)));
+    }
+}
