@@ -47,8 +47,8 @@ fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Pa
             let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
             yaml(text).map_err(|e| error(&e))
         }
-        other => Err(ApiError::unsupported_media_type(
-            &format!("the body of the request was in an unknown format ({other:?})"),
+        _ => Err(ApiError::unsupported_media_type(
+            "the body of the request was in an unknown format",
             "application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )),
     }
@@ -69,15 +69,18 @@ fn yaml(text: &str) -> Result<Parsed, String> {
         let mut options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
         options.alias_limits.max_total_replayed_events = MAX_ALIASED;
         serde_saphyr::from_str_with_options::<Value>(text, options)
-            .map_err(|e| e.to_string().lines().next().unwrap_or("").to_owned())
     };
+    let told = |e: serde_saphyr::Error| e.to_string().lines().next().unwrap_or("").to_owned();
     match read(serde_saphyr::options::DuplicateKeyPolicy::Error) {
         Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
-        Err(strict) if strict.contains("duplicate") => {
-            let value = read(serde_saphyr::options::DuplicateKeyPolicy::LastWins)?;
-            Ok(Parsed { value, duplicates: vec![strict] })
+        Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
+            let value = read(serde_saphyr::options::DuplicateKeyPolicy::LastWins).map_err(told)?;
+            // Upstream's reader tells of it so.
+            let (line, key) = (location.line(), key.unwrap_or_default());
+            let duplicate = format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map");
+            Ok(Parsed { value, duplicates: vec![duplicate] })
         }
-        Err(other) => Err(other),
+        Err(other) => Err(told(other)),
     }
 }
 

@@ -6,8 +6,10 @@ use crate::{
     registry::{Group, Served},
     reply::{self, Body},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, Response};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -27,7 +29,7 @@ pub(crate) fn version() -> Value {
 }
 
 pub(crate) fn answer(served: &Served, path: &str, accept: &str, headers: &HeaderMap) -> Option<Response<Body>> {
-    let aggregated = accept.contains("as=APIGroupDiscoveryList");
+    let aggregated = is_aggregated(accept);
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let value = match parts.as_slice() {
         ["api"] if aggregated => return Some(discovery_list(served, true, headers)),
@@ -50,6 +52,29 @@ pub(crate) fn answer(served: &Served, path: &str, accept: &str, headers: &Header
     Some(reply::json(200, &value))
 }
 
+/// Whether the client would rather have all groups in one answer, in the version that there is.
+fn is_aggregated(accept: &str) -> bool {
+    let shape = |choice: &str| {
+        let mut parts = choice.split(';').map(str::trim);
+        let media = parts.next()?;
+        let has = |part: &str| choice.split(';').any(|p| p.trim() == part);
+        match parts.find(|p| p.starts_with("as=")) {
+            Some("as=APIGroupDiscoveryList") => (has("g=apidiscovery.k8s.io") && has("v=v2")).then_some(true),
+            Some(_) => None,
+            None => matches!(media, "application/json" | "application/*" | "*/*").then_some(false),
+        }
+    };
+    accept.split(',').find_map(shape).unwrap_or(false)
+}
+
+/// Upstream's `StorageVersionHash`: changes when objects are stored in another version.
+fn storage_hash(served: &Served, info: &KindInfo) -> String {
+    let stored = served.forms(info.storage).into_iter().find(|k| !k.info().converted);
+    let (group, version) = stored.as_ref().map_or((info.group, info.version), |k| (k.info().group, k.info().version));
+    let hash = Sha256::digest(format!("{group}/{version}/{}", info.kind));
+    STANDARD.encode(&hash[..8])
+}
+
 fn group(group: &Group) -> Value {
     let version = |v: &&str| json!({"groupVersion": format!("{}/{v}", group.name), "version": v});
     let versions: Vec<Value> = group.versions.iter().map(version).collect();
@@ -63,6 +88,11 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
             "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced, "kind": info.kind,
             "verbs": verbs(info), "shortNames": info.short_names, "categories": info.categories,
         }));
+        if !info.question
+            && let Some(resource) = resources.last_mut()
+        {
+            resource["storageVersionHash"] = json!(storage_hash(served, info));
+        }
         if info.status {
             let name = format!("{}/status", info.plural);
             resources.push(json!({"name": name, "singularName": "", "namespaced": info.namespaced, "kind": info.kind, "verbs": ["get", "patch", "update"]}));

@@ -12,6 +12,9 @@ use serde_json::Value;
 /// The media type of YAML.
 pub(crate) const YAML: &str = "application/yaml";
 
+/// In what shape clients can ask for objects.
+const SHAPES: [&str; 4] = ["Table", "PartialObjectMetadata", "PartialObjectMetadataList", "APIGroupDiscoveryList"];
+
 /// How an answer is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -25,6 +28,10 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Form {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
     let form = |choice: &str| {
         let mut parts = choice.split(';').map(str::trim);
+        // What nobody knows is passed over.
+        if parts.clone().filter_map(|p| p.strip_prefix("as=")).any(|shape| !SHAPES.contains(&shape)) {
+            return None;
+        }
         match parts.next() {
             // Tables have no binary form.
             Some(protobuf::MEDIA_TYPE) => (!parts.any(|p| p == "as=Table")).then_some(Form::Protobuf),
@@ -97,6 +104,7 @@ mod tests {
         check("application/yaml", Form::Yaml);
         check("text/html, application/yaml;q=0.9, application/json", Form::Yaml);
         check("application/json, application/yaml", Form::Json);
+        check("application/vnd.kubernetes.protobuf;as=Chair, application/json", Form::Json);
         check("application/vnd.kubernetes.protobuf, application/json", Form::Protobuf);
         let tables = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/json";
         check(tables, Form::Json);

@@ -5,6 +5,7 @@ use crate::{
     request::Query,
     status::ApiError,
 };
+use http::{HeaderValue, header};
 use std::fmt::Write;
 
 /// The checks. A server that answers at all is alive, and it does not serve before its store is open.
@@ -23,6 +24,12 @@ pub(crate) fn is_check(path: &str) -> bool {
 
 /// Upstream's text for a health endpoint or one of its checks.
 pub(crate) fn answer(path: &str, query: &str) -> Reply {
+    let mut answer = checked(path, query)?;
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(answer)
+}
+
+fn checked(path: &str, query: &str) -> Reply {
     let (name, check) = endpoint(path).ok_or_else(ApiError::no_such_path)?;
     if let Some(check) = check {
         return if CHECKS.contains(&check) { Ok(reply::text(200, "ok")) } else { Err(ApiError::no_such_path()) };

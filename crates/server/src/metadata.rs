@@ -27,6 +27,33 @@ pub(crate) fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors)
     annotations(&metadata["annotations"], &path.child("annotations"), errors);
     owners(&metadata["ownerReferences"], &path.child("ownerReferences"), errors);
     finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
+    if !is_generic(kind) {
+        standard_finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
+    }
+}
+
+/// Finalizers whose names need no domain.
+const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+/// Groups whose kinds upstream checks as it does custom ones, not as those of the core.
+const GENERIC: [&str; 4] =
+    ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "coordination.k8s.io"];
+
+fn is_generic(kind: &dyn Kind) -> bool {
+    kind.is_custom() || GENERIC.contains(&kind.info().group)
+}
+
+fn has_domain(finalizer: &str) -> bool {
+    finalizer.contains('/') || STANDARD.contains(&finalizer)
+}
+
+/// `validateKubeFinalizerName`.
+fn standard_finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, finalizer) in list.as_array().into_iter().flatten().enumerate() {
+        if !has_domain(finalizer.as_str().unwrap_or("")) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&path.index(i), finalizer, why);
+        }
+    }
 }
 
 /// Checks labels, and what has their form (a Pod's `nodeSelector`).
@@ -53,18 +80,20 @@ pub(crate) fn annotations(annotations: &Value, path: &FieldPath, errors: &mut Fi
 fn owners(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let text = |v: &Value, field: &str| v[field].as_str().unwrap_or("").to_owned();
     let mut controller: Option<String> = None;
-    for (i, owner) in list.as_array().into_iter().flatten().enumerate() {
-        let at = path.index(i);
+    for owner in list.as_array().into_iter().flatten() {
+        // Upstream does not say which of them.
+        let at = |field: &str| path.child(field);
         for field in ["apiVersion", "kind", "name", "uid"] {
+            let why = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
             if text(owner, field).is_empty() {
-                errors.required(&at.child(field), "must not be empty");
+                errors.invalid(&at(field), &json!(""), why);
             }
         }
         if text(owner, "apiVersion").matches('/').count() > 1 {
-            errors.invalid(&at.child("apiVersion"), &owner["apiVersion"], "must be <group>/<version> or <version>");
+            errors.invalid(&at("apiVersion"), &owner["apiVersion"], "must be <group>/<version> or <version>");
         }
         if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
-            errors.invalid(&at, owner, "/v1, Kind=Event is disallowed from being an owner");
+            errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner["controller"] == json!(true) {
             let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
@@ -150,14 +179,13 @@ pub(crate) fn drop_duplicate_owners(metadata: &mut Value) {
 /// What upstream warns of in the metadata of any kind.
 pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let before = old.and_then(|o| o["metadata"]["finalizers"].as_array()).map(Vec::as_slice).unwrap_or_default();
-    let standard = ["orphan", "foregroundDeletion", "kubernetes"];
     new["metadata"]["finalizers"]
         .as_array()
         .into_iter()
         .flatten()
         .filter(|f| !before.contains(f))
         .filter_map(Value::as_str)
-        .filter(|f| !f.contains('/') && !standard.contains(f))
+        .filter(|f| !has_domain(f))
         .map(|f| {
             format!("metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers")
         })

@@ -48,7 +48,7 @@ pub(crate) fn stream_view(accept: &str) -> Result<View, ApiError> {
 }
 
 fn not_acceptable(served: &str) -> ApiError {
-    ApiError::new(406, "NotAcceptable", format!("only the following media types will be accepted: {served}"))
+    ApiError::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
 }
 
 /// The stored object in this kind's form.

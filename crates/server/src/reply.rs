@@ -3,7 +3,7 @@
 use crate::status::ApiError;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
@@ -25,8 +25,12 @@ pub(crate) fn sized(code: u16, content_type: &str, body: Body) -> Response<Body>
     if let Ok(value) = content_type.parse() {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
+    response.headers_mut().insert(header::CACHE_CONTROL, NOT_KEPT);
     response
 }
+
+/// As upstream says of whatever an API server answers.
+const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 pub(crate) fn json(code: u16, value: &Value) -> Response<Body> {
     full(code, "application/json", value.to_string())
@@ -53,6 +57,7 @@ pub(crate) fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Resp
     let body = StreamBody::new(frames.map(|b| Ok::<_, BoxError>(http_body::Frame::data(b)))).boxed_unsync();
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CACHE_CONTROL, NOT_KEPT);
     response.extensions_mut().insert(Frames);
     response
 }

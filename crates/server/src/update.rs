@@ -1,7 +1,9 @@
 //! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
 
 use crate::{
-    admit, authz, decode,
+    admit, authz,
+    create::{self, New},
+    decode,
     kinds::{FieldErrors, KindInfo, WriteContext},
     managed::{self, Asked},
     metadata, object, patch as patches,
@@ -49,11 +51,50 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )));
     }
+    if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
+        return make_new(server, resource, call, value, warnings, dry).await;
+    }
     let make = |_: &Value| {
+        check_has_version(kind.info(), &value)?;
         let ownership = Ownership::Update(Asked::of(&parsed.value, &value));
         Ok(Made { object: value.clone(), warnings: warnings.clone(), ownership })
     };
     change(server, resource, call, dry, make).await
+}
+
+fn is_absent(server: &ApiServer, resource: &Resource) -> bool {
+    let name = resource.name.as_deref().unwrap_or("");
+    server.store.get(&object::key(&*resource.kind, &resource.namespace, name)).is_none()
+}
+
+/// An update of what is not there makes it, unless it is of a version of it.
+async fn make_new(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    value: Value,
+    warnings: Vec<String>,
+    dry: bool,
+) -> Reply {
+    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
+    authz::may_create(server, resource, call)?;
+    if !value["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() {
+        return Err(ApiError::not_found(info, name));
+    }
+    check_identity(resource, &value, &Value::Null)?;
+    create::write(server, resource, call, New { value, warnings, managers: None }, dry).await
+}
+
+/// Of some kinds an update must say which version it is of.
+fn check_has_version(info: &KindInfo, new: &Value) -> Result<(), ApiError> {
+    if !info.needs_version || !new["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::default();
+    let path = crate::kinds::FieldPath::new("metadata").child("resourceVersion");
+    errors.invalid(&path, &json!(0), "must be specified for an update");
+    let name = new["metadata"]["name"].as_str().unwrap_or("");
+    Err(ApiError::invalid_named(info.group, info.plural, name, &errors))
 }
 
 pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {

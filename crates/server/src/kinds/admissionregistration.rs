@@ -23,6 +23,7 @@ pub(super) static MUTATING_WEBHOOKS: Plain = Plain {
     },
     validate: webhooks,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         generation: true,
         categories: &["api-extensions"],
         ..KindInfo::of_cluster(
@@ -38,6 +39,7 @@ pub(super) static VALIDATING_WEBHOOKS: Plain = Plain {
     default: default_webhooks,
     validate: webhooks,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         generation: true,
         categories: &["api-extensions"],
         ..KindInfo::of_cluster(
@@ -61,6 +63,7 @@ pub(super) static VALIDATING_POLICY: Plain = Plain {
     },
     validate: policy,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         status: true,
         generation: true,
         categories: &["api-extensions"],
@@ -82,6 +85,7 @@ pub(super) static VALIDATING_POLICY_BINDING: Plain = Plain {
     default: |object| default_match(object, "/spec/matchResources"),
     validate: binding,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         generation: true,
         categories: &["api-extensions"],
         ..KindInfo::of_cluster(

@@ -9,6 +9,7 @@ use crate::definitions::{FINALIZER, set_condition};
 use serde_json::{Value, json};
 
 static INFO: KindInfo = KindInfo {
+    needs_version: true,
     short_names: &["crd", "crds"],
     categories: &["api-extensions"],
     status: true,

@@ -65,10 +65,26 @@ fn condition(request: &Value) -> String {
     text
 }
 
+/// When conditions were told, and came to be, where a client does not say so (`populateConditionTimestamps`).
+fn note_times(object: &mut Value, old: &Value, ctx: &WriteContext) {
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let is_same = |c: &&Value| c["type"] == condition["type"] && c["status"] == condition["status"];
+        let before = items(&old["status"], "conditions").find(is_same).map(|c| c["lastTransitionTime"].clone());
+        let since = before.filter(|t| !t.is_null()).unwrap_or_else(|| json!(ctx.now));
+        for (field, time) in [("lastUpdateTime", json!(ctx.now)), ("lastTransitionTime", since)] {
+            if condition[field].is_null() {
+                condition[field] = time;
+            }
+        }
+    }
+}
+
 /// What is asked for stays; an approval changes the conditions that say so, and nothing else.
 fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     let Some(old) = old else { return };
     object["spec"] = old["spec"].clone();
+    note_times(object, old, ctx);
     if ctx.target == WriteTarget::Sub(APPROVAL) {
         let is_decision = |c: &&Value| matches!(text_of(c, "type"), "Approved" | "Denied");
         let decided = items(&object["status"], "conditions").filter(is_decision);

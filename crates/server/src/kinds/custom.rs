@@ -71,6 +71,9 @@ impl Custom {
         let plural = text(accepted, "plural");
         let subresources = &version["subresources"];
         let info = KindInfo {
+            created_by_update: false,
+            needs_version: true,
+            deprecation: None,
             group: names::keep(&group)?,
             version: names::keep(&text(version, "name"))?,
             kind: names::keep(&text(accepted, "kind"))?,
@@ -240,6 +243,10 @@ impl Kind for Custom {
 
     fn scale(&self) -> &ScalePaths {
         &self.scale
+    }
+
+    fn is_custom(&self) -> bool {
+        true
     }
 
     fn deprecation(&self) -> Option<&str> {

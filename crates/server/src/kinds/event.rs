@@ -13,10 +13,12 @@ pub(crate) struct Event {
 
 pub(crate) static CORE: Event = Event { info: &CORE_INFO, core: true };
 pub(super) static EVENTS: Event = Event { info: &EVENTS_INFO, core: false };
-static CORE_INFO: KindInfo = KindInfo { short_names: &["ev"], ..KindInfo::core("Event", "events", "event") };
+static CORE_INFO: KindInfo =
+    KindInfo { short_names: &["ev"], created_by_update: true, ..KindInfo::core("Event", "events", "event") };
 static EVENTS_INFO: KindInfo = KindInfo {
     group: "events.k8s.io",
     converted: true,
+    created_by_update: true,
     short_names: &["ev"],
     ..KindInfo::core("Event", "events", "event")
 };

@@ -23,6 +23,7 @@ pub(super) static FLOW_SCHEMA: Plain = Plain {
     default: |object| fill::numbers_at(object, "/spec", &[("matchingPrecedence", 1000)]),
     validate: flow_schema,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         status: true,
         generation: true,
         ..KindInfo::of_cluster(GROUP, "FlowSchema", "flowschemas", "flowschema")
@@ -45,6 +46,7 @@ pub(super) static PRIORITY_LEVEL: Plain = Plain {
     },
     validate: priority_level,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         status: true,
         generation: true,
         ..KindInfo::of_cluster(

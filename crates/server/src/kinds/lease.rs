@@ -8,6 +8,8 @@ pub(super) struct Lease;
 static INFO: KindInfo = KindInfo {
     group: "coordination.k8s.io",
     storage: "leases.coordination.k8s.io",
+    created_by_update: true,
+    needs_version: true,
     ..KindInfo::core("Lease", "leases", "lease")
 };
 

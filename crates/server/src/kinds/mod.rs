@@ -96,6 +96,12 @@ pub struct KindInfo {
     pub converted: bool,
     /// Whether dependents stay when a deletion does not say what becomes of them.
     pub orphans: bool,
+    /// Whether an update makes an object that is not there (`AllowCreateOnUpdate`).
+    pub created_by_update: bool,
+    /// Whether an update must say which version it is of (`AllowUnconditionalUpdate` is false).
+    pub needs_version: bool,
+    /// What every client of it is told, if it should not be used any more.
+    pub deprecation: Option<&'static str>,
     /// Whether it is a question, which can be asked (created) and nothing else, and is stored nowhere.
     pub question: bool,
 }
@@ -125,6 +131,9 @@ impl KindInfo {
             storage: plural,
             converted: false,
             orphans: false,
+            created_by_update: false,
+            needs_version: false,
+            deprecation: None,
             question: false,
         }
     }
@@ -324,7 +333,12 @@ pub trait Kind: Send + Sync {
 
     /// What every client of this version is told, if the version should not be used any more.
     fn deprecation(&self) -> Option<&str> {
-        None
+        self.info().deprecation
+    }
+
+    /// Whether a client defined it.
+    fn is_custom(&self) -> bool {
+        false
     }
 
     /// Whether only a webhook could make this version of what is stored. There are none yet.

@@ -19,6 +19,7 @@ pub(super) static POD_DISRUPTION_BUDGET: Plain = Plain {
     ],
     validate,
     ..Plain::of(&KindInfo {
+        needs_version: true,
         short_names: &["pdb"],
         status: true,
         generation: true,

@@ -134,7 +134,6 @@ async fn quantities_are_stored_in_their_canonical_form() {
 async fn what_upstream_warns_of_is_warned_of() {
     let api = Api::new().await;
     let mut object = pod("p.q");
-    object["metadata"]["finalizers"] = json!(["mine"]);
     object["spec"]["terminationGracePeriodSeconds"] = json!(-1);
     let c = &mut object["spec"]["containers"][0];
     c["env"] = json!([{"name": "A"}, {"name": "A"}, {"name": "B"}, {"name": "B", "value": "$(B)x"}]);
@@ -142,7 +141,6 @@ async fn what_upstream_warns_of_is_warned_of() {
     c["resources"] = json!({"requests": {"memory": "100m"}});
     let answer = api.check(post(PODS, &object), 201, json!({})).await;
     let starts = [
-        "metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name",
         "metadata.name: this is used in the Pod's hostname",
         "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
         "spec.containers[0].env[1]: hides previous definition of \\\"A\\\", which may be dropped when using apply",
@@ -154,4 +152,25 @@ async fn what_upstream_warns_of_is_warned_of() {
     for (warning, start) in warnings.iter().zip(starts) {
         assert!(warning.starts_with(&format!("299 - \"{start}")), "{warning}");
     }
+    let lease = json!({"metadata": {"name": "l", "finalizers": ["mine"]}});
+    let answer = api.check(post(LEASES, &lease), 201, json!({})).await;
+    let start = "299 - \"metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name";
+    assert!(answer.warnings()[0].starts_with(start), "{:?}", answer.warnings());
+}
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+
+#[tokio::test]
+async fn an_update_makes_some_objects_and_must_know_their_version() {
+    let api = Api::new().await;
+    let lease = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
+    let path = format!("{LEASES}/l");
+    let made = api.check(put(&path, &lease("a")), 201, json!({"spec": {"holderIdentity": "a"}})).await.body;
+    let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    api.check(put(&path, &lease("b")), 422, json!({"message": message})).await;
+    let mut next = lease("b");
+    next["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+    api.check(put(&path, &next), 200, json!({"spec": {"holderIdentity": "b"}})).await;
+    api.check(delete(&path), 200, json!({})).await;
+    api.check(put(&path, &next), 404, json!({})).await;
 }

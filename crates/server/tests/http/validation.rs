@@ -101,10 +101,16 @@ async fn metadata_is_validated() {
             "Invalid value: \"/\": prefix part must be non-empty".to_owned(),
         ),
         (
+            json!({"name": "a", "finalizers": ["bare"]}),
+            "metadata.finalizers[0]",
+            "Invalid",
+            "Invalid value: \"bare\": name is neither a standard finalizer name nor is it fully qualified".to_owned(),
+        ),
+        (
             json!({"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}]}),
-            "metadata.ownerReferences[0].uid",
-            "Required",
-            "Required value: must not be empty".to_owned(),
+            "metadata.ownerReferences.uid",
+            "Invalid",
+            "Invalid value: \"\": must not be empty".to_owned(),
         ),
     ] {
         let answer =

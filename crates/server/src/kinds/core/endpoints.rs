@@ -20,7 +20,12 @@ pub(in crate::kinds) static ENDPOINTS: Plain = Plain {
         }
     },
     validate,
-    ..Plain::of(&KindInfo { short_names: &["ep"], ..KindInfo::core("Endpoints", "endpoints", "endpoints") })
+    ..Plain::of(&KindInfo {
+        short_names: &["ep"],
+        created_by_update: true,
+        deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ..KindInfo::core("Endpoints", "endpoints", "endpoints")
+    })
 };
 
 /// How many addresses a table shows.

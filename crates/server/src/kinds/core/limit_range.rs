@@ -16,7 +16,11 @@ pub(in crate::kinds) static LIMIT_RANGE: Plain = Plain {
         limits.into_iter().flatten().filter(|l| l["type"] == "Container").for_each(default);
     },
     validate,
-    ..Plain::of(&KindInfo { short_names: &["limits"], ..KindInfo::core("LimitRange", "limitranges", "limitrange") })
+    ..Plain::of(&KindInfo {
+        short_names: &["limits"],
+        created_by_update: true,
+        ..KindInfo::core("LimitRange", "limitranges", "limitrange")
+    })
 };
 
 /// What a container may have at most is what it gets if it does not say, and what is asked for as well; else what it
