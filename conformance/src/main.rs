@@ -1,0 +1,107 @@
+//! Asks a server, any that a kubeconfig leads to, whether it does what Kubernetes documents.
+//!
+//! The cases are data: `cases/*.yaml`, and `kinds/*.yaml` for what is the same for every built-in kind.
+#![forbid(unsafe_code)]
+
+mod case;
+mod client;
+mod events;
+mod failures;
+mod kinds;
+mod matching;
+mod run;
+mod variables;
+
+use anyhow::{Context, Result, bail};
+use case::Case;
+use clap::Parser;
+use client::Client;
+use failures::KnownFailures;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tokio::runtime::Runtime;
+
+/// Cases wait for the server most of their time: there are more at once than cores.
+const AT_ONCE: usize = 8;
+
+#[derive(Parser)]
+#[command(about = "What Kubernetes documents about its API, asked of any server over HTTP")]
+struct Cli {
+    /// The server and who asks it; that user must be allowed everything.
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    /// Where the cases are.
+    #[arg(long, default_value = env!("CARGO_MANIFEST_DIR"))]
+    dir: PathBuf,
+    /// Known failures count as failures too.
+    #[arg(long)]
+    strict: bool,
+    /// Only what the cases are called.
+    #[arg(long)]
+    list: bool,
+    /// How many cases run at once.
+    #[arg(long, default_value_t = AT_ONCE)]
+    test_threads: usize,
+    /// Only cases whose name contains this.
+    filter: Option<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let cases = load(&cli)?;
+    let names: Vec<String> = cases.iter().map(|(name, _)| name.clone()).collect();
+    let known = if cli.strict {
+        KnownFailures::default()
+    } else {
+        failures::load(&cli.dir.join("known-failures.txt"), &names)?
+    };
+    let runtime = Arc::new(Runtime::new()?);
+    let client = runtime.block_on(Client::of(&cli.kubeconfig))?;
+    let run = run_name()?;
+    let trials = cases.into_iter().enumerate().map(|(i, (name, case))| {
+        let (runtime, client, known) = (Arc::clone(&runtime), client.clone(), known.get(&name).cloned());
+        let prefix = format!("conf-{run}-{i}");
+        Trial::ignorable_test(name, move || judge(runtime.block_on(run::case(&client, &case, &prefix)), known))
+    });
+    let mut arguments = Arguments::from_iter(["conformance"]);
+    arguments.filter = cli.filter;
+    arguments.list = cli.list;
+    arguments.test_threads = Some(cli.test_threads);
+    Ok(libtest_mimic::run(&arguments, trials.collect()).exit_code())
+}
+
+/// All cases by their names.
+fn load(cli: &Cli) -> Result<Vec<(String, Case)>> {
+    let mut cases = kinds::load(&cli.dir.join("kinds"))?;
+    cases.extend(case::load(&cli.dir.join("cases"))?);
+    let named: Vec<_> = cases.into_iter().map(|(section, case)| (format!("{section}: {}", case.name), case)).collect();
+    let mut seen = BTreeSet::new();
+    for (name, _) in &named {
+        if !seen.insert(name) {
+            bail!("two cases are called {name:?}");
+        }
+    }
+    Ok(named)
+}
+
+/// A known failure is told as such, and one that fails no more must be taken off the list.
+fn judge(outcome: Result<()>, known: Option<String>) -> Result<Completion, Failed> {
+    match (outcome, known) {
+        (Ok(()), None) => Ok(Completion::Completed),
+        (Err(_), Some(reason)) => Ok(Completion::ignored_with(format!("known to fail: {reason}"))),
+        (Ok(()), Some(_)) => Err("it passes now: take it off known-failures.txt".into()),
+        (Err(error), None) => Err(format!("{error:#}").into()),
+    }
+}
+
+/// What the names of this run begin with, so that runs against one server do not meet.
+fn run_name() -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
+    Ok(format!("{:x}", now.as_millis() & 0xff_ffff_ffff))
+}
