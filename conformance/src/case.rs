@@ -1,6 +1,7 @@
 //! What a case is, as it is written in `cases/*.yaml`.
 
 use anyhow::{Context, Result, bail};
+use crate::custom::Custom;
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
@@ -16,6 +17,8 @@ pub(crate) struct Case {
     /// Whether it gets a namespace of its own, `${ns}`; without one that is only a prefix for names.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
+    /// A kind of its own, `Thing` at `${things}`, whose definition has these `versions`, or one with this `schema`.
+    pub(crate) custom: Option<Custom>,
     pub(crate) steps: Vec<Step>,
     /// Paths that are deleted at the end, whatever came of the steps.
     #[serde(default)]
@@ -69,7 +72,7 @@ pub(crate) struct Step {
     /// What the answer must hold at least (`matching.rs`).
     pub(crate) expect: Option<Value>,
     /// The same for an answer of several JSON documents, line by line.
-    pub(crate) lines: Option<Vec<Value>>,
+    pub(crate) lines: Option<Value>,
     /// JSON pointers to what must not be there.
     #[serde(default)]
     pub(crate) absent: Vec<String>,
@@ -161,6 +164,10 @@ pub(crate) fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
     for (section, text) in files(dir)? {
         let read: Vec<Case> = read_yaml(&text).with_context(|| format!("{section}.yaml"))?;
         for case in read {
+            let case = match &case.custom {
+                Some(custom) => custom.defined_in(&case).with_context(|| case.name.clone())?,
+                None => case,
+            };
             case.check().with_context(|| format!("{section}.yaml"))?;
             cases.push((section.clone(), case));
         }

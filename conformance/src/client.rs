@@ -45,7 +45,9 @@ impl Client {
     /// A client for the current context of this kubeconfig.
     pub(crate) async fn of(kubeconfig: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        // A refusal is an answer, also one that says when to ask again.
+        config.default_retry = false;
         let mut nobody = config.clone();
         nobody.auth_info = AuthInfo::default();
         Ok(Self { user: kube::Client::try_from(config)?, nobody: kube::Client::try_from(nobody)? })

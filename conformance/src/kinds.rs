@@ -143,6 +143,7 @@ impl Kind {
             name: format!("{} {what}", self.qualified_version()),
             source: source.to_owned(),
             namespace: self.namespaced,
+            custom: None,
             steps: serde_json::from_value(steps)?,
             cleanup: vec![format!("{}/{}", self.path(), self.name(n))],
         };

@@ -5,6 +5,7 @@
 
 mod case;
 mod client;
+mod custom;
 mod events;
 mod failures;
 mod kinds;

@@ -147,7 +147,7 @@ impl Run<'_> {
             let text = String::from_utf8_lossy(&answer.body);
             let given: Value =
                 text.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|_| Value::from(l))).collect();
-            wrong.extend(differences(&self.variables.value(&Value::from(lines.clone()))?, Some(&given)));
+            wrong.extend(differences(&self.variables.value(lines)?, Some(&given)));
         }
         for pointer in &step.absent {
             if let Some(found) = value.pointer(pointer) {

@@ -14,6 +14,7 @@ impl Variables {
         let mut variables = Self::default();
         variables.set("ns", Value::from(ns));
         variables.set("core", Value::from(format!("/api/v1/namespaces/{ns}")));
+        variables.set("things", Value::from(format!("/apis/{ns}.example.com/v1/namespaces/{ns}/things")));
         for (name, group) in [
             ("apps", "apps"),
             ("autoscaling", "autoscaling"),
