@@ -1,7 +1,7 @@
 //! What a case is, as it is written in `cases/*.yaml`.
 
-use anyhow::{Context, Result, bail};
 use crate::custom::Custom;
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};

@@ -29,7 +29,7 @@ use std::{
 use tokio::runtime::Runtime;
 
 /// Cases wait for the server most of their time: there are more at once than cores.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
 #[derive(Parser)]
 #[command(about = "What Kubernetes documents about its API, asked of any server over HTTP")]
