@@ -17,7 +17,7 @@ pub(crate) struct Case {
     /// Whether it gets a namespace of its own, `${ns}`; without one that is only a prefix for names.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
-    /// A kind of its own, `Thing` at `${things}`, whose definition has these `versions`, or one with this `schema`.
+    /// A custom kind of its own: `Thing`, at `${things}`.
     pub(crate) custom: Option<Custom>,
     pub(crate) steps: Vec<Step>,
     /// Paths that are deleted at the end, whatever came of the steps.
@@ -194,4 +194,26 @@ pub(crate) fn files(dir: &Path) -> Result<Vec<(String, String)>> {
             Ok((name, std::fs::read_to_string(&path)?))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::{Case, read_yaml};
+
+    fn check(step: &str) -> Result<(), String> {
+        let text = format!("- {{name: a, source: b, steps: [{step}]}}");
+        let cases: Vec<Case> = read_yaml(&text).map_err(|e| e.to_string())?;
+        cases.iter().try_for_each(Case::check).map_err(|e| format!("{e:#}"))
+    }
+
+    #[test]
+    fn a_step_is_one_request_and_its_words_are_known() {
+        check("{get: /a}").unwrap();
+        check("{patch: /a, type: merge, body: {}}").unwrap();
+        check("{watch: /a}, {events: [{type: ADDED}]}").unwrap();
+        for wrong in ["{}", "{get: /a, post: /b}", "{patch: /a, body: {}}", "{get: /a, expects: {}}"] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
 }

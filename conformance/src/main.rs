@@ -21,7 +21,7 @@ use failures::KnownFailures;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -55,7 +55,7 @@ struct Cli {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    let cases = load(&cli)?;
+    let cases = load(&cli.dir)?;
     let names: Vec<String> = cases.iter().map(|(name, _)| name.clone()).collect();
     let known = if cli.strict {
         KnownFailures::default()
@@ -78,9 +78,9 @@ fn main() -> Result<ExitCode> {
 }
 
 /// All cases by their names.
-fn load(cli: &Cli) -> Result<Vec<(String, Case)>> {
-    let mut cases = kinds::load(&cli.dir.join("kinds"))?;
-    cases.extend(case::load(&cli.dir.join("cases"))?);
+fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
+    let mut cases = kinds::load(&dir.join("kinds"))?;
+    cases.extend(case::load(&dir.join("cases"))?);
     let named: Vec<_> = cases.into_iter().map(|(section, case)| (format!("{section}: {}", case.name), case)).collect();
     let mut seen = BTreeSet::new();
     for (name, _) in &named {
@@ -105,4 +105,31 @@ fn judge(outcome: Result<()>, known: Option<String>) -> Result<Completion, Faile
 fn run_name() -> Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
     Ok(format!("{:x}", now.as_millis() & 0xff_ffff_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::{failures, judge, load};
+    use anyhow::anyhow;
+    use libtest_mimic::Completion;
+    use std::path::Path;
+
+    #[test]
+    fn every_case_can_be_read_and_every_known_failure_is_one() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let cases = load(dir).unwrap();
+        assert!(cases.len() > 800, "{}", cases.len());
+        let names: Vec<String> = cases.into_iter().map(|(name, _)| name).collect();
+        failures::load(&dir.join("known-failures.txt"), &names).unwrap();
+    }
+
+    #[test]
+    fn a_known_failure_is_told_and_one_that_passes_is_a_failure() {
+        let known = || Some("not done".to_owned());
+        assert!(matches!(judge(Ok(()), None), Ok(Completion::Completed)));
+        assert!(matches!(judge(Err(anyhow!("no")), known()), Ok(Completion::Ignored { .. })));
+        assert!(judge(Ok(()), known()).is_err());
+        assert!(judge(Err(anyhow!("no")), None).is_err());
+    }
 }

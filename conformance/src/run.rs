@@ -20,7 +20,8 @@ const SHOWN: usize = 4000;
 
 /// Runs a case; `prefix` is a name that no other case has.
 pub(crate) async fn case(client: &Client, case: &Case, prefix: &str) -> Result<()> {
-    let mut run = Run { client, variables: Variables::of_namespace(prefix), watches: BTreeMap::new() };
+    let mut run =
+        Run { client, variables: Variables::of_namespace(prefix), watches: BTreeMap::new(), held: Vec::new() };
     if case.namespace {
         run.make_namespace(prefix).await?;
     }
@@ -31,15 +32,7 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str) -> Result<(
             break;
         }
     }
-    run.watches.clear();
-    for path in &case.cleanup {
-        if let Ok(path) = run.variables.text(path) {
-            drop(client.ask(Sent::plain("DELETE", path)).await);
-        }
-    }
-    if case.namespace {
-        drop(client.ask(Sent::plain("DELETE", format!("/api/v1/namespaces/{prefix}"))).await);
-    }
+    run.clean_up(case, prefix).await;
     outcome
 }
 
@@ -47,6 +40,8 @@ struct Run<'a> {
     client: &'a Client,
     variables: Variables,
     watches: BTreeMap<String, Watch>,
+    /// Objects that were made with finalizers of the case's own.
+    held: Vec<String>,
 }
 
 impl Run<'_> {
@@ -59,6 +54,22 @@ impl Run<'_> {
             bail!("cannot make the namespace {name}: {} {}", answer.status, answer.value());
         }
         Ok(())
+    }
+
+    /// Leaves nothing behind; what is gone already is no fault.
+    async fn clean_up(&mut self, case: &Case, prefix: &str) {
+        self.watches.clear();
+        for path in self.held.drain(..) {
+            let mut sent = Sent::plain("PATCH", path);
+            sent.headers.push(("Content-Type".to_owned(), "application/merge-patch+json".to_owned()));
+            sent.body = json!({"metadata": {"finalizers": null}}).to_string().into();
+            drop(self.client.ask(sent).await);
+        }
+        let paths = case.cleanup.iter().filter_map(|path| self.variables.text(path).ok());
+        let namespace = case.namespace.then(|| format!("/api/v1/namespaces/{prefix}"));
+        for path in paths.chain(namespace) {
+            drop(self.client.ask(Sent::plain("DELETE", path)).await);
+        }
     }
 
     async fn step(&mut self, step: &Step) -> Result<()> {
@@ -85,8 +96,9 @@ impl Run<'_> {
         let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0));
         loop {
             let sent = self.sent(method, path, step)?;
-            let told = sent.told();
+            let (told, to) = (sent.told(), sent.path.clone());
             let answer = self.client.ask(sent).await.with_context(|| told.clone())?;
+            self.held.extend(held(&to, &answer));
             let wrong = self.judge(step, &answer)?;
             if wrong.is_empty() {
                 return self.save(step, &answer);
@@ -204,6 +216,17 @@ impl Sent {
         let body = String::from_utf8_lossy(&self.body);
         format!("sent: {} {}{who} [{}] {body}", self.method, self.path, headers.join(", "))
     }
+}
+
+/// The path of an object that was made, if a finalizer of this case holds it.
+fn held(to: &str, answer: &Answer) -> Option<String> {
+    let value = answer.value();
+    let finalizers = value.pointer("/metadata/finalizers")?.as_array()?;
+    let own = finalizers.iter().any(|f| f.as_str().is_some_and(|f| f.starts_with("example.com/")));
+    let name = value.pointer("/metadata/name")?.as_str()?;
+    let path = to.split('?').next().unwrap_or_default();
+    let path = path.strip_suffix(&format!("/{name}")).unwrap_or(path);
+    (own && answer.status == 201).then(|| format!("{path}/{name}"))
 }
 
 fn report(told: &str, answer: &Answer, wrong: &[String]) -> String {
