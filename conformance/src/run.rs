@@ -18,10 +18,15 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// How much of an answer is shown.
 const SHOWN: usize = 4000;
 
-/// Runs a case; `prefix` is a name that no other case has.
-pub(crate) async fn case(client: &Client, case: &Case, prefix: &str) -> Result<()> {
-    let mut run =
-        Run { client, variables: Variables::of_namespace(prefix), watches: BTreeMap::new(), held: Vec::new() };
+/// Runs a case; `prefix` is a name that no other case has, and nothing is waited for longer than `patience`.
+pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: Duration) -> Result<()> {
+    let mut run = Run {
+        client,
+        variables: Variables::of_namespace(prefix),
+        watches: BTreeMap::new(),
+        held: Vec::new(),
+        patience,
+    };
     if case.namespace {
         run.make_namespace(prefix).await?;
     }
@@ -42,6 +47,7 @@ struct Run<'a> {
     watches: BTreeMap<String, Watch>,
     /// Objects that were made with finalizers of the case's own.
     held: Vec<String>,
+    patience: Duration,
 }
 
 impl Run<'_> {
@@ -93,7 +99,7 @@ impl Run<'_> {
     /// Sends it, and again as long as it may take until it is as expected.
     async fn request(&mut self, step: &Step) -> Result<()> {
         let (method, path) = step.request().context("this step asks nothing")?;
-        let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0));
+        let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0)).min(self.patience);
         loop {
             let sent = self.sent(method, path, step)?;
             let (told, to) = (sent.told(), sent.path.clone());

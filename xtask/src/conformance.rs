@@ -5,10 +5,12 @@ use anyhow::{Context, Result, bail};
 use std::{
     ffi::OsString,
     fs::File,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command},
-    thread::sleep,
-    time::{Duration, Instant},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
 };
 
 /// How long a server may take until it is ready.
@@ -56,15 +58,15 @@ impl Server {
         let podium = step::target_dir().join("debug/podium");
         let data = std::env::temp_dir().join(format!("podium-conformance-{}", std::process::id()));
         let log = data.with_extension("log");
-        let output = File::create(&log).with_context(|| log.display().to_string())?;
+        let errors = File::create(&log).with_context(|| log.display().to_string())?;
         let process = Command::new(&podium)
             .arg("up")
             .arg("--data-dir")
             .arg(&data)
             .args(["--bind", "127.0.0.1:0"])
             .env("PATH", &path)
-            .stdout(output.try_clone()?)
-            .stderr(output)
+            .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()
             .with_context(|| podium.display().to_string())?;
         let mut server = Self { podium, path, data, log, process };
@@ -74,18 +76,25 @@ impl Server {
 
     /// Waits until the node is there too: some cases ask it.
     fn wait(&mut self) -> Result<()> {
-        let deadline = Instant::now() + LONGEST;
-        loop {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            if said.contains("is Ready after") {
+        let said = lines(self.process.stdout.take().context("Podium has no output")?);
+        while let Ok(line) = said.recv_timeout(LONGEST) {
+            if line.contains("is Ready after") {
                 return Ok(());
             }
-            if Instant::now() > deadline || self.process.try_wait()?.is_some() {
-                bail!("Podium did not become ready:\n{said}");
-            }
-            sleep(Duration::from_millis(50));
         }
+        bail!("Podium did not become ready:\n{}", std::fs::read_to_string(&self.log).unwrap_or_default())
     }
+}
+
+/// What a program says, line by line. It is read to its end also when nobody listens, so that the program is not held up.
+fn lines(output: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            drop(sender.send(line));
+        }
+    });
+    lines
 }
 
 impl Drop for Server {
