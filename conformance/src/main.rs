@@ -65,11 +65,11 @@ fn main() -> Result<ExitCode> {
         failures::load(&cli.dir.join("known-failures.txt"), &names)?
     };
     let runtime = Arc::new(Runtime::new()?);
-    let client = runtime.block_on(Client::of(&cli.kubeconfig))?;
-    let run = run_name()?;
+    let asked = runtime.block_on(Client::of(&cli.kubeconfig))?;
+    let run = format!("conf-{}", run_name()?);
     let trials = cases.into_iter().enumerate().map(|(i, (name, case))| {
-        let (runtime, client, known) = (Arc::clone(&runtime), client.clone(), known.get(&name).cloned());
-        let prefix = format!("conf-{run}-{i}");
+        let (runtime, client, known) = (Arc::clone(&runtime), asked.clone(), known.get(&name).cloned());
+        let prefix = format!("{run}-{i}");
         // What is known not to come is not waited for at length.
         let patience = if known.is_some() { IMPATIENT } else { Duration::MAX };
         Trial::ignorable_test(name, move || {
@@ -80,7 +80,11 @@ fn main() -> Result<ExitCode> {
     arguments.filter = cli.filter;
     arguments.list = cli.list;
     arguments.test_threads = Some(cli.test_threads);
-    Ok(libtest_mimic::run(&arguments, trials.collect()).exit_code())
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if !cli.list {
+        runtime.block_on(run::gone(&asked, &run))?;
+    }
+    Ok(conclusion.exit_code())
 }
 
 /// All cases by their names.

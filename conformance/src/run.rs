@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep};
 
 /// How often something that takes a while is asked for.
 const AGAIN: Duration = Duration::from_millis(50);
+/// How long the namespaces of all cases may take to go.
+const GONE: Duration = Duration::from_secs(120);
 /// How much of an answer is shown.
 const SHOWN: usize = 4000;
 
@@ -39,6 +41,25 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: D
     }
     run.clean_up(case, prefix).await;
     outcome
+}
+
+/// Waits until the namespaces of a run are gone. What stays is told: a namespace that never goes is a fault, of the server or
+/// of a case.
+pub(crate) async fn gone(client: &Client, run: &str) -> Result<()> {
+    let deadline = Instant::now() + GONE;
+    loop {
+        let answer = client.ask(Sent::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
+        let names =
+            answer["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
+        let left: Vec<_> = names.filter(|name| name.starts_with(run)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("these namespaces are still there: {}", left.join(" "));
+        }
+        sleep(AGAIN * 4).await;
+    }
 }
 
 struct Run<'a> {
@@ -104,7 +125,7 @@ impl Run<'_> {
             let sent = self.sent(method, path, step)?;
             let (told, to) = (sent.told(), sent.path.clone());
             let answer = self.client.ask(sent).await.with_context(|| told.clone())?;
-            self.held.extend(held(&to, &answer));
+            self.held.extend(held(&to, step, &answer));
             let wrong = self.judge(step, &answer)?;
             if wrong.is_empty() {
                 return self.save(step, &answer);
@@ -224,15 +245,14 @@ impl Sent {
     }
 }
 
-/// The path of an object that was made, if a finalizer of this case holds it.
-fn held(to: &str, answer: &Answer) -> Option<String> {
+/// The path of an object that was made with finalizers.
+fn held(to: &str, step: &Step, answer: &Answer) -> Option<String> {
+    let asked = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
     let value = answer.value();
-    let finalizers = value.pointer("/metadata/finalizers")?.as_array()?;
-    let own = finalizers.iter().any(|f| f.as_str().is_some_and(|f| f.starts_with("example.com/")));
     let name = value.pointer("/metadata/name")?.as_str()?;
     let path = to.split('?').next().unwrap_or_default();
     let path = path.strip_suffix(&format!("/{name}")).unwrap_or(path);
-    (own && answer.status == 201).then(|| format!("{path}/{name}"))
+    (!asked.is_empty() && answer.status == 201).then(|| format!("{path}/{name}"))
 }
 
 fn report(told: &str, answer: &Answer, wrong: &[String]) -> String {

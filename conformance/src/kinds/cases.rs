@@ -9,7 +9,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 /// How long what is deleted may take to go, and what is written to be seen.
-const SOON: u64 = 15;
+const SOON: u64 = 60;
 const CONCEPTS: &str = "https://kubernetes.io/docs/reference/using-api/api-concepts/";
 
 impl Kind {
