@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold.
 
-use crate::{setup, step};
+use crate::{conformance, setup, step};
 use anyhow::Result;
 
 /// Runs all checks, or only the tests that match.
@@ -21,5 +21,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     step::run("build", &mut step::cargo(&["build", "--workspace", "--all-targets"]))?;
     let mut args = vec!["test", "--workspace", "--no-fail-fast"];
     args.extend(filter);
-    step::run("tests, the end-to-end ones with real containers", step::cargo(&args).env("PATH", path))
+    step::run("tests, the end-to-end ones with real containers", step::cargo(&args).env("PATH", &path))?;
+    // A filter is for tests: cases are chosen by `cargo xtask conformance`.
+    if filter.is_none() { conformance::of_podium(None, path) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Every chore of a developer: `cargo xtask setup|demo|test|bench`.
+//! Every chore of a developer: `cargo xtask setup|demo|test|conformance|bench`.
 //!
 //! No shell scripts: what CI runs is what a person runs.
 #![forbid(unsafe_code)]
@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod conformance;
 mod demo;
 mod protobuf_facts;
 mod setup;
@@ -27,9 +28,17 @@ enum Task {
     Setup,
     /// Boot Podium, run real Pods, and show their lives.
     Demo,
-    /// Everything that must hold: format, lints, unit tests, end-to-end tests.
+    /// Everything that must hold: format, lints, unit tests, end-to-end tests, the conformance suite.
     Test {
         /// Only tests whose name contains this; skips format and lints.
+        filter: Option<String>,
+    },
+    /// Ask a server whether it does what Kubernetes documents about its API.
+    Conformance {
+        /// The server; without it, the Podium of this checkout is booted, and removed in the end.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+        /// Only cases whose name contains this.
         filter: Option<String>,
     },
     /// Measure Podium in a release build and print the numbers of docs/performance.md.
@@ -57,6 +66,7 @@ fn main() -> anyhow::Result<()> {
         Task::Setup => setup::run_for_tests().map(drop),
         Task::Demo => demo::run(),
         Task::Test { filter } => check::run(filter.as_deref()),
+        Task::Conformance { kubeconfig, filter } => conformance::run(kubeconfig.as_deref(), filter.as_deref()),
         Task::Bench { names } => bench::run(&names),
         Task::ProtobufFacts { api, apimachinery, to } => protobuf_facts::run(&api, &apimachinery, &to),
     }

@@ -1,0 +1,72 @@
+//! A watch that goes on in the background of a case.
+
+use crate::client::{Client, Sent};
+use anyhow::{Result, bail};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::AbortHandle,
+    time::timeout,
+};
+
+/// How long the next event may take.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// What came through a watch and was not asked for yet.
+pub(crate) struct Watch {
+    events: UnboundedReceiver<Value>,
+    reader: AbortHandle,
+}
+
+impl Watch {
+    /// Opens a watch; from then on nothing that happens is missed.
+    pub(crate) async fn open(client: &Client, sent: Sent) -> Result<Self> {
+        let answer = client.open(sent).await?;
+        if !answer.status().is_success() {
+            let status = answer.status();
+            let body = answer.into_body().collect().await?.to_bytes();
+            bail!("the watch was answered with {status}: {}", String::from_utf8_lossy(&body));
+        }
+        let (sender, events) = unbounded_channel();
+        let reader = tokio::spawn(read(answer.into_body(), sender)).abort_handle();
+        Ok(Self { events, reader })
+    }
+
+    /// The next event of a type that is not passed over; `None` once the watch has ended.
+    pub(crate) async fn next(&mut self, skip: &[String]) -> Result<Option<Value>> {
+        loop {
+            let Ok(event) = timeout(LONGEST, self.events.recv()).await else { bail!("no event in time") };
+            match event {
+                Some(event) if event["type"].as_str().is_some_and(|t| skip.iter().any(|s| s == t)) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+async fn read(mut body: Body, sender: UnboundedSender<Value>) {
+    let mut line = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        for byte in frame.into_data().unwrap_or_default() {
+            if byte != b'\n' {
+                line.push(byte);
+                continue;
+            }
+            let event = serde_json::from_slice(&line)
+                .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&line).into_owned()));
+            line.clear();
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    }
+}

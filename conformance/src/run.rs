@@ -1,0 +1,261 @@
+//! Carries out a case: a namespace, its steps one after the other, and nothing left behind.
+
+use crate::{
+    case::{Case, Identity, Step},
+    client::{Answer, Client, Sent},
+    events::Watch,
+    matching::differences,
+    variables::Variables,
+};
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// How often something that takes a while is asked for.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How long the namespaces of all cases may take to go.
+const GONE: Duration = Duration::from_secs(120);
+/// How much of an answer is shown.
+const SHOWN: usize = 4000;
+
+/// Runs a case; `prefix` is a name that no other case has, and nothing is waited for longer than `patience`.
+pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: Duration) -> Result<()> {
+    let mut run = Run {
+        client,
+        variables: Variables::of_namespace(prefix),
+        watches: BTreeMap::new(),
+        held: Vec::new(),
+        patience,
+    };
+    if case.namespace {
+        run.make_namespace(prefix).await?;
+    }
+    let mut outcome = Ok(());
+    for (i, step) in case.steps.iter().enumerate() {
+        outcome = run.step(step).await.with_context(|| format!("step {} ({})", i + 1, case.source));
+        if outcome.is_err() {
+            break;
+        }
+    }
+    run.clean_up(case, prefix).await;
+    outcome
+}
+
+/// Waits until the namespaces of a run are gone. What stays is told: a namespace that never goes is a fault, of the server or
+/// of a case.
+pub(crate) async fn gone(client: &Client, run: &str) -> Result<()> {
+    let deadline = Instant::now() + GONE;
+    loop {
+        let answer = client.ask(Sent::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
+        let names =
+            answer["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
+        let left: Vec<_> = names.filter(|name| name.starts_with(run)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("these namespaces are still there: {}", left.join(" "));
+        }
+        sleep(AGAIN * 4).await;
+    }
+}
+
+struct Run<'a> {
+    client: &'a Client,
+    variables: Variables,
+    watches: BTreeMap<String, Watch>,
+    /// Objects that were made with finalizers of the case's own.
+    held: Vec<String>,
+    patience: Duration,
+}
+
+impl Run<'_> {
+    async fn make_namespace(&self, name: &str) -> Result<()> {
+        let mut sent = Sent::plain("POST", "/api/v1/namespaces".to_owned());
+        sent.body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string().into();
+        sent.headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+        let answer = self.client.ask(sent).await?;
+        if answer.status != 201 {
+            bail!("cannot make the namespace {name}: {} {}", answer.status, answer.value());
+        }
+        Ok(())
+    }
+
+    /// Leaves nothing behind; what is gone already is no fault.
+    async fn clean_up(&mut self, case: &Case, prefix: &str) {
+        self.watches.clear();
+        for path in self.held.drain(..) {
+            let mut sent = Sent::plain("PATCH", path);
+            sent.headers.push(("Content-Type".to_owned(), "application/merge-patch+json".to_owned()));
+            sent.body = json!({"metadata": {"finalizers": null}}).to_string().into();
+            drop(self.client.ask(sent).await);
+        }
+        let paths = case.cleanup.iter().filter_map(|path| self.variables.text(path).ok());
+        let namespace = case.namespace.then(|| format!("/api/v1/namespaces/{prefix}"));
+        for path in paths.chain(namespace) {
+            drop(self.client.ask(Sent::plain("DELETE", path)).await);
+        }
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<()> {
+        if let Some(expected) = &step.events {
+            return self.events(step, expected).await;
+        }
+        if let Some(path) = &step.watch {
+            let mut sent = self.sent("GET", path, step)?;
+            sent.path.push_str(if sent.path.contains('?') { "&watch=true" } else { "?watch=true" });
+            let watch = Watch::open(self.client, sent).await?;
+            self.watches.insert(step.save_as.clone(), watch);
+            return Ok(());
+        }
+        for i in 0..step.times.unwrap_or(1) {
+            self.variables.set("i", Value::from(i.to_string()));
+            self.request(step).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends it, and again as long as it may take until it is as expected.
+    async fn request(&mut self, step: &Step) -> Result<()> {
+        let (method, path) = step.request().context("this step asks nothing")?;
+        let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0)).min(self.patience);
+        loop {
+            let sent = self.sent(method, path, step)?;
+            let (told, to) = (sent.told(), sent.path.clone());
+            let answer = self.client.ask(sent).await.with_context(|| told.clone())?;
+            self.held.extend(held(&to, step, &answer));
+            let wrong = self.judge(step, &answer)?;
+            if wrong.is_empty() {
+                return self.save(step, &answer);
+            }
+            if Instant::now() >= deadline {
+                bail!("{}", report(&told, &answer, &wrong));
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    fn sent(&self, method: &'static str, path: &str, step: &Step) -> Result<Sent> {
+        let mut sent = Sent::plain(method, self.variables.text(path)?);
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (key, value) in &step.query {
+            match self.variables.value(value)? {
+                Value::String(text) => query.append_pair(key, &text),
+                other => query.append_pair(key, &other.to_string()),
+            };
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            sent.path = format!("{}?{query}", sent.path);
+        }
+        sent.body = if let Some(body) = &step.body {
+            self.variables.value(body)?.to_string().into_bytes()
+        } else if let Some(bytes) = &step.bytes {
+            base64::engine::general_purpose::STANDARD.decode(bytes)?
+        } else {
+            self.variables.text(step.text.as_deref().unwrap_or_default())?.into_bytes()
+        };
+        if !step.headers.contains_key("Content-Type") && !sent.body.is_empty() {
+            let content_type = step.patch_type.map_or("application/json", |p| p.content_type());
+            sent.headers.push(("Content-Type".to_owned(), content_type.to_owned()));
+        }
+        for (name, value) in &step.headers {
+            sent.headers.push((name.clone(), self.variables.text(value)?));
+        }
+        sent.identity = match &step.identity {
+            Some(Identity::Token(token)) => Some(Identity::Token(self.variables.text(token)?)),
+            Some(Identity::User(user)) => Some(Identity::User(self.variables.text(user)?)),
+            other => other.clone(),
+        };
+        Ok(sent)
+    }
+
+    /// What is not as it should be.
+    fn judge(&self, step: &Step, answer: &Answer) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        if answer.status != step.wanted_status() {
+            wrong.push(format!("status: expected {}, got {}", step.wanted_status(), answer.status));
+        }
+        let value = answer.value();
+        if let Some(expected) = &step.expect {
+            wrong.extend(differences(&self.variables.value(expected)?, Some(&value)));
+        }
+        if let Some(lines) = &step.lines {
+            let text = String::from_utf8_lossy(&answer.body);
+            let given: Value =
+                text.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|_| Value::from(l))).collect();
+            wrong.extend(differences(&self.variables.value(lines)?, Some(&given)));
+        }
+        for pointer in &step.absent {
+            if let Some(found) = value.pointer(pointer) {
+                wrong.push(format!("{pointer}: expected nothing, got {found}"));
+            }
+        }
+        for (name, expected) in &step.answers {
+            let given = answer.header(name).map(Value::from);
+            let found = differences(&self.variables.value(expected)?, given.as_ref());
+            wrong.extend(found.into_iter().map(|difference| format!("header {name}{difference}")));
+        }
+        Ok(wrong)
+    }
+
+    fn save(&mut self, step: &Step, answer: &Answer) -> Result<()> {
+        let value = answer.value();
+        for (name, place) in &step.save {
+            let found = match place.strip_prefix("header:") {
+                Some(header) => answer.header(header).map(Value::from),
+                None => value.pointer(place).cloned(),
+            };
+            self.variables.set(name, found.with_context(|| format!("nothing at {place} in {value}"))?);
+        }
+        Ok(())
+    }
+
+    async fn events(&mut self, step: &Step, expected: &[Value]) -> Result<()> {
+        let watch = self.watches.get_mut(&step.save_as).context("no such watch was opened")?;
+        for (i, expected) in expected.iter().enumerate() {
+            let expected = self.variables.value(expected)?;
+            let event = watch.next(&step.skip).await.with_context(|| format!("event {}: {expected}", i + 1))?;
+            let wrong = differences(&expected, event.as_ref());
+            if !wrong.is_empty() {
+                bail!("event {}:\n  {}\ncame: {}", i + 1, wrong.join("\n  "), event.unwrap_or_default());
+            }
+        }
+        if step.ended
+            && let Some(event) = watch.next(&step.skip).await.context("the end of the watch")?
+        {
+            bail!("the watch should have ended, and went on with {event}");
+        }
+        Ok(())
+    }
+}
+
+impl Sent {
+    pub(crate) fn plain(method: &'static str, path: String) -> Self {
+        Self { method, path, headers: Vec::new(), body: Vec::new(), identity: None }
+    }
+
+    fn told(&self) -> String {
+        let headers: Vec<_> = self.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let who = self.identity.as_ref().map(|who| format!(" as {who:?}")).unwrap_or_default();
+        let body = String::from_utf8_lossy(&self.body);
+        format!("sent: {} {}{who} [{}] {body}", self.method, self.path, headers.join(", "))
+    }
+}
+
+/// The path of an object that was made with finalizers.
+fn held(to: &str, step: &Step, answer: &Answer) -> Option<String> {
+    let asked = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
+    let value = answer.value();
+    let name = value.pointer("/metadata/name")?.as_str()?;
+    let path = to.split('?').next().unwrap_or_default();
+    let path = path.strip_suffix(&format!("/{name}")).unwrap_or(path);
+    (!asked.is_empty() && answer.status == 201).then(|| format!("{path}/{name}"))
+}
+
+fn report(told: &str, answer: &Answer, wrong: &[String]) -> String {
+    let body: String = String::from_utf8_lossy(&answer.body).chars().take(SHOWN).collect();
+    format!("{}\n{told}\ncame: {} {body}", wrong.join("\n"), answer.status)
+}
