@@ -8,7 +8,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{ApiServer, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
+use server::{ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -35,6 +35,14 @@ pub(crate) struct Cluster {
     stop: CancellationToken,
     tasks: TaskTracker,
     containerd: Option<Arc<OwnContainerd>>,
+    audit: Option<Arc<AuditLog>>,
+}
+
+/// Who is let in beside those with certificates, and where it is noted what they do.
+#[derive(Default)]
+pub(crate) struct Access {
+    pub(crate) tokens: TokenFile,
+    pub(crate) audit: Option<Arc<AuditLog>>,
 }
 
 /// The way from the server to the kubelet of the same process: a pipe.
@@ -81,7 +89,7 @@ impl Cluster {
         bind: SocketAddr,
         kubeconfig: &Path,
         args: &NodeArgs,
-        tokens: Option<TokenFile>,
+        access: Access,
     ) -> Result<Self> {
         let listener = TcpListener::bind(bind)
             .await
@@ -106,7 +114,11 @@ impl Cluster {
             .with_admission(args.enable_admission_plugins.clone())
             .with_signing_key(pki.signing_key()?)
             .with_address(&address.to_string())
-            .with_tokens(tokens.unwrap_or_default());
+            .with_tokens(access.tokens);
+        let server = match &access.audit {
+            Some(log) => server.with_audit(log.clone()),
+            None => server,
+        };
         server.bootstrap().await;
         server.bootstrap_service(address.port()).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -154,7 +166,7 @@ impl Cluster {
             }
         }));
         tasks.close();
-        Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd })
+        Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd, audit: access.audit })
     }
 
     /// Waits until the container runtime can run Pods, if it is our own.
@@ -179,6 +191,9 @@ impl Cluster {
         self.stop.cancel();
         if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
             tracing::warn!("a component did not stop in time");
+        }
+        if let Some(audit) = self.audit {
+            audit.flush().await;
         }
         if let Some(containerd) = self.containerd {
             containerd.leave();

@@ -1,6 +1,6 @@
 //! Large answers are compressed for clients that can read that.
 
-use crate::reply::{Body, Frames};
+use crate::reply::{Body, Frames, Passed};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -23,8 +23,8 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 /// The answer, compressed if it is large and at hand as a whole.
 pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
-    let whole =
-        response.extensions().get::<Frames>().is_none() && !response.headers().contains_key(header::CONTENT_ENCODING);
+    let is_own = response.extensions().get::<Frames>().is_none() && response.extensions().get::<Passed>().is_none();
+    let whole = is_own && !response.headers().contains_key(header::CONTENT_ENCODING);
     if !whole || response.body().size_hint().exact().is_none_or(|size| size <= THRESHOLD) {
         return response;
     }

@@ -10,7 +10,7 @@ use std::{future::Future, time::Duration};
 /// Upstream's `--request-timeout`.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Subresources that last as long as their clients want.
-const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+pub(crate) const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// The time for a request: what its query asks for, at most a minute; `None` for what lasts.
 pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>, ApiError> {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod audit;
 mod authz;
 mod bootstrap;
 mod compress;
@@ -56,6 +57,7 @@ mod watch;
 mod write;
 
 pub use admit::AdmissionPlugin;
+pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
 pub use listen::serve;
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};

@@ -44,6 +44,10 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frames;
 
+/// Marks an answer that another server gave: it goes on as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passed;
+
 /// Frames as they come.
 pub(crate) fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
     let body = StreamBody::new(frames.map(|b| Ok::<_, BoxError>(http_body::Frame::data(b)))).boxed_unsync();

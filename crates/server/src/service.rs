@@ -1,8 +1,9 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    AdmissionPlugin, NodeDialer, SigningKey, TokenFile, UserInfo,
-    authz::{self, Follower},
+    AdmissionPlugin, AuditLog, NodeDialer, SigningKey, TokenFile, UserInfo,
+    audit::Trail,
+    authz::{self, Attributes, Follower},
     compress, create, deadline, definitions, delete, discovery, eviction, form, health,
     kinds::Subresource,
     node_proxy, node_stream, openapi, pods, protobuf, read,
@@ -17,7 +18,7 @@ use crate::{
 use api::feature_gates::FeatureGates;
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::Store;
@@ -47,6 +48,8 @@ pub struct ApiServer {
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
+    /// Where it is noted who does what, if it is.
+    pub(crate) audit: Option<Arc<AuditLog>>,
 }
 
 /// A request whose body was read.
@@ -61,6 +64,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The connection itself, for those that speak something else on it.
     pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
+    /// What is noted of it; kept by whoever goes on after the answer.
+    pub(crate) trail: Trail,
 }
 
 impl ApiServer {
@@ -80,6 +85,7 @@ impl ApiServer {
             allocating: Arc::default(),
             counting: Arc::default(),
             plugins: Arc::default(),
+            audit: None,
         };
         Registry::load(&server);
         server
@@ -116,6 +122,12 @@ impl ApiServer {
         Self { address: Some(address.to_owned()), ..self }
     }
 
+    /// The same server, which notes who does what.
+    #[must_use]
+    pub fn with_audit(self, log: Arc<AuditLog>) -> Self {
+        Self { audit: Some(log), ..self }
+    }
+
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
     pub async fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Response<Body>
     where
@@ -123,39 +135,59 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
-        let work = AssertUnwindSafe(self.answer(user, request)).catch_unwind();
+        let (head, body) = request.into_parts();
+        let trail = Trail::begin(self.audit.as_ref(), &head);
+        let work = AssertUnwindSafe(self.answer(user, head, body, &trail)).catch_unwind();
         let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => reply::error(&error),
-            Err(_) => reply::error(&ApiError::internal("the request could not be handled")),
+            Err(panic) => {
+                let why = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+                let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                trail.panicked(&why).await;
+                reply::error(&ApiError::internal("the request could not be handled"))
+            }
         };
+        let response = trail.answered(response).await;
         let response = form::answer(response, form).await;
         if gzip { compress::answer(response).await } else { response }
     }
 
-    async fn answer<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Reply
+    async fn answer<B>(&self, user: Option<UserInfo>, mut head: Parts, body: B, trail: &Trail) -> Reply
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove();
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return health::answer(path, &raw_query);
+        let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
+        let user = match user {
+            // What everybody is told needs nobody's name, unless it is noted.
+            None if is_open && !trail.is_on() => None,
+            user => user.or_else(|| tokens::bearer(self, &head.headers, now())),
+        };
+        if is_open {
+            trail.user(&user.unwrap_or_else(UserInfo::anonymous).authenticated()).await;
+            let is_version = path.starts_with("/version");
+            return if is_version {
+                Ok(reply::json(200, &discovery::version()))
+            } else {
+                health::answer(path, &raw_query)
+            };
         }
-        if path == "/version" || path == "/version/" {
-            return Ok(reply::json(200, &discovery::version()));
-        }
-        let user = user.or_else(|| tokens::bearer(self, &head.headers, now()));
-        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?.authenticated();
-        let user = authz::impersonate(self, user, &mut head.headers).await?;
+        let Some(user) = user.map(UserInfo::authenticated) else {
+            trail.nobody().await;
+            return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
+        };
+        trail.user(&user).await;
+        let user = authz::impersonate(self, user, &mut head.headers, trail).await?;
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        authz::check(self, &user, &head.method, path, &raw_query).await?;
+        let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
+        authz::check(self, &user, wanted.as_ref(), trail).await?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
@@ -179,6 +211,7 @@ impl ApiServer {
                 body = protobuf::body(&body, &resource)?;
                 "application/json".clone_into(&mut content_type);
             }
+            trail.sent(&body, &content_type);
             let call = Call {
                 user,
                 method: head.method,
@@ -189,6 +222,7 @@ impl ApiServer {
                 body,
                 headers: head.headers,
                 upgrade,
+                trail: trail.clone(),
             };
             self.carried_out(resource, call).await
         })

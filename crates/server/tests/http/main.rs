@@ -8,6 +8,8 @@ mod apparmor;
 #[cfg(test)]
 mod applies;
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod authorization;
 #[cfg(test)]
 mod common;
