@@ -8,6 +8,7 @@
 
 mod access;
 mod admission;
+mod audit;
 mod clusters;
 mod commands;
 mod conditions;
@@ -43,6 +44,7 @@ mod podium;
 mod preemption;
 mod probe_protocols;
 mod probes;
+mod proxies;
 mod replica_sets;
 mod resize;
 mod restart;
@@ -109,6 +111,7 @@ fn main() {
         podium::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
+        proxies::TESTS,
         admission::TESTS,
         custom_resources::TESTS,
         replica_sets::TESTS,
@@ -136,6 +139,7 @@ fn main() {
         garbage::TESTS,
         image_gc::TESTS,
         admission::ALONE,
+        audit::TESTS,
         images::ALONE,
         jobs::ALONE,
         kills::TESTS,

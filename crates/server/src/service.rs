@@ -4,9 +4,11 @@ use crate::{
     AdmissionPlugin, AuditLog, NodeDialer, SigningKey, TokenFile, UserInfo,
     audit::Trail,
     authz::{self, Attributes, Follower},
-    compress, create, deadline, definitions, delete, discovery, eviction, form, health,
+    compress, create, deadline, definitions, delete, discovery, eviction, form,
+    forward::Outgoing,
+    health,
     kinds::Subresource,
-    node_proxy, node_stream, openapi, pods, protobuf, read,
+    node_proxy, node_stream, openapi, pods, protobuf, proxy, read,
     registry::Registry,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
@@ -20,6 +22,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
+use hyper::upgrade::OnUpgrade;
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::Store;
 
@@ -63,7 +66,7 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     pub(crate) headers: HeaderMap,
     /// The connection itself, for those that speak something else on it.
-    pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
+    pub(crate) upgrade: Option<OnUpgrade>,
     /// What is noted of it; kept by whoever goes on after the answer.
     pub(crate) trail: Trail,
 }
@@ -201,6 +204,10 @@ impl ApiServer {
             return Ok(answer);
         }
         let resource = request::resource(&served, path)?;
+        if proxy::concerns(&resource) {
+            let outgoing = Self::outgoing(&head, body, upgrade, trail);
+            return proxy::answer(self, &resource, outgoing, &head).await;
+        }
         let content_type = text(header::CONTENT_TYPE);
         let mut content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
         let query = Query::parse(&raw_query);
@@ -227,6 +234,17 @@ impl ApiServer {
             self.carried_out(resource, call).await
         })
         .await
+    }
+
+    /// A request that goes on to another server, with its body as it comes.
+    fn outgoing<B>(head: &Parts, body: B, upgrade: Option<OnUpgrade>, trail: &Trail) -> Outgoing
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let body = body.map_err(Into::into).boxed_unsync();
+        let (method, headers) = (head.method.clone(), head.headers.clone());
+        Outgoing { method, to: String::new(), headers, body, upgrade, trail: trail.clone() }
     }
 
     /// A request for a part of an object that has rules of its own.
@@ -281,9 +299,6 @@ impl ApiServer {
             }
             ("pods", Some("exec" | "attach" | "portforward")) if matches!(call.method, Method::GET | Method::POST) => {
                 return node_stream::open(self, &resource, call).await;
-            }
-            ("nodes", Some("proxy")) if call.method == Method::GET => {
-                return node_proxy::node(self, &resource, &call).await;
             }
             (_, Some(name)) => {
                 let found = info.subresource(name).filter(|s| s.kind == info.kind);

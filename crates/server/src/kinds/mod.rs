@@ -174,6 +174,13 @@ pub struct Subresource {
     pub verbs: &'static [&'static str],
 }
 
+impl Subresource {
+    /// What is passed on, with every method.
+    const fn proxy(kind: &'static str) -> Self {
+        Self { name: "proxy", group: "", version: "v1", kind, verbs: &["create", "delete", "get", "patch", "update"] }
+    }
+}
+
 /// What a write knows beside the object.
 #[derive(Debug, Clone)]
 pub struct WriteContext {

@@ -50,6 +50,8 @@ mod patches;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod proxies;
+#[cfg(test)]
 mod resize;
 #[cfg(test)]
 mod reviews;
@@ -63,6 +65,8 @@ mod services;
 mod tables;
 #[cfg(test)]
 mod tokens;
+#[cfg(test)]
+mod upstream;
 #[cfg(test)]
 mod validation;
 #[cfg(test)]
