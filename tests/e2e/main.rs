@@ -8,6 +8,7 @@
 
 mod access;
 mod admission;
+mod aggregation;
 mod audit;
 mod clusters;
 mod commands;
@@ -91,6 +92,7 @@ fn main() {
     let lazy = Lazy::default();
     let shared = [
         access::TESTS,
+        aggregation::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         daemon_sets::TESTS,

@@ -114,6 +114,7 @@ impl Cluster {
             .with_admission(args.enable_admission_plugins.clone())
             .with_signing_key(pki.signing_key()?)
             .with_address(&address.to_string())
+            .with_front_proxy(pki.front_proxy(), pki.ca_pem())
             .with_tokens(access.tokens);
         let server = match &access.audit {
             Some(log) => server.with_audit(log.clone()),

@@ -23,10 +23,35 @@ impl ApiServer {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.make("/api/v1/namespaces", &body).await;
         }
+        self.tell_authorities().await;
         // What was begun before Podium ended goes on.
         definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
             self.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+        }
+    }
+
+    /// Tells servers of other APIs by which authorities they know clients, and this server when it asks for others
+    /// (`ClusterAuthenticationTrustController`).
+    async fn tell_authorities(&self) {
+        let (Some(front), Some(clients)) = (self.aggregation.front(), &self.clients) else { return };
+        let name = "extension-apiserver-authentication";
+        let data = json!({
+            "client-ca-file": **clients, "requestheader-client-ca-file": front.authority,
+            "requestheader-allowed-names": "[\"front-proxy-client\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]", "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+        });
+        let all = "/api/v1/namespaces/kube-system/configmaps";
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+        let Some(stored) = self.store.get(&Key::new("configmaps", "kube-system", name)) else {
+            return self.make(all, &object).await;
+        };
+        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        if there["data"] != object["data"] {
+            object["metadata"] = there["metadata"].clone();
+            self.ask(Method::PUT, &format!("{all}/{name}"), &object).await;
         }
     }
 
@@ -71,7 +96,7 @@ impl ApiServer {
         self.ask(Method::POST, path, object).await;
     }
 
-    async fn ask(&self, method: Method, path: &str, object: &Value) {
+    pub(crate) async fn ask(&self, method: Method, path: &str, object: &Value) {
         let body = if object.is_null() { String::new() } else { object.to_string() };
         let mut request = Request::new(Full::<Bytes>::from(body));
         let Ok(uri) = path.parse() else { return };

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod aggregation;
 mod audit;
 mod authz;
 mod bootstrap;
@@ -60,6 +61,7 @@ mod watch;
 mod write;
 
 pub use admit::AdmissionPlugin;
+pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
 pub use listen::serve;
 pub use local::Local;

@@ -22,6 +22,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
     tokio::select! {
         () = accept(server.clone(), listener, tls, stop) => {}
+        () = server.clone().aggregate() => {}
         () = server.sweep_events() => {}
     }
 }

@@ -1,7 +1,8 @@
 //! The way of a request: who asks, what for, and which handler answers.
 
 use crate::{
-    AdmissionPlugin, AuditLog, NodeDialer, SigningKey, TokenFile, UserInfo,
+    AdmissionPlugin, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, UserInfo,
+    aggregation::{self, Aggregation},
     audit::Trail,
     authz::{self, Attributes, Follower},
     compress, create, deadline, definitions, delete, discovery, eviction, form,
@@ -51,6 +52,10 @@ pub struct ApiServer {
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
+    /// Who serves what is not served here.
+    pub(crate) aggregation: Arc<Aggregation>,
+    /// The authority by which clients are known, in PEM.
+    pub(crate) clients: Option<Arc<str>>,
     /// Where it is noted who does what, if it is.
     pub(crate) audit: Option<Arc<AuditLog>>,
 }
@@ -89,8 +94,11 @@ impl ApiServer {
             counting: Arc::default(),
             plugins: Arc::default(),
             audit: None,
+            aggregation: Arc::default(),
+            clients: None,
         };
         Registry::load(&server);
+        server.aggregation.load(&server);
         server
     }
 
@@ -129,6 +137,15 @@ impl ApiServer {
     #[must_use]
     pub fn with_audit(self, log: Arc<AuditLog>) -> Self {
         Self { audit: Some(log), ..self }
+    }
+
+    /// The same server, which other servers know by this certificate; its own clients are known by this authority, in PEM.
+    #[must_use]
+    pub fn with_front_proxy(self, front: FrontProxy, clients: &str) -> Self {
+        let (aggregation, clients) = (Arc::new(Aggregation::new(Some(front))), Some(clients.into()));
+        let server = Self { aggregation, clients, ..self };
+        server.aggregation.load(&server);
+        server
     }
 
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
@@ -194,7 +211,11 @@ impl ApiServer {
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
-        if let Some(answer) = discovery::answer(&served, path, &accept, &head.headers) {
+        if let Some(route) = self.elsewhere(path) {
+            let outgoing = Self::outgoing(&head, body, upgrade, trail);
+            return aggregation::answer(self, route, &user, outgoing, &head).await;
+        }
+        if let Some(answer) = discovery::answer(&served, &self.aggregation, path, &accept, &head.headers) {
             return Ok(answer);
         }
         if let Some(answer) = tokens::discovery(self, &head.method, path) {
@@ -267,9 +288,13 @@ impl ApiServer {
             return Err(ApiError::internal(format!("conversion webhook for {of} failed: {why}")));
         }
         let concerns = definitions::concern(&resource, &call.method);
+        let is_write = !matches!(call.method, Method::GET | Method::HEAD);
         let mut answer = self.dispatch(resource, call).await;
         if concerns {
             answer = definitions::settled(self, answer).await;
+        }
+        if is_write && answer.is_ok() {
+            self.aggregation.note(self, kind.info().storage);
         }
         match kind.deprecation() {
             Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),
@@ -323,7 +348,8 @@ impl ApiServer {
     }
 }
 
-async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
+/// A whole body, if it is none too large.
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,

@@ -6,6 +6,7 @@
 
 mod admissionregistration;
 mod apiextensions;
+mod apiregistration;
 mod apps;
 mod autoscaling;
 mod batch;
@@ -397,6 +398,7 @@ pub static ALL: &[&dyn Kind] = &[
     &secret::Secret,
     &service_account::ServiceAccount,
     &service::Service,
+    &apiregistration::API_SERVICE,
     &apps::CONTROLLER_REVISION,
     &apps::DAEMON_SET,
     &apps::DEPLOYMENT,

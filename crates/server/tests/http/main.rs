@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
+mod aggregation;
+#[cfg(test)]
 mod apparmor;
 #[cfg(test)]
 mod applies;
