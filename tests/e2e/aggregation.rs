@@ -30,8 +30,10 @@ const GROUP: &str = "aggregated.example.com";
 fn answer(request: &Request<Incoming>) -> Value {
     let version = format!("{GROUP}/v1");
     let user = request.headers().get("x-remote-user").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
-    let thing = json!({"apiVersion": version, "kind": "Thing", "metadata": {"name": "one", "namespace": "default"}, "asked": user});
-    match request.uri().path().strip_prefix(&format!("/apis/{version}")).unwrap_or_default() {
+    let path = request.uri().path();
+    let namespace = path.split('/').nth(5).unwrap_or_default();
+    let thing = json!({"apiVersion": version, "kind": "Thing", "metadata": {"name": "one", "namespace": namespace}, "asked": user});
+    match path.strip_prefix(&format!("/apis/{version}")).unwrap_or_default() {
         "" => json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": [
             {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"], "shortNames": ["agg"]}]}),
         path if path.ends_with("/things/one") => thing,

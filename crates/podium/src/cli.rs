@@ -49,6 +49,12 @@ pub(crate) struct UpArgs {
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) audit: AuditArgs,
+    /// How many requests that only read are carried out at a time; together with the next, what priority levels share.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub(crate) max_requests_inflight: usize,
+    /// How many requests that change something are carried out at a time.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) max_mutating_requests_inflight: usize,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }

@@ -38,11 +38,13 @@ pub(crate) struct Cluster {
     audit: Option<Arc<AuditLog>>,
 }
 
-/// Who is let in beside those with certificates, and where it is noted what they do.
+/// Who is let in beside those with certificates, where it is noted what they do, and how much they do at a time.
 #[derive(Default)]
 pub(crate) struct Access {
     pub(crate) tokens: TokenFile,
     pub(crate) audit: Option<Arc<AuditLog>>,
+    /// How many requests are carried out at a time, if it is not the usual number.
+    pub(crate) inflight: Option<usize>,
 }
 
 /// The way from the server to the kubelet of the same process: a pipe.
@@ -118,6 +120,10 @@ impl Cluster {
             .with_tokens(access.tokens);
         let server = match &access.audit {
             Some(log) => server.with_audit(log.clone()),
+            None => server,
+        };
+        let server = match access.inflight {
+            Some(total) => server.with_requests_at_a_time(total),
             None => server,
         };
         server.bootstrap().await;

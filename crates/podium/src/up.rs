@@ -27,7 +27,9 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     // An old one would say that the API serves.
     let _ = std::fs::remove_file(&kubeconfig);
     let tokens = args.token_auth_file.as_deref().map(token_file).transpose()?;
-    let access = Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)? };
+    let inflight = args.max_requests_inflight.saturating_add(args.max_mutating_requests_inflight);
+    let access =
+        Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
         cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, access) => cluster?,

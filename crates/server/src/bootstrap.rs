@@ -70,6 +70,7 @@ impl ApiServer {
         async move {
             join_all(defaults::all().into_iter().map(|wanted| server.ensure(wanted))).await;
             drop(settling);
+            server.clone().bootstrap_flows().await;
         }
     }
 

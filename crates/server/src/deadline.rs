@@ -12,7 +12,13 @@ use std::{future::Future, time::Duration};
 /// Upstream's `--request-timeout`.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Subresources that last as long as their clients want.
-pub(crate) const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// Whether a request lasts for as long as its client wants (`BasicLongRunningRequestCheck`).
+pub(crate) fn lasts(wanted: &Attributes) -> bool {
+    let About::Resource(about) = &wanted.about else { return false };
+    wanted.verb == "watch" || LASTING.contains(&about.subresource.as_str())
+}
 
 /// The time for a request: what its query asks for, at most a minute; `None` for what lasts.
 pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>, ApiError> {

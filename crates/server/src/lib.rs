@@ -19,6 +19,7 @@ mod delete;
 mod discovery;
 mod events;
 mod eviction;
+mod flow;
 mod form;
 mod forward;
 mod health;

@@ -5,7 +5,9 @@ use crate::{
     aggregation::{self, Aggregation},
     audit::Trail,
     authz::{self, Attributes, Follower},
-    compress, create, deadline, definitions, delete, discovery, eviction, form,
+    compress, create, deadline, definitions, delete, discovery, eviction,
+    flow::FlowControl,
+    form,
     forward::Outgoing,
     health,
     kinds::Subresource,
@@ -52,6 +54,8 @@ pub struct ApiServer {
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
+    /// Whose requests are carried out when there are too many.
+    pub(crate) flows: Arc<FlowControl>,
     /// Who serves what is not served here.
     pub(crate) aggregation: Arc<Aggregation>,
     /// The authority by which clients are known, in PEM.
@@ -76,6 +80,14 @@ pub(crate) struct Call {
     pub(crate) trail: Trail,
 }
 
+/// A request whose user is known.
+struct Asked<B> {
+    head: Parts,
+    body: B,
+    upgrade: Option<OnUpgrade>,
+    raw_query: String,
+}
+
 impl ApiServer {
     /// A server of the objects in this store, which reaches kubelets through this dialer.
     #[must_use]
@@ -96,9 +108,11 @@ impl ApiServer {
             audit: None,
             aggregation: Arc::default(),
             clients: None,
+            flows: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);
+        server.flows.load(&server);
         server
     }
 
@@ -131,6 +145,15 @@ impl ApiServer {
     #[must_use]
     pub fn with_address(self, address: &str) -> Self {
         Self { address: Some(address.to_owned()), ..self }
+    }
+
+    /// The same server, which carries out so many requests at a time (upstream's `--max-requests-inflight` and
+    /// `--max-mutating-requests-inflight`, together).
+    #[must_use]
+    pub fn with_requests_at_a_time(self, total: usize) -> Self {
+        let server = Self { flows: Arc::new(FlowControl::new(total)), ..self };
+        server.flows.load(&server);
+        server
     }
 
     /// The same server, which notes who does what.
@@ -202,11 +225,29 @@ impl ApiServer {
         };
         trail.user(&user).await;
         let user = authz::impersonate(self, user, &mut head.headers, trail).await?;
+        let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
+        let (ticket, admitted) = self.flows.enter(&user, wanted.as_ref()).await;
+        let reply = match admitted {
+            Ok(()) => self.admitted(user, wanted, Asked { head, body, upgrade, raw_query }, trail).await,
+            Err(error) => Err(error),
+        };
+        let mut response = reply.unwrap_or_else(|error| reply::error(&error));
+        ticket.tell(&mut response);
+        Ok(response)
+    }
+
+    /// A request whose turn it is, unless its user may not make it.
+    async fn admitted<B>(&self, user: UserInfo, wanted: Option<Attributes>, asked: Asked<B>, trail: &Trail) -> Reply
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let Asked { head, body, upgrade, raw_query } = asked;
+        let path = head.uri.path();
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
         authz::check(self, &user, wanted.as_ref(), trail).await?;
         if health::is_check(path) {
             return health::answer(path, &raw_query);
@@ -295,6 +336,7 @@ impl ApiServer {
         }
         if is_write && answer.is_ok() {
             self.aggregation.note(self, kind.info().storage);
+            self.note_flows(kind.info().storage);
         }
         match kind.deprecation() {
             Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),

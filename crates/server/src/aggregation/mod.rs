@@ -97,6 +97,8 @@ impl Aggregation {
 
     /// Reads what the APIServices in the store say.
     pub(crate) fn load(&self, server: &ApiServer) {
+        // Held while the store is read: whoever reads later has what is newer.
+        let mut current = self.routes.write();
         let listing = server.store.list(&Scope::resource(STORAGE), None, None);
         let objects = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
         let routes = objects.filter_map(|object| Route::read(&object, self.front.as_ref()));
@@ -104,7 +106,7 @@ impl Aggregation {
             routes.map(|r| ((r.group.clone(), r.version.clone()), Arc::new(r))).collect();
         self.any.store(!routes.is_empty(), Ordering::Relaxed);
         self.said.write().retain(|version, _| routes.contains_key(version));
-        *self.routes.write() = Arc::new(routes);
+        *current = Arc::new(routes);
     }
 
     /// Something was written of this resource.

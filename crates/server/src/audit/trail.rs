@@ -205,7 +205,7 @@ impl Noted {
         if verdict.level == Level::None {
             return false;
         }
-        state.lasts = lasts(&wanted);
+        state.lasts = deadline::lasts(&wanted);
         (state.omit, state.omit_managed_fields) = (verdict.omit, verdict.omit_managed_fields);
         state.event = Some(Event {
             kind: "Event",
@@ -313,12 +313,6 @@ fn status_of(object: &Value, code: u16) -> Value {
         }
     }
     status
-}
-
-/// Whether a request lasts for as long as its client wants.
-fn lasts(wanted: &Attributes) -> bool {
-    let About::Resource(about) = &wanted.about else { return false };
-    wanted.verb == "watch" || deadline::LASTING.contains(&about.subresource.as_str())
 }
 
 fn object_ref(wanted: &Attributes, path: &str) -> Option<ObjectRef> {

@@ -30,6 +30,8 @@ mod escalation;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod fairness;
+#[cfg(test)]
 mod features;
 #[cfg(test)]
 mod full;
