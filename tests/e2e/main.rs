@@ -24,6 +24,7 @@ mod env_files;
 mod example_states;
 mod examples;
 mod failures;
+mod fairness;
 mod garbage;
 mod hooks;
 mod image_gc;
@@ -104,6 +105,7 @@ fn main() {
         example_states::TESTS,
         examples::TESTS,
         failures::TESTS,
+        fairness::TESTS,
         hooks::TESTS,
         images::TESTS,
         init_containers::TESTS,

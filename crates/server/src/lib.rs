@@ -59,6 +59,7 @@ mod update;
 mod upstreams;
 mod user;
 mod watch;
+mod way;
 mod write;
 
 pub use admit::AdmissionPlugin;

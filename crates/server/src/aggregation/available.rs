@@ -7,9 +7,10 @@ use super::{
 use crate::{
     UserInfo,
     forward::{self, Outgoing},
-    service::{ApiServer, read_body},
+    service::ApiServer,
     status::ApiError,
     upstreams,
+    way::read_body,
 };
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};

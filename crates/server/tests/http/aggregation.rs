@@ -212,6 +212,17 @@ async fn what_is_served_here_has_an_api_service_too() {
 }
 
 #[tokio::test]
+async fn what_is_built_in_is_served_here_whatever_its_api_service_says() {
+    let api = Api::new().await;
+    let spec = json!({"group": "apps", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+        "service": {"namespace": "default", "name": "nobody"}});
+    api.check(post(APIS, &json!({"metadata": {"name": "v1.apps"}, "spec": spec})), 201, json!({})).await;
+    api.check(get("/apis/apps/v1/deployments"), 200, json!({"kind": "DeploymentList"})).await;
+    api.check(delete(format!("{APIS}/v1.apps")), 200, json!({})).await;
+    api.check(get("/apis/apps/v1/deployments"), 200, json!({"kind": "DeploymentList"})).await;
+}
+
+#[tokio::test]
 async fn the_certificates_of_both_sides_are_told_in_a_config_map() {
     let setup = Aggregating::new().await;
     let map =
