@@ -127,7 +127,8 @@ impl Cluster {
             None => server,
         };
         server.bootstrap().await;
-        server.bootstrap_service(address.port()).await;
+        let reached = if address.ip().is_unspecified() { SocketAddr::new(node_ip(), address.port()) } else { address };
+        server.bootstrap_service(reached).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         // The API serves meanwhile: those who need the roles wait for them.
         tasks.spawn(server.bootstrap_access());

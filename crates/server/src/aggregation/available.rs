@@ -1,7 +1,7 @@
 //! Whether the server of an APIService answers (`pkg/controllers/status/remote`).
 
 use super::{
-    Route,
+    Route, Said,
     pass::{endpoint, name, tell},
 };
 use crate::{
@@ -21,17 +21,17 @@ use std::{sync::Arc, time::Duration};
 
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The condition `Available`, and what the server says that it serves.
+/// The condition `Available`, and what the server says.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) status: &'static str,
     pub(super) reason: &'static str,
     pub(super) message: String,
-    pub(super) serves: Option<Value>,
+    pub(super) said: Option<Said>,
 }
 
 fn missing(reason: &'static str, message: String) -> Found {
-    Found { status: "False", reason, message, serves: None }
+    Found { status: "False", reason, message, said: None }
 }
 
 /// Looks whether it answers.
@@ -42,10 +42,11 @@ pub(super) async fn look(server: &ApiServer, route: &Arc<Route>) -> Found {
     // A Service may have endpoints that do not answer beside some that do.
     let mut last = String::new();
     for _ in 0..3 {
-        match ask(server, route).await {
-            Ok(serves) => {
+        match ask(server, route, &format!("/apis/{}/{}", route.group, route.version)).await {
+            Ok(resources) => {
+                let said = Some(Said { resources, document: document(server, route).await });
                 let message = "all checks passed".to_owned();
-                return Found { status: "True", reason: "Passed", message, serves: Some(serves) };
+                return Found { status: "True", reason: "Passed", message, said };
             }
             Err(error) => last = error,
         }
@@ -80,10 +81,18 @@ fn without_asking(server: &ApiServer, route: &Route) -> Option<Found> {
     None
 }
 
-/// What the server says that it serves.
-async fn ask(server: &ApiServer, route: &Route) -> Result<Value, String> {
+/// Where the server says that its OpenAPI document is.
+async fn document(server: &ApiServer, route: &Route) -> Option<String> {
+    let index = ask(server, route, "/openapi/v3").await.ok()?;
+    let path = format!("apis/{}/{}", route.group, route.version);
+    let url = index["paths"][&path]["serverRelativeURL"].as_str()?;
+    // Others are asked for nothing else.
+    url.starts_with(&format!("/openapi/v3/{path}")).then(|| url.to_owned())
+}
+
+/// What the server answers.
+async fn ask(server: &ApiServer, route: &Route, path: &str) -> Result<Value, String> {
     let to = endpoint(server, route)?;
-    let path = format!("/apis/{}/{}", route.group, route.version);
     let url = format!("https://{to}{path}");
     let failed = |e: &dyn std::fmt::Display| format!("failing or missing response from {url}: {e}");
     let work = async {
@@ -97,7 +106,7 @@ async fn ask(server: &ApiServer, route: &Route) -> Result<Value, String> {
         headers.insert(header::ACCEPT, http::HeaderValue::from_static("application/json"));
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let (method, trail) = (Method::GET, crate::audit::Trail::default());
-        let outgoing = Outgoing { method, to: path.clone(), headers, body, upgrade: None, trail };
+        let outgoing = Outgoing { method, to: path.to_owned(), headers, body, upgrade: None, trail };
         let response = forward::forward(stream, outgoing).await.map_err(|e| failed(&e))?;
         let code = response.status();
         if !code.is_success() && !code.is_redirection() {

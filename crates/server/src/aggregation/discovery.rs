@@ -51,9 +51,20 @@ impl Aggregation {
         }
     }
 
+    /// The OpenAPI documents of versions that are available, and where they are.
+    pub(crate) fn documents(&self) -> Vec<(String, String)> {
+        let (routes, said) = (self.routes(), self.said.read());
+        let available = routes.values().filter(|route| route.available);
+        let document = |route: &Arc<Route>| {
+            let url = said.get(&route.key())?.document.clone()?;
+            Some((format!("apis/{}/{}", route.group, route.version), url))
+        };
+        available.filter_map(document).collect()
+    }
+
     /// What the server of a version said last; without that nothing is known, and with that it may be out of date.
     fn discovered(&self, route: &Route) -> Value {
-        let said = self.said.read().get(&route.key()).cloned().unwrap_or_default();
+        let said = self.said.read().get(&route.key()).cloned().unwrap_or_default().resources;
         let freshness = if route.available && !said.is_null() { "Current" } else { "Stale" };
         json!({"version": route.version, "resources": resources(route, &said), "freshness": freshness})
     }

@@ -50,8 +50,17 @@ pub(crate) struct Aggregation {
     front: Option<FrontProxy>,
     /// Something changed that availability follows from.
     changed: Notify,
-    /// What servers said last that they serve (`APIResourceList`).
-    said: RwLock<BTreeMap<Version, Value>>,
+    /// What servers said last.
+    said: RwLock<BTreeMap<Version, Said>>,
+}
+
+/// What a server says of a version that it serves.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    /// An `APIResourceList`.
+    resources: Value,
+    /// Where its OpenAPI document is, if there is one.
+    document: Option<String>,
 }
 
 /// A version of a group that another server serves.
@@ -84,6 +93,8 @@ impl Aggregation {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
+        // Documents come from whoever serves what they are about.
+        let path = path.strip_prefix("/openapi/v3").unwrap_or(path);
         let mut parts = path.split('/').filter(|p| !p.is_empty());
         let (Some("apis"), Some(group), Some(version)) = (parts.next(), parts.next(), parts.next()) else {
             return None;

@@ -34,8 +34,8 @@ impl ApiServer {
 /// Writes down whether the server of this answers, if that is news.
 async fn settle(server: ApiServer, route: Arc<Route>) -> bool {
     let found = available::look(&server, &route).await;
-    if let Some(serves) = found.serves {
-        server.aggregation.said.write().insert(route.key(), serves);
+    if let Some(said) = found.said {
+        server.aggregation.said.write().insert(route.key(), said);
     }
     let there = found.status == "True";
     let Some(stored) = server.store.get(&Key::new(super::STORAGE, "", route.name.as_str())) else { return there };

@@ -148,8 +148,16 @@ async fn what_another_server_serves_is_discovered() {
         "verbs": ["get", "list"], "shortNames": ["th"],
         "subresources": [{"subresource": "status", "responseKind": kind, "verbs": ["get"]}]});
     assert_eq!(discovered().await, json!({"version": "v1", "freshness": "Current", "resources": [resource]}));
+    let url = json!({"serverRelativeURL": "/openapi/v3/apis/more.io/v1?hash=x"});
+    let document = async || setup.api.ask(&get("/openapi/v3")).await;
+    assert_eq!(document().await.body["paths"]["apis/more.io/v1"], url);
+    setup
+        .api
+        .check(get("/openapi/v3/apis/more.io/v1?hash=x"), 200, json!({"uri": "/openapi/v3/apis/more.io/v1?hash=x"}))
+        .await;
     setup.api.check(delete(format!("{SLICES}/more")), 200, json!({})).await;
     setup.wait("False", "EndpointsNotFound").await;
+    assert_eq!(document().await.body["paths"]["apis/more.io/v1"], Value::Null);
     assert_eq!(discovered().await["freshness"], "Stale");
     setup.api.check(delete(format!("{APIS}/v1.more.io")), 200, json!({})).await;
     setup.api.check(get("/apis/more.io"), 404, json!({})).await;

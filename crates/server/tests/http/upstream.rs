@@ -73,6 +73,10 @@ async fn answer(mut request: Request<Incoming>, certificate: &str) -> Response<F
     if path.ends_with("/teapot") {
         return text(418, "short and stout".to_owned());
     }
+    if path == "/openapi/v3" {
+        let url = "/openapi/v3/apis/more.io/v1?hash=x";
+        return text(200, json!({"paths": {"apis/more.io/v1": {"serverRelativeURL": url}}}).to_string());
+    }
     if let Some(version) = path.strip_prefix("/apis/more.io/").filter(|v| !v.contains('/')) {
         return discovery(version);
     }
