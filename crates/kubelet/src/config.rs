@@ -211,9 +211,8 @@ impl KubeletConfiguration {
 
     /// Fields of the file that upstream knows and Podium does not act upon; those with empty values are left out.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
-        let used = |(key, _): &(&String, &Value)| match key.as_str() {
-            "apiVersion" | "kind" | "authentication" | "authorization" => true,
-            _ => false,
+        let used = |(key, _): &(&String, &Value)| {
+            matches!(key.as_str(), "apiVersion" | "kind" | "authentication" | "authorization")
         };
         let said = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
         self.rest.iter().filter(said).map(|(key, _)| key.as_str())

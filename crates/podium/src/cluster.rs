@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
 }
 
 /// Who is let in beside those with certificates, where it is noted what they do, and how much they do at a time.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Access {
     pub(crate) tokens: TokenFile,
     pub(crate) audit: Option<Arc<AuditLog>>,
@@ -111,21 +111,8 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
-        let server = ApiServer::new(store, pipe.clone())
-            .with_gates(policy.gates.clone())
-            .with_admission(args.enable_admission_plugins.clone())
-            .with_signing_key(pki.signing_key()?)
-            .with_address(&address.to_string())
-            .with_front_proxy(pki.front_proxy(), pki.ca_pem())
-            .with_tokens(access.tokens);
-        let server = match &access.audit {
-            Some(log) => server.with_audit(log.clone()),
-            None => server,
-        };
-        let server = match access.inflight {
-            Some(total) => server.with_requests_at_a_time(total),
-            None => server,
-        };
+        let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
+            .with_gates(policy.gates.clone());
         server.bootstrap().await;
         let reached = if address.ip().is_unspecified() { SocketAddr::new(node_ip(), address.port()) } else { address };
         server.bootstrap_service(reached).await;
@@ -207,6 +194,23 @@ impl Cluster {
             containerd.leave();
         }
     }
+}
+
+/// The server as it was asked for.
+fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs, access: Access) -> Result<ApiServer> {
+    let mut server = server
+        .with_admission(args.enable_admission_plugins.clone())
+        .with_signing_key(pki.signing_key()?)
+        .with_address(&address.to_string())
+        .with_front_proxy(pki.front_proxy(), pki.ca_pem())
+        .with_tokens(access.tokens);
+    if let Some(log) = access.audit {
+        server = server.with_audit(log);
+    }
+    Ok(match access.inflight {
+        Some(total) => server.with_requests_at_a_time(total),
+        None => server,
+    })
 }
 
 async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 /// The schema and the level of those whom nothing holds up.
 pub(super) const EXEMPT: &str = "exempt";
-const CATCH_ALL: &str = "catch-all";
+/// Those of whoever is of no other.
+pub(super) const CATCH_ALL: &str = "catch-all";
 
 fn metadata(name: &str) -> Value {
     json!({"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}})

@@ -73,7 +73,7 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Tells the client by what its request was classified.
     pub(crate) fn tell(&self, response: &mut Response<Body>) {
-        if let Some(told) = &self.told {
+        if let Some(told) = self.told.as_ref().filter(|told| !told.schema.is_empty()) {
             response.headers_mut().insert(SCHEMA_UID, told.schema.clone());
             response.headers_mut().insert(LEVEL_UID, told.level.clone());
         }
@@ -113,7 +113,9 @@ impl FlowControl {
         if deadline::lasts(wanted) && wanted.verb != "watch" {
             return (Ticket { _seat: None, told: None }, Ok(()));
         }
-        let Some(known) = config.schemas.iter().find(|s| s.spec.matches(user, wanted)) else {
+        let found = config.schemas.iter().find(|s| s.spec.matches(user, wanted));
+        let last = || config.schemas.iter().find(|s| s.name == defaults::CATCH_ALL);
+        let Some(known) = found.or_else(last) else {
             return (Ticket { _seat: None, told: None }, Ok(()));
         };
         let told = Some(known.told.clone());
