@@ -7,11 +7,11 @@ use crate::{
     kinds::KindInfo,
     reply::{Body, Reply},
     request::Resource,
-    service::ApiServer,
+    service::{ApiServer, Call},
     status::ApiError,
     upstreams::{self, unavailable},
 };
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use std::{
@@ -41,21 +41,30 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
         && matches!(info.plural, "pods" | "services" | "nodes")
 }
 
-/// Passes a request on; what stands behind `proxy` in its path is the path there.
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, mut outgoing: Outgoing, head: &Parts) -> Reply {
-    if !matches!(outgoing.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
+/// Passes a request on, with its body as it comes; what stands behind `proxy` in its path is the path there.
+pub(crate) async fn answer(
+    server: &ApiServer,
+    resource: &Resource,
+    call: Call,
+    body: Body,
+    uri: &Uri,
+    peer: Option<&Peer>,
+) -> Reply {
+    if !matches!(call.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
         return Err(ApiError::method_not_allowed());
     }
     let target = target(server, resource)?;
-    let path = head.uri.path();
+    let path = uri.path();
     let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
-    let query = head.uri.query().map(|q| format!("?{q}")).unwrap_or_default();
-    let is_reading = matches!(outgoing.method, Method::GET | Method::HEAD);
-    if rest.is_empty() && is_reading && !forward::is_upgrade(&outgoing.headers) {
+    let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
+    let is_reading = matches!(call.method, Method::GET | Method::HEAD);
+    if rest.is_empty() && is_reading && !forward::is_upgrade(&call.headers) {
         return moved(&format!("{path}/{query}"));
     }
-    outgoing.to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
-    let host = name_peers(&mut outgoing, head, path);
+    let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
+    let Call { method, mut headers, upgrade, trail, .. } = call;
+    let host = name_peers(&mut headers, uri, peer);
+    let outgoing = Outgoing { method, to, headers, body, upgrade, trail };
     let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
     let stream = match &target {
         Target::Kubelet(node) => server.dialer.dial(node).await,
@@ -97,21 +106,19 @@ fn moved(to: &str) -> Reply {
 }
 
 /// Tells the server behind what was asked for, and by whom; gives the host that was asked.
-fn name_peers(outgoing: &mut Outgoing, head: &Parts, path: &str) -> String {
-    let headers = &mut outgoing.headers;
+fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String {
     let asked = headers.get(header::HOST).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let host =
-        asked.or_else(|| head.uri.authority().map(ToString::to_string)).unwrap_or_else(|| "localhost".to_owned());
+    let host = asked.or_else(|| uri.authority().map(ToString::to_string)).unwrap_or_else(|| "localhost".to_owned());
+    let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
+    let all: Vec<String> = before.chain(peer.map(|peer| peer.0.ip().to_string())).collect();
     let mut set = |name, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }
     };
     set(header::HOST, &host);
-    set(FORWARDED_URI, path);
-    if let Some(Peer(peer)) = head.extensions.get() {
-        let before = head.headers.get_all(FORWARDED_FOR).iter().filter_map(|v| v.to_str().ok());
-        let all: Vec<String> = before.map(str::to_owned).chain([peer.ip().to_string()]).collect();
+    set(FORWARDED_URI, uri.path());
+    if !all.is_empty() {
         set(FORWARDED_FOR, &all.join(", "));
     }
     host

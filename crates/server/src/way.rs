@@ -129,17 +129,17 @@ impl ApiServer {
             return Ok(answer);
         }
         let resource = request::resource(&served, path)?;
-        if proxy::concerns(&resource) {
-            let outgoing = Self::outgoing(&head, body, upgrade, trail);
-            return proxy::answer(self, &resource, outgoing, &head).await;
-        }
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
-        let query = Query::parse(&raw_query);
-        let limit = deadline::of(&resource, &query)?;
-        let (method, headers, trail) = (head.method, head.headers, trail.clone());
+        let Parts { method, uri, headers, extensions, .. } = head;
+        let (query, trail) = (Query::parse(&raw_query), trail.clone());
         let call =
             Call { user, method, query, raw_query, accept, content_type, body: Bytes::new(), headers, upgrade, trail };
+        if proxy::concerns(&resource) {
+            let body = body.map_err(Into::into).boxed_unsync();
+            return proxy::answer(self, &resource, call, body, &uri, extensions.get()).await;
+        }
+        let limit = deadline::of(&resource, &call.query)?;
         deadline::within(limit, self.read(resource, call, body)).await
     }
 

@@ -43,6 +43,10 @@ pub(crate) async fn answer(
     outgoing.to = head.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     tell(&mut outgoing.headers, user);
     set(&mut outgoing.headers, header::HOST, &to.to_string());
+    if let Some(id) = outgoing.trail.id() {
+        // In both logs it is the same request.
+        set(&mut outgoing.headers, HeaderName::from_static("audit-id"), id);
+    }
     if let Some(Peer(peer)) = head.extensions.get() {
         set(&mut outgoing.headers, HeaderName::from_static("x-forwarded-for"), &peer.ip().to_string());
     }

@@ -104,6 +104,11 @@ impl Trail {
         self.0.is_some()
     }
 
+    /// By what the request is known, if it is noted.
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.0.as_ref().map(|noted| noted.id.as_str())
+    }
+
     /// It is known who asks: the policy decides now.
     pub(crate) async fn user(&self, user: &UserInfo) {
         let Some(noted) = &self.0 else { return };
