@@ -8,6 +8,8 @@
 
 mod access;
 mod admission;
+mod aggregation;
+mod audit;
 mod clusters;
 mod commands;
 mod conditions;
@@ -22,6 +24,7 @@ mod env_files;
 mod example_states;
 mod examples;
 mod failures;
+mod fairness;
 mod garbage;
 mod helm;
 mod hooks;
@@ -46,6 +49,7 @@ mod podium;
 mod preemption;
 mod probe_protocols;
 mod probes;
+mod proxies;
 mod python_client;
 mod replica_sets;
 mod resize;
@@ -93,6 +97,7 @@ fn main() {
     let lazy = Lazy::default();
     let shared = [
         access::TESTS,
+        aggregation::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         daemon_sets::TESTS,
@@ -105,6 +110,7 @@ fn main() {
         examples::TESTS,
         failures::TESTS,
         helm::TESTS,
+        fairness::TESTS,
         hooks::TESTS,
         images::TESTS,
         init_containers::TESTS,
@@ -115,6 +121,7 @@ fn main() {
         probe_protocols::TESTS,
         probes::TESTS,
         python_client::TESTS,
+        proxies::TESTS,
         admission::TESTS,
         custom_resources::TESTS,
         replica_sets::TESTS,
@@ -144,6 +151,7 @@ fn main() {
         garbage::TESTS,
         image_gc::TESTS,
         admission::ALONE,
+        audit::TESTS,
         images::ALONE,
         jobs::ALONE,
         kills::TESTS,

@@ -78,6 +78,19 @@ fn a_node_answers_https() {
     assert!(nobody.contains("You must be logged in"), "{nobody}");
     as_user("stranger", Some((&others, &others_key)), "system:masters").run("get --raw /healthz").failed();
 
+    // Whoever may by a role, and shows a token.
+    kubectl.run("create serviceaccount scraper").ok();
+    kubectl.run("create clusterrole scraper --verb=get --resource=nodes/metrics").ok();
+    kubectl.run("create clusterrolebinding scraper --clusterrole=scraper --serviceaccount=default:scraper").ok();
+    let token = kubectl.run("create token scraper").ok();
+    let config = std::fs::read_to_string(dir.path().join("nobody.kubeconfig")).unwrap();
+    std::fs::write(dir.path().join("scraper.kubeconfig"), config.replace("of-nobody", token.trim())).unwrap();
+    let scraper = Kubectl::new(dir.path().join("scraper.kubeconfig"), "default");
+    assert!(scraper.run("get --raw /metrics/resource").ok().contains("node_memory_working_set_bytes"));
+    let refused = scraper.run("get --raw /pods").failed();
+    let words = "Forbidden (user=system:serviceaccount:default:scraper, verb=get, resource=nodes, subresource=pods)";
+    assert!(refused.contains(words), "{refused}");
+
     // Clients of another authority, if the configuration says so.
     std::fs::write(dir.path().join("others.crt"), &others).unwrap();
     let file = dir.path().join("others.crt");

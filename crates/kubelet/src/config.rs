@@ -1,5 +1,6 @@
 //! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the part of it that Podium acts upon.
 
+mod access;
 pub(crate) mod duration;
 mod eviction;
 mod images;
@@ -7,6 +8,7 @@ mod known;
 mod serving;
 mod shutdown;
 
+pub(crate) use access::AccessSettings;
 pub use eviction::EvictionSettings;
 
 use api::feature_gates::{FeatureGates, Gate};
@@ -209,10 +211,8 @@ impl KubeletConfiguration {
 
     /// Fields of the file that upstream knows and Podium does not act upon; those with empty values are left out.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
-        let used = |(key, value): &(&String, &Value)| match key.as_str() {
-            "apiVersion" | "kind" => true,
-            "authentication" => value.as_object().is_some_and(|fields| fields.keys().all(|field| field == "x509")),
-            _ => false,
+        let used = |(key, _): &(&String, &Value)| {
+            matches!(key.as_str(), "apiVersion" | "kind" | "authentication" | "authorization")
         };
         let said = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
         self.rest.iter().filter(said).map(|(key, _)| key.as_str())
@@ -261,6 +261,7 @@ impl KubeletConfiguration {
         }
         self.images.validate()?;
         self.check_serving()?;
+        self.access()?;
         if self.container_log_monitor_interval < Duration::from_secs(3) {
             return invalid("containerLogMonitorInterval must be a positive time duration greater than or equal to 3s");
         }

@@ -1,5 +1,6 @@
 //! The node's HTTP API: logs, explanations, figures, and streams into containers. Paths and parameters are upstream's kubelet's.
 
+mod access;
 mod channels;
 mod lists;
 mod logs;

@@ -48,7 +48,35 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) audit: AuditArgs,
+    /// How many requests that only read are carried out at a time; together with the next, what priority levels share.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub(crate) max_requests_inflight: usize,
+    /// How many requests that change something are carried out at a time.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) max_mutating_requests_inflight: usize,
+    #[command(flatten)]
     pub(crate) node: NodeArgs,
+}
+
+/// The audit log, with upstream's names and defaults.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AuditArgs {
+    /// A Policy (audit.k8s.io/v1): what is noted of which requests.
+    #[arg(long, value_name = "FILE", requires = "audit_log_path")]
+    pub(crate) audit_policy_file: Option<PathBuf>,
+    /// Where it is noted, a line of JSON for each event; `-` is standard output.
+    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    pub(crate) audit_log_path: Option<PathBuf>,
+    /// Size of a file of the audit log, in megabytes, before a new one is begun; 0 for no limit.
+    #[arg(long, value_name = "MB", default_value_t = 100)]
+    pub(crate) audit_log_maxsize: u64,
+    /// How many old files of the audit log are kept; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) audit_log_maxbackup: usize,
+    /// For how many days old files of the audit log are kept; 0 for ever.
+    #[arg(long, value_name = "DAYS", default_value_t = 366)]
+    pub(crate) audit_log_maxage: u32,
 }
 
 /// What concerns the cluster and its node, in `up` and `run`.

@@ -8,7 +8,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{ApiServer, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
+use server::{ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -35,6 +35,16 @@ pub(crate) struct Cluster {
     stop: CancellationToken,
     tasks: TaskTracker,
     containerd: Option<Arc<OwnContainerd>>,
+    audit: Option<Arc<AuditLog>>,
+}
+
+/// Who is let in beside those with certificates, where it is noted what they do, and how much they do at a time.
+#[derive(Clone, Default)]
+pub(crate) struct Access {
+    pub(crate) tokens: TokenFile,
+    pub(crate) audit: Option<Arc<AuditLog>>,
+    /// How many requests are carried out at a time, if it is not the usual number.
+    pub(crate) inflight: Option<usize>,
 }
 
 /// The way from the server to the kubelet of the same process: a pipe.
@@ -81,7 +91,7 @@ impl Cluster {
         bind: SocketAddr,
         kubeconfig: &Path,
         args: &NodeArgs,
-        tokens: Option<TokenFile>,
+        access: Access,
     ) -> Result<Self> {
         let listener = TcpListener::bind(bind)
             .await
@@ -101,14 +111,11 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
-        let server = ApiServer::new(store, pipe.clone())
-            .with_gates(policy.gates.clone())
-            .with_admission(args.enable_admission_plugins.clone())
-            .with_signing_key(pki.signing_key()?)
-            .with_address(&address.to_string())
-            .with_tokens(tokens.unwrap_or_default());
+        let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
+            .with_gates(policy.gates.clone());
         server.bootstrap().await;
-        server.bootstrap_service(address.port()).await;
+        let reached = if address.ip().is_unspecified() { SocketAddr::new(node_ip(), address.port()) } else { address };
+        server.bootstrap_service(reached).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         // The API serves meanwhile: those who need the roles wait for them.
         tasks.spawn(server.bootstrap_access());
@@ -154,7 +161,7 @@ impl Cluster {
             }
         }));
         tasks.close();
-        Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd })
+        Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd, audit: access.audit })
     }
 
     /// Waits until the container runtime can run Pods, if it is our own.
@@ -180,10 +187,30 @@ impl Cluster {
         if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
             tracing::warn!("a component did not stop in time");
         }
+        if let Some(audit) = self.audit {
+            audit.flush().await;
+        }
         if let Some(containerd) = self.containerd {
             containerd.leave();
         }
     }
+}
+
+/// The server as it was asked for.
+fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs, access: Access) -> Result<ApiServer> {
+    let mut server = server
+        .with_admission(args.enable_admission_plugins.clone())
+        .with_signing_key(pki.signing_key()?)
+        .with_address(&address.to_string())
+        .with_front_proxy(pki.front_proxy(), pki.ca_pem())
+        .with_tokens(access.tokens);
+    if let Some(log) = access.audit {
+        server = server.with_audit(log);
+    }
+    Ok(match access.inflight {
+        Some(total) => server.with_requests_at_a_time(total),
+        None => server,
+    })
 }
 
 async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {

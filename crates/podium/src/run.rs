@@ -7,7 +7,7 @@ mod timeline;
 
 use crate::{
     cli::RunArgs,
-    cluster::Cluster,
+    cluster::{Access, Cluster},
     data_dir::DataDir,
     image, told,
     up::{destroy, stop_signals},
@@ -57,7 +57,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
 async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], screen: Screen) -> Result<i32> {
     let mut stop = stop_signals()?;
     let cluster =
-        Cluster::start(dir, SocketAddr::from(([127, 0, 0, 1], 0)), &dir.kubeconfig(), &args.node, None).await?;
+        Cluster::start(dir, SocketAddr::from(([127, 0, 0, 1], 0)), &dir.kubeconfig(), &args.node, Access::default())
+            .await?;
     screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
     let endpoint = dir.runtime_endpoint();
     cluster.wait_runtime_ready().await?;

@@ -1,8 +1,8 @@
 //! `podium up` and `podium down`.
 
 use crate::{
-    cli::{DataDirArgs, UpArgs},
-    cluster::Cluster,
+    cli::{AuditArgs, DataDirArgs, UpArgs},
+    cluster::{Access, Cluster},
     data_dir::DataDir,
 };
 use anyhow::{Context, Result, bail};
@@ -10,9 +10,10 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use server::TokenFile;
+use server::{AuditLog, AuditPolicy, AuditRotation, TokenFile};
 use std::{
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,9 +27,12 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     // An old one would say that the API serves.
     let _ = std::fs::remove_file(&kubeconfig);
     let tokens = args.token_auth_file.as_deref().map(token_file).transpose()?;
+    let inflight = args.max_requests_inflight.saturating_add(args.max_mutating_requests_inflight);
+    let access =
+        Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
-        cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, tokens) => cluster?,
+        cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
         () = stop.wait() => return Ok(()),
     };
     println!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
@@ -49,6 +53,16 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
 fn token_file(path: &Path) -> Result<TokenFile> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--token-auth-file {}", path.display()))?;
     TokenFile::parse(&text).with_context(|| format!("--token-auth-file {}", path.display()))
+}
+
+fn audit_log(args: &AuditArgs) -> Result<Option<Arc<AuditLog>>> {
+    let (Some(policy), Some(log)) = (&args.audit_policy_file, &args.audit_log_path) else { return Ok(None) };
+    let what = || format!("--audit-policy-file {}", policy.display());
+    let policy = std::fs::read_to_string(policy).with_context(what)?;
+    let policy = AuditPolicy::parse(&policy).with_context(what)?;
+    let (max_size, max_backup, max_age) = (args.audit_log_maxsize, args.audit_log_maxbackup, args.audit_log_maxage);
+    let opened = AuditLog::open(policy, log, AuditRotation { max_size, max_backup, max_age });
+    Ok(Some(Arc::new(opened.with_context(|| format!("--audit-log-path {}", log.display()))?)))
 }
 
 /// SIGTERM and SIGINT.

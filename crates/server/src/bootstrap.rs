@@ -12,6 +12,7 @@ use futures::future::join_all;
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use store::Key;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -23,6 +24,7 @@ impl ApiServer {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.make("/api/v1/namespaces", &body).await;
         }
+        self.tell_authorities().await;
         // What was begun before Podium ended goes on.
         definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
@@ -30,12 +32,66 @@ impl ApiServer {
         }
     }
 
-    /// Makes the Service of the API itself, where it is not there yet; `port` is where the API listens.
-    pub async fn bootstrap_service(&self, port: u16) {
+    /// Tells servers of other APIs by which authorities they know clients, and this server when it asks for others
+    /// (`ClusterAuthenticationTrustController`).
+    async fn tell_authorities(&self) {
+        let (Some(front), Some(clients)) = (self.aggregation.front(), &self.clients) else { return };
+        let name = "extension-apiserver-authentication";
+        let data = json!({
+            "client-ca-file": **clients, "requestheader-client-ca-file": front.authority,
+            "requestheader-allowed-names": "[\"front-proxy-client\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]", "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+        });
+        let all = "/api/v1/namespaces/kube-system/configmaps";
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+        let Some(stored) = self.store.get(&Key::new("configmaps", "kube-system", name)) else {
+            return self.make(all, &object).await;
+        };
+        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        if there["data"] != object["data"] {
+            object["metadata"] = there["metadata"].clone();
+            self.ask(Method::PUT, &format!("{all}/{name}"), &object).await;
+        }
+    }
+
+    /// Makes the Service of the API itself, where it is not there yet, and says where the API answers. An address that is
+    /// loopback's is nobody else's: then there is no endpoint.
+    pub async fn bootstrap_service(&self, address: SocketAddr) {
+        let (name, port) = ("kubernetes", address.port());
         let body = json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "metadata": {"name": name, "labels": {"component": "apiserver", "provider": name}},
             "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
         self.make("/api/v1/namespaces/default/services", &body).await;
+        let (ip, is_reached) = (address.ip().to_string(), !address.ip().is_loopback());
+        let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+        let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+        let subsets = json!([{"addresses": [{"ip": ip}], "ports": ports}]);
+        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "labels": labels},
+            "subsets": if is_reached { subsets } else { json!([]) }});
+        self.hold("/api/v1/namespaces/default/endpoints", "endpoints", &endpoints).await;
+        let endpoint = json!([{"addresses": [ip], "conditions": {"ready": true}}]);
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+            "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+            "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
+        self.hold("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "endpointslices", &slice).await;
+    }
+
+    /// Makes an object of `default`, or makes it so again.
+    async fn hold(&self, all: &str, storage: &'static str, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(stored) = self.store.get(&Key::new(storage, "default", name)) else {
+            return self.make(all, object).await;
+        };
+        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        let same =
+            |field: &str| there[field] == object[field] || (there[field].is_null() && object[field] == json!([]));
+        if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
+            self.ask(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
+            self.make(all, object).await;
+        }
     }
 
     /// Makes upstream's roles and bindings, where they are not there yet, and adds what those that are there lack: all at
@@ -45,6 +101,7 @@ impl ApiServer {
         async move {
             join_all(defaults::all().into_iter().map(|wanted| server.ensure(wanted))).await;
             drop(settling);
+            server.clone().bootstrap_flows().await;
         }
     }
 
@@ -71,7 +128,7 @@ impl ApiServer {
         self.ask(Method::POST, path, object).await;
     }
 
-    async fn ask(&self, method: Method, path: &str, object: &Value) {
+    pub(crate) async fn ask(&self, method: Method, path: &str, object: &Value) {
         let body = if object.is_null() { String::new() } else { object.to_string() };
         let mut request = Request::new(Full::<Bytes>::from(body));
         let Ok(uri) = path.parse() else { return };

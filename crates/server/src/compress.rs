@@ -1,6 +1,6 @@
 //! Large answers are compressed for clients that can read that.
 
-use crate::reply::{Body, BoxError, Frames};
+use crate::reply::{Body, BoxError, Frames, Passed};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures::{TryStreamExt, stream};
@@ -24,8 +24,8 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 /// The answer, compressed as it is sent if it is large.
 pub(crate) fn answer(response: Response<Body>) -> Response<Body> {
-    let goes_on = response.extensions().get::<Frames>().is_some();
-    if goes_on
+    let is_own = response.extensions().get::<Frames>().is_none() && response.extensions().get::<Passed>().is_none();
+    if !is_own
         || response.headers().contains_key(header::CONTENT_ENCODING)
         || response.body().size_hint().exact().is_none_or(|size| size <= THRESHOLD)
     {

@@ -1,10 +1,12 @@
 //! How long a request may take: a minute, but for those that are meant to last.
 
 use crate::{
+    authz::{About, Attributes},
     reply::Reply,
     request::{Query, Resource},
     status::ApiError,
 };
+use http::Method;
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.
@@ -12,8 +14,24 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Subresources that last as long as their clients want.
 const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
+/// Whether a request lasts for as long as its client wants (`BasicLongRunningRequestCheck`).
+pub(crate) fn lasts(wanted: &Attributes) -> bool {
+    let About::Resource(about) = &wanted.about else { return false };
+    wanted.verb == "watch" || LASTING.contains(&about.subresource.as_str())
+}
+
 /// The time for a request: what its query asks for, at most a minute; `None` for what lasts.
 pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>, ApiError> {
+    limit(resource.subresource.as_deref(), query)
+}
+
+/// The same for a path of which only its form is known.
+pub(crate) fn of_path(path: &str, query: &Query) -> Result<Option<Duration>, ApiError> {
+    let About::Resource(about) = Attributes::of(&Method::GET, path, "").about else { return limit(None, query) };
+    limit(Some(&about.subresource), query)
+}
+
+fn limit(subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, ApiError> {
     let asked = match query.get("timeout") {
         None => None,
         Some(text) => Some(parse(text).ok_or_else(|| {
@@ -21,8 +39,7 @@ pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>,
             ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
         })?),
     };
-    let lasts = query.flag("watch") || resource.subresource.as_deref().is_some_and(|s| LASTING.contains(&s));
-    if lasts {
+    if query.flag("watch") || subresource.is_some_and(|s| LASTING.contains(&s)) {
         return Ok(None);
     }
     Ok(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST))))

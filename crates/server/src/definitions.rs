@@ -11,6 +11,7 @@ pub(crate) use conditions::set as set_condition;
 
 use crate::{
     UserInfo,
+    audit::Trail,
     kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::Family},
     managed::Asked,
     registry::Registry,
@@ -185,6 +186,7 @@ fn call() -> Call {
         headers: HeaderMap::new(),
         user: UserInfo::component("system:apiserver"),
         upgrade: None,
+        trail: Trail::default(),
     }
 }
 

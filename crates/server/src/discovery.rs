@@ -1,6 +1,7 @@
 //! What is served: discovery and version.
 
 use crate::{
+    aggregation::Aggregation,
     kinds::{Kind, KindInfo},
     openapi,
     registry::{Group, Served},
@@ -28,19 +29,27 @@ pub(crate) fn version() -> Value {
     })
 }
 
-pub(crate) fn answer(served: &Served, path: &str, accept: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+pub(crate) fn answer(
+    served: &Served,
+    others: &Aggregation,
+    path: &str,
+    accept: &str,
+    headers: &HeaderMap,
+) -> Option<Response<Body>> {
     let aggregated = is_aggregated(accept);
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let value = match parts.as_slice() {
-        ["api"] if aggregated => return Some(discovery_list(served, true, headers)),
-        ["apis"] if aggregated => return Some(discovery_list(served, false, headers)),
+        ["api"] if aggregated => return Some(discovery_list(served, None, headers)),
+        ["apis"] if aggregated => return Some(discovery_list(served, Some(others), headers)),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         ["apis"] => {
-            let all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
+            let mut all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
+            others.add_groups(&mut all);
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all})
         }
         ["apis", name] => {
-            let mut value = group(served.groups().iter().find(|g| g.name == *name && !g.name.is_empty())?);
+            let own = served.groups().iter().find(|g| g.name == *name && !g.name.is_empty()).map(group);
+            let mut value = others.add_versions(name, own)?;
             value["kind"] = json!("APIGroup");
             value["apiVersion"] = json!("v1");
             value
@@ -108,20 +117,23 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
-fn discovery_list(served: &Served, core: bool, headers: &HeaderMap) -> Response<Body> {
+fn discovery_list(served: &Served, others: Option<&Aggregation>, headers: &HeaderMap) -> Response<Body> {
     let version = |group: &str, version: &&str| {
         let resources: Vec<Value> = served.kinds(group, version).map(discovered).collect();
         json!({"version": version, "resources": resources, "freshness": "Current"})
     };
-    let items: Vec<Value> = served
+    let mut items: Vec<Value> = served
         .groups()
         .iter()
-        .filter(|g| g.name.is_empty() == core)
+        .filter(|g| g.name.is_empty() == others.is_none())
         .map(|g| {
             let versions: Vec<Value> = g.versions.iter().map(|v| version(g.name, v)).collect();
             json!({"metadata": {"name": g.name}, "versions": versions})
         })
         .collect();
+    if let Some(others) = others {
+        others.add_discovered(&mut items);
+    }
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let text = list.to_string();

@@ -2,7 +2,7 @@
 
 use crate::{
     protobuf,
-    reply::{Body, Frames},
+    reply::{Body, Frames, Passed},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -46,6 +46,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Form {
 /// The answer in this form, if it has one; else as it is, which clients know by its content type.
 pub(crate) async fn answer(response: Response<Body>, form: Form) -> Response<Body> {
     match form {
+        _ if response.extensions().get::<Passed>().is_some() => response,
         _ if response.headers().get(header::CONTENT_TYPE).is_none_or(|t| t != "application/json") => response,
         Form::Json => response,
         // Documents of YAML have no end that a stream of them would show.

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod aggregation;
+mod audit;
 mod authz;
 mod bootstrap;
 mod compress;
@@ -17,7 +19,9 @@ mod delete;
 mod discovery;
 mod events;
 mod eviction;
+mod flow;
 mod form;
+mod forward;
 mod health;
 pub mod kinds;
 mod list_body;
@@ -34,6 +38,7 @@ mod patch;
 mod pki;
 mod pods;
 mod protobuf;
+mod proxy;
 mod read;
 mod registry;
 mod reply;
@@ -52,11 +57,15 @@ mod test_server;
 mod tokens;
 mod typed;
 mod update;
+mod upstreams;
 mod user;
 mod watch;
+mod way;
 mod write;
 
 pub use admit::AdmissionPlugin;
+pub use aggregation::FrontProxy;
+pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
 pub use listen::serve;
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};

@@ -1,7 +1,8 @@
 //! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
 
-use crate::{ApiServer, UserInfo, user::CREDENTIAL_ID};
-use hyper::service::service_fn;
+use crate::{ApiServer, UserInfo, audit::Peer, user::CREDENTIAL_ID};
+use http::Request;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
@@ -21,6 +22,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
     tokio::select! {
         () = accept(server.clone(), listener, tls, stop) => {}
+        () = server.clone().aggregate() => {}
         () = server.sweep_events() => {}
     }
 }
@@ -33,12 +35,12 @@ async fn accept(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>
             accepted = listener.accept() => accepted,
         };
         match stream {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let (server, acceptor, stop) = (server.clone(), acceptor.clone(), stop.clone());
                 tokio::spawn(async move {
                     tokio::select! {
                         () = stop.cancelled() => {}
-                        () = connection(server, acceptor, stream) => {}
+                        () = connection(server, acceptor, stream, Peer(peer)) => {}
                     }
                 });
             }
@@ -50,11 +52,12 @@ async fn accept(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>
     }
 }
 
-async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream) {
+async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream, peer: Peer) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| identity(chain.first()?));
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let (server, user) = (server.clone(), user.clone());
         async move { Ok::<_, Infallible>(server.handle(user, request).await) }
     });

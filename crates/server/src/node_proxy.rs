@@ -1,4 +1,4 @@
-//! Requests that a node's kubelet answers: logs, and whatever stands behind `nodes/NAME/proxy`.
+//! Requests that a node's kubelet answers: logs, and what `proxy.rs` and `node_stream.rs` ask for.
 
 use crate::{
     kinds::{FieldErrors, FieldPath},
@@ -95,12 +95,6 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
             app.join(" ")
         ))),
     }
-}
-
-pub(crate) async fn node(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
-    server.store.get(&object::key(kind, "", name)).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    ask(server, name, &format!("/{}?{}", resource.rest, call.raw_query)).await
 }
 
 async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {

@@ -81,7 +81,10 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: Call) -> Reply {
     if let Some(headers) = answer.headers_mut() {
         copy(response.headers(), headers);
     }
+    let trail = call.trail;
     tokio::spawn(async move {
+        // The answer is complete when the session is over.
+        let _trail = trail;
         let (Ok(node), Ok(client)) = tokio::join!(hyper::upgrade::on(response), client) else { return };
         // How a session ends is told inside of it.
         let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(node), &mut TokioIo::new(client)).await;

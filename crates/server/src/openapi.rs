@@ -13,6 +13,7 @@ mod types;
 mod v2;
 
 use crate::{
+    aggregation::Aggregation,
     registry::{self, Registry, Served},
     reply::{self, Body},
     status::ApiError,
@@ -113,6 +114,7 @@ fn hex(digest: &[u8]) -> String {
 /// The answer to a request below `/openapi`; `None` when it is for something else.
 pub(crate) async fn answer(
     registry: &Arc<Registry>,
+    others: &Aggregation,
     path: &str,
     query: &str,
     headers: &HeaderMap,
@@ -125,10 +127,10 @@ pub(crate) async fn answer(
     let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
     // The documents are made by the first who asks, which takes longer than other tasks should wait for.
-    let registry = Arc::clone(registry);
+    let (registry, others) = (Arc::clone(registry), others.documents());
     let work = tokio::task::spawn_blocking(move || {
         let documents = registry.documents.all(&registry.served());
-        respond(&documents, &rest, &query, &headers)
+        respond(&documents, others, &rest, &query, &headers)
     });
     let failed = |_| ApiError::internal("the documents could not be made");
     Some(work.await.map_err(failed).and_then(|r| r).unwrap_or_else(|e| reply::error(&e)))
@@ -136,6 +138,7 @@ pub(crate) async fn answer(
 
 fn respond(
     documents: &[Arc<Document>],
+    others: Vec<(String, String)>,
     path: &str,
     query: &str,
     headers: &HeaderMap,
@@ -152,7 +155,7 @@ fn respond(
     }
     let seen = |hash: &str| has_seen(headers, hash);
     if path.is_empty() {
-        let index = index(documents).to_string();
+        let index = index(documents, others).to_string();
         let hash = hash_of(&index);
         return Ok(tagged(
             if seen(&hash) {
@@ -210,10 +213,11 @@ pub(crate) fn tagged(mut response: Response<Body>, hash: &str) -> Response<Body>
     response
 }
 
-fn index(documents: &[Arc<Document>]) -> Value {
-    let paths: Map<String, Value> =
-        documents.iter().map(|d| (d.path.clone(), json!({"serverRelativeURL": d.url()}))).collect();
-    json!({"paths": paths})
+/// Where each document is, by its path; `others` are those of other servers.
+fn index(documents: &[Arc<Document>], others: Vec<(String, String)>) -> Value {
+    let own = documents.iter().map(|d| (d.path.clone(), d.url()));
+    let all = own.chain(others).map(|(path, url)| (path, json!({"serverRelativeURL": url})));
+    json!({"paths": all.collect::<Map<String, Value>>()})
 }
 
 /// What is published of all kinds, for tests of what must agree with it.

@@ -1,6 +1,6 @@
 //! The cluster's own certificate authority, its serving certificate, and the administrator's.
 
-use crate::SigningKey;
+use crate::{FrontProxy, SigningKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -48,6 +48,7 @@ pub struct Pki {
     serving: (String, String),
     admin: (String, String),
     service_accounts: String,
+    front_proxy: FrontProxy,
 }
 
 impl Pki {
@@ -56,18 +57,21 @@ impl Pki {
     /// # Errors
     /// When the directory cannot be used, or holds something else than an authority.
     pub fn load_or_create(dir: &Path, names: &[String], ips: &[IpAddr]) -> Result<Self, PkiError> {
-        let (key_path, ca_path) = (dir.join("ca.key"), dir.join("ca.crt"));
         fs::create_dir_all(dir).map_err(file(dir))?;
-        if !key_path.exists() {
-            let key = KeyPair::generate()?;
-            write_private(&ca_path, ca_params().self_signed(&key)?.pem().as_bytes())?;
-            write_private(&key_path, key.serialize_pem().as_bytes())?;
-        }
-        let ca = fs::read_to_string(&ca_path).map_err(file(&ca_path))?;
-        let ca_key = fs::read_to_string(&key_path).map_err(file(&key_path))?;
+        let (ca, ca_key) = kept_authority(dir, "ca", "podium-ca")?;
         let issuer = Issuer::from_ca_cert_pem(&ca, KeyPair::from_pem(&ca_key)?)?;
         let (serving, admin) = (issue(&serving_params(names, ips)?, &issuer)?, issue(&admin_params(), &issuer)?);
-        Ok(Self { ca, ca_key, serving, admin, service_accounts: kept_key(&dir.join("sa.key"))? })
+        // Another authority: whoever is signed by it may speak for others, which no client may.
+        let (authority, key) = kept_authority(dir, "front-proxy-ca", "podium-front-proxy-ca")?;
+        let front = Issuer::from_ca_cert_pem(&authority, KeyPair::from_pem(&key)?)?;
+        let front_proxy = FrontProxy { client: issue(&client_params("front-proxy-client"), &front)?, authority };
+        Ok(Self { ca, ca_key, serving, admin, service_accounts: kept_key(&dir.join("sa.key"))?, front_proxy })
+    }
+
+    /// By which other servers know this one.
+    #[must_use]
+    pub fn front_proxy(&self) -> FrontProxy {
+        self.front_proxy.clone()
     }
 
     /// The authority's certificate.
@@ -164,6 +168,18 @@ fn write_private(path: &Path, data: &[u8]) -> Result<(), PkiError> {
     open.and_then(|mut f| f.write_all(data)).map_err(file(path))
 }
 
+/// An authority and its key in PEM, made when they are not there.
+fn kept_authority(dir: &Path, file_name: &str, name: &str) -> Result<(String, String), PkiError> {
+    let (key_path, ca_path) = (dir.join(format!("{file_name}.key")), dir.join(format!("{file_name}.crt")));
+    if !key_path.exists() {
+        let key = KeyPair::generate()?;
+        write_private(&ca_path, ca_params(name).self_signed(&key)?.pem().as_bytes())?;
+        write_private(&key_path, key.serialize_pem().as_bytes())?;
+    }
+    let read = |path: &Path| fs::read_to_string(path).map_err(file(path));
+    Ok((read(&ca_path)?, read(&key_path)?))
+}
+
 /// A key in PEM, made when it is not there.
 fn kept_key(path: &Path) -> Result<String, PkiError> {
     if !path.exists() {
@@ -175,9 +191,9 @@ fn kept_key(path: &Path) -> Result<String, PkiError> {
     fs::read_to_string(path).map_err(file(path))
 }
 
-fn ca_params() -> CertificateParams {
+fn ca_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "podium-ca");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params
@@ -210,9 +226,14 @@ fn node_params(node: &str, ips: &[IpAddr]) -> Result<CertificateParams, PkiError
 }
 
 fn admin_params() -> CertificateParams {
-    let mut params = CertificateParams::default();
+    let mut params = client_params("kubernetes-admin");
     params.distinguished_name.push(DnType::OrganizationName, "system:masters");
-    params.distinguished_name.push(DnType::CommonName, "kubernetes-admin");
+    params
+}
+
+fn client_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params
 }

@@ -45,12 +45,22 @@ pub(crate) fn text(code: u16, text: &str) -> Response<Body> {
 }
 
 pub(crate) fn error(error: &ApiError) -> Response<Body> {
-    json(error.code, &error.to_json())
+    let status = error.to_json();
+    let mut response = json(error.code, &status);
+    // Clients read the header.
+    if let Some(seconds) = status["details"]["retryAfterSeconds"].as_u64() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 /// Marks an answer whose body goes on: each chunk is whole lines of JSON.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frames;
+
+/// Marks an answer that another server gave: it goes on as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passed;
 
 /// Frames as they come.
 pub(crate) fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {

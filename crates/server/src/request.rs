@@ -18,8 +18,6 @@ pub(crate) struct Resource {
     pub(crate) namespace: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// What follows a `proxy` subresource.
-    pub(crate) rest: String,
 }
 
 impl Resource {
@@ -36,7 +34,6 @@ impl Resource {
             namespace: namespace.to_owned(),
             name: Some(name.to_owned()),
             subresource: None,
-            rest: String::new(),
         }
     }
 
@@ -117,14 +114,7 @@ pub(crate) fn resource(served: &Arc<Served>, path: &str) -> Result<Resource, Api
     }
     check_segment("Name", rest.get(1).copied().unwrap_or(""))?;
     check_segment("Namespace", &namespace)?;
-    Ok(Resource {
-        kind,
-        served: Arc::clone(served),
-        namespace,
-        name: part(1),
-        subresource: part(2),
-        rest: rest.get(3..).unwrap_or_default().join("/"),
-    })
+    Ok(Resource { kind, served: Arc::clone(served), namespace, name: part(1), subresource: part(2) })
 }
 
 /// What a name may not be, for it is part of a path (`content.IsPathSegmentName`).
@@ -148,12 +138,11 @@ mod tests {
             |e| e.code.to_string(),
             |r| {
                 format!(
-                    "{} {} {} {} {}",
+                    "{} {} {} {}",
                     r.kind.info().group_resource(),
                     r.namespace,
                     r.name.unwrap_or_default(),
                     r.subresource.unwrap_or_default(),
-                    r.rest
                 )
             },
         );
@@ -168,7 +157,7 @@ mod tests {
         check("/api/v1/namespaces/a", "namespaces  a");
         check("/api/v1/namespaces/a/finalize", "namespaces  a finalize");
         check("/apis/coordination.k8s.io/v1/namespaces/a/leases/b", "leases.coordination.k8s.io a b");
-        check("/api/v1/nodes/n/proxy/logs/x", "nodes  n proxy logs/x");
+        check("/api/v1/nodes/n/proxy/logs/x", "nodes  n proxy");
         check("/api/v1/nothing", "404");
         check("/apis", "404");
         check("/api/v1/namespaces/a/nodes", "404");

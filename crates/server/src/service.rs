@@ -1,29 +1,28 @@
-//! The way of a request: who asks, what for, and which handler answers.
+//! The API server, what it is made of, and which of its handlers answers a request.
 
 use crate::{
-    AdmissionPlugin, NodeDialer, SigningKey, TokenFile, UserInfo,
-    authz::{self, Follower},
-    compress, create, deadline, definitions, delete, discovery, eviction, form, health,
+    AdmissionPlugin, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, UserInfo,
+    aggregation::Aggregation,
+    audit::Trail,
+    authz::Follower,
+    create, definitions, delete, eviction,
+    flow::FlowControl,
     kinds::Subresource,
-    node_proxy, node_stream, openapi, pods, protobuf, read,
+    node_proxy, node_stream, pods, read,
     registry::Registry,
-    reply::{self, Body, BoxError, Reply},
-    request::{self, Query, Resource},
+    reply::Reply,
+    request::{Query, Resource},
     reviews, scale,
     status::ApiError,
     tokens, update, watch,
-    write::{now, with_warnings},
+    write::with_warnings,
 };
 use api::feature_gates::FeatureGates;
 use bytes::Bytes;
-use futures::FutureExt;
-use http::{HeaderMap, Method, Request, Response, header};
-use http_body_util::{BodyExt, Limited};
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use http::{HeaderMap, Method};
+use hyper::upgrade::OnUpgrade;
+use std::sync::Arc;
 use store::Store;
-
-/// Upstream's limit on a request's body.
-const MAX_BODY: usize = 3 << 20;
 
 /// The API server. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +46,14 @@ pub struct ApiServer {
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
+    /// Whose requests are carried out when there are too many.
+    pub(crate) flows: Arc<FlowControl>,
+    /// Who serves what is not served here.
+    pub(crate) aggregation: Arc<Aggregation>,
+    /// The authority by which clients are known, in PEM.
+    pub(crate) clients: Option<Arc<str>>,
+    /// Where it is noted who does what, if it is.
+    pub(crate) audit: Option<Arc<AuditLog>>,
 }
 
 /// A request whose body was read.
@@ -60,7 +67,9 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     pub(crate) headers: HeaderMap,
     /// The connection itself, for those that speak something else on it.
-    pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
+    pub(crate) upgrade: Option<OnUpgrade>,
+    /// What is noted of it; kept by whoever goes on after the answer.
+    pub(crate) trail: Trail,
 }
 
 impl ApiServer {
@@ -80,8 +89,14 @@ impl ApiServer {
             allocating: Arc::default(),
             counting: Arc::default(),
             plugins: Arc::default(),
+            audit: None,
+            aggregation: Arc::default(),
+            clients: None,
+            flows: Arc::default(),
         };
         Registry::load(&server);
+        server.aggregation.load(&server);
+        server.flows.load(&server);
         server
     }
 
@@ -116,83 +131,28 @@ impl ApiServer {
         Self { address: Some(address.to_owned()), ..self }
     }
 
-    /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
-    pub async fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
-        let work = AssertUnwindSafe(self.answer(user, request)).catch_unwind();
-        let response = match Box::pin(work).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => reply::error(&error),
-            Err(_) => reply::error(&ApiError::internal("the request could not be handled")),
-        };
-        let response = form::answer(response, form).await;
-        if gzip { compress::answer(response) } else { response }
+    /// The same server, which carries out so many requests at a time (upstream's `--max-requests-inflight` and
+    /// `--max-mutating-requests-inflight`, together).
+    #[must_use]
+    pub fn with_requests_at_a_time(self, total: usize) -> Self {
+        let server = Self { flows: Arc::new(FlowControl::new(total)), ..self };
+        server.flows.load(&server);
+        server
     }
 
-    async fn answer<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Reply
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (mut head, body) = request.into_parts();
-        let upgrade = head.extensions.remove();
-        let path = head.uri.path();
-        let raw_query = head.uri.query().unwrap_or("").to_owned();
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return health::answer(path, &raw_query);
-        }
-        if path == "/version" || path == "/version/" {
-            return Ok(reply::json(200, &discovery::version()));
-        }
-        let user = user.or_else(|| tokens::bearer(self, &head.headers, now()));
-        let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?.authenticated();
-        let user = authz::impersonate(self, user, &mut head.headers).await?;
-        let text =
-            |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
-        let accept = text(header::ACCEPT);
-        let served = self.registry.served();
-        authz::check(self, &user, &head.method, path, &raw_query).await?;
-        if health::is_check(path) {
-            return health::answer(path, &raw_query);
-        }
-        if let Some(answer) = discovery::answer(&served, path, &accept, &head.headers) {
-            return Ok(answer);
-        }
-        if let Some(answer) = tokens::discovery(self, &head.method, path) {
-            return answer;
-        }
-        if let Some(answer) = openapi::answer(&self.registry, path, &raw_query, &head.headers).await {
-            return Ok(answer);
-        }
-        let resource = request::resource(&served, path)?;
-        let content_type = text(header::CONTENT_TYPE);
-        let mut content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
-        let query = Query::parse(&raw_query);
-        let limit = deadline::of(&resource, &query)?;
-        deadline::within(limit, async move {
-            let mut body = read_body(body).await?;
-            if content_type == protobuf::MEDIA_TYPE {
-                body = protobuf::body(&body, &resource)?;
-                "application/json".clone_into(&mut content_type);
-            }
-            let call = Call {
-                user,
-                method: head.method,
-                query,
-                raw_query,
-                accept,
-                content_type,
-                body,
-                headers: head.headers,
-                upgrade,
-            };
-            self.carried_out(resource, call).await
-        })
-        .await
+    /// The same server, which notes who does what.
+    #[must_use]
+    pub fn with_audit(self, log: Arc<AuditLog>) -> Self {
+        Self { audit: Some(log), ..self }
+    }
+
+    /// The same server, which other servers know by this certificate; its own clients are known by this authority, in PEM.
+    #[must_use]
+    pub fn with_front_proxy(self, front: FrontProxy, clients: &str) -> Self {
+        let (aggregation, clients) = (Arc::new(Aggregation::new(Some(front))), Some(clients.into()));
+        let server = Self { aggregation, clients, ..self };
+        server.aggregation.load(&server);
+        server
     }
 
     /// A request for a part of an object that has rules of its own.
@@ -206,7 +166,7 @@ impl ApiServer {
     }
 
     /// Carries out a request; what follows from it for what is served is true when it is answered.
-    async fn carried_out(&self, resource: Resource, call: Call) -> Reply {
+    pub(crate) async fn carried_out(&self, resource: Resource, call: Call) -> Reply {
         let kind = resource.kind.clone();
         if kind.needs_webhook() {
             let info = kind.info();
@@ -215,9 +175,14 @@ impl ApiServer {
             return Err(ApiError::internal(format!("conversion webhook for {of} failed: {why}")));
         }
         let concerns = definitions::concern(&resource, &call.method);
+        let is_write = !matches!(call.method, Method::GET | Method::HEAD);
         let mut answer = self.dispatch(resource, call).await;
         if concerns {
             answer = definitions::settled(self, answer).await;
+        }
+        if is_write && answer.is_ok() {
+            self.aggregation.note(self, kind.info().storage);
+            self.note_flows(kind.info().storage);
         }
         match kind.deprecation() {
             Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),
@@ -248,9 +213,6 @@ impl ApiServer {
             ("pods", Some("exec" | "attach" | "portforward")) if matches!(call.method, Method::GET | Method::POST) => {
                 return node_stream::open(self, &resource, call).await;
             }
-            ("nodes", Some("proxy")) if call.method == Method::GET => {
-                return node_proxy::node(self, &resource, &call).await;
-            }
             (_, Some(name)) => {
                 let found = info.subresource(name).filter(|s| s.kind == info.kind);
                 return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, &call).await;
@@ -271,19 +233,5 @@ impl ApiServer {
             ("DELETE", false) => delete::collection(self, &resource, &call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
-    }
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(all) => Ok(all.to_bytes()),
-        Err(e) if e.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")))
-        }
-        Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
     }
 }

@@ -30,6 +30,11 @@ impl UserInfo {
         Self { name: name.to_owned(), groups: vec![MASTERS.to_owned()], ..Self::default() }
     }
 
+    /// Somebody whom nobody knows.
+    pub(crate) fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }

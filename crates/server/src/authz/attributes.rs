@@ -83,7 +83,10 @@ impl Attributes {
         let named = rest.len() > 1;
         let selects = if named { Vec::new() } else { selected(&query) };
         let name = if named || !reads_many(method) { part(1) } else { selected_name(&selects) };
-        let verb = verb(method, named, &query).to_owned();
+        // What is asked of a server behind a proxy is that server's affair.
+        let is_proxy = part(2) == "proxy";
+        let verb = if is_proxy { verb(method, named, &Query::default()) } else { verb(method, named, &query) };
+        let verb = verb.to_owned();
         let namespace = namespace.to_owned();
         let about = ResourceAbout {
             group: group.to_owned(),
@@ -169,6 +172,7 @@ mod tests {
         );
         check(Method::DELETE, "/api/v1/namespaces/a/pods", r#"deletecollection "" pods in "a" named """#);
         check(Method::DELETE, "/api/v1/nodes/n", r#"delete "" nodes in "" named "n""#);
+        check(Method::GET, "/api/v1/nodes/n/proxy/x?watch=1", r#"get "" nodes/proxy in "" named "n""#);
         check(Method::OPTIONS, "/api/v1/nodes/n", r#" "" nodes in "" named "n""#);
     }
 

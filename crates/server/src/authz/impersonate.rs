@@ -4,6 +4,7 @@
 use super::{Attributes, ResourceAbout, require};
 use crate::{
     ApiServer, UserInfo,
+    audit::Trail,
     status::ApiError,
     user::{self, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED},
 };
@@ -21,6 +22,7 @@ pub(crate) async fn impersonate(
     server: &ApiServer,
     requestor: UserInfo,
     headers: &mut HeaderMap,
+    trail: &Trail,
 ) -> Result<UserInfo, ApiError> {
     let Some(asked) = Asked::take(headers) else { return Ok(requestor) };
     if asked.user.is_empty() {
@@ -32,7 +34,9 @@ pub(crate) async fn impersonate(
             require(server, &requestor, &Attributes::to("impersonate", about))?;
         }
     }
-    Ok(asked.user())
+    let user = asked.user();
+    trail.impersonated(&user);
+    Ok(user)
 }
 
 /// Whom the headers ask for.

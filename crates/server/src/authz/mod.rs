@@ -16,11 +16,10 @@ pub(crate) use cover::quoted;
 pub(crate) use follow::Follower;
 pub(crate) use impersonate::impersonate;
 pub(crate) use policy::Decision;
-pub(crate) use rule::Rule;
+pub(crate) use rule::{Rule, url_covers};
 pub(crate) use signers::note_requestor;
 
-use crate::{ApiServer, UserInfo, request::Resource, service::Call, status::ApiError};
-use http::Method;
+use crate::{ApiServer, UserInfo, audit::Trail, request::Resource, service::Call, status::ApiError};
 use serde_json::Value;
 
 /// Whether the user may do this, and why or why not.
@@ -61,24 +60,27 @@ pub(crate) fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) 
     }
 }
 
-/// Refuses a request that the user may not make.
+/// Refuses a request that the user may not make. Masters may make any: what they want need not be known.
 pub(crate) async fn check(
     server: &ApiServer,
     user: &UserInfo,
-    method: &Method,
-    path: &str,
-    query: &str,
+    wanted: Option<&Attributes>,
+    trail: &Trail,
 ) -> Result<(), ApiError> {
-    if user.is_master() {
+    let Some(wanted) = wanted.filter(|_| !user.is_master()) else {
+        trail.decided(&Decision::Allowed(String::new()));
         return Ok(());
-    }
+    };
     server.follower.settled().await;
-    let wanted = Attributes::of(method, path, query);
-    require(server, user, &wanted)?;
+    let decision = decide(server, user, wanted);
+    trail.decided(&decision);
+    if let Decision::NoOpinion(why) = decision {
+        return Err(forbidden(user, wanted, &why));
+    }
     match (&wanted.verb[..], &wanted.about) {
         // Who opens a stream acts, also where it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
         ("get", About::Resource(about)) if STREAMS.contains(&&*about.combined()) && about.group.is_empty() => {
-            require(server, user, &Attributes { verb: "create".to_owned(), ..wanted })
+            require(server, user, &Attributes { verb: "create".to_owned(), ..wanted.clone() })
         }
         _ => Ok(()),
     }

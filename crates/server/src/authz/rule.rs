@@ -55,7 +55,7 @@ impl Rule {
 }
 
 /// A `*` at the end of a rule's path stands for whatever follows.
-pub(super) fn url_covers(rule: &str, path: &str) -> bool {
+pub(crate) fn url_covers(rule: &str, path: &str) -> bool {
     rule == ALL || rule == path || (rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*')))
 }
 

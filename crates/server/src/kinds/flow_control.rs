@@ -1,4 +1,4 @@
-//! `flowcontrol.apiserver.k8s.io/v1`. Requests are not told apart by these yet.
+//! `flowcontrol.apiserver.k8s.io/v1`. What follows from these is in `flow`.
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
@@ -7,6 +7,7 @@ use super::{
     plain::Plain,
     text,
 };
+use crate::flow::defaults;
 use serde_json::{Value, json};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -75,6 +76,11 @@ fn flow_schema(object: &Value, errors: &mut FieldErrors) {
         let why = if precedence <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
         errors.invalid(&path.child("matchingPrecedence"), &json!(precedence), why);
     }
+    if precedence == 1 && object["metadata"]["name"] != "exempt" {
+        let why = "only the schema named 'exempt' may have matchingPrecedence 1";
+        errors.invalid(&path.child("matchingPrecedence"), &json!(1), why);
+    }
+    check_mandatory(object, &defaults::mandatory().0, &path, errors);
     let method = &spec["distinguisherMethod"];
     if !method.is_null() && !matches!(text_of(method, "type"), "ByNamespace" | "ByUser") {
         let at = path.child("distinguisherMethod");
@@ -96,9 +102,26 @@ fn flow_schema(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
+/// What must be there stays as it is, but for how much of the server those take that nothing holds up.
+fn check_mandatory(object: &Value, all: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(fixed) = all.iter().find(|o| o["metadata"]["name"] == object["metadata"]["name"]) else { return };
+    let matters = |object: &Value| {
+        let mut spec = object["spec"].clone();
+        if spec["type"] == "Exempt" {
+            spec["exempt"] = Value::Null;
+        }
+        spec
+    };
+    if matters(object) != matters(fixed) {
+        let why = format!("spec of '{}' must equal the fixed value", text_of(&fixed["metadata"], "name"));
+        errors.invalid(path, &object["spec"], &why);
+    }
+}
+
 /// `ValidatePriorityLevelConfigurationSpec`.
 fn priority_level(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    check_mandatory(object, &defaults::mandatory().1, &path, errors);
     match text_of(spec, "type") {
         "Exempt" if !spec["limited"].is_null() => {
             errors.forbidden(&path.child("limited"), "must be nil if the type is not Limited");

@@ -6,6 +6,7 @@
 
 mod admissionregistration;
 mod apiextensions;
+mod apiregistration;
 mod apps;
 mod autoscaling;
 mod batch;
@@ -181,6 +182,13 @@ pub struct Subresource {
     pub kind: &'static str,
     /// Verbs.
     pub verbs: &'static [&'static str],
+}
+
+impl Subresource {
+    /// What is passed on, with every method.
+    const fn proxy(kind: &'static str) -> Self {
+        Self { name: "proxy", group: "", version: "v1", kind, verbs: &["create", "delete", "get", "patch", "update"] }
+    }
 }
 
 /// What a write knows beside the object.
@@ -404,6 +412,7 @@ pub static ALL: &[&dyn Kind] = &[
     &secret::Secret,
     &service_account::ServiceAccount,
     &service::Service,
+    &apiregistration::API_SERVICE,
     &apps::CONTROLLER_REVISION,
     &apps::DAEMON_SET,
     &apps::DEPLOYMENT,

@@ -13,7 +13,7 @@ static INFO: KindInfo = KindInfo {
     short_names: &["no"],
     namespaced: false,
     status: true,
-    subresources: &[Subresource { name: "proxy", group: "", version: "v1", kind: "NodeProxyOptions", verbs: &["get"] }],
+    subresources: &[Subresource::proxy("NodeProxyOptions")],
     ..KindInfo::core("Node", "nodes", "node")
 };
 

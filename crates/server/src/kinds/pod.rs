@@ -47,6 +47,7 @@ static INFO: KindInfo = KindInfo {
         connect("exec", "PodExecOptions"),
         Subresource { name: "log", group: "", version: "v1", kind: "Pod", verbs: &["get"] },
         connect("portforward", "PodPortForwardOptions"),
+        Subresource::proxy("PodProxyOptions"),
         Subresource { name: RESIZE, group: "", version: "v1", kind: "Pod", verbs: &["get", "patch", "update"] },
     ],
     ..KindInfo::core("Pod", "pods", "pod")

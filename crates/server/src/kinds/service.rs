@@ -3,7 +3,8 @@
 mod validate;
 
 use super::{
-    AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, WriteContext, WriteTarget, fill::set, or_none, selector, text,
+    AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, Subresource, WriteContext, WriteTarget, fill::set, or_none,
+    selector, text,
 };
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ static INFO: KindInfo = KindInfo {
     short_names: &["svc"],
     categories: &["all"],
     status: true,
+    subresources: &[Subresource::proxy("ServiceProxyOptions")],
     ..KindInfo::core("Service", "services", "service")
 };
 

@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
 use schemars::{JsonSchema, SchemaGenerator};
 use std::borrow::Cow;
 
@@ -48,6 +49,7 @@ static TYPES: &[Type] = &[
         "ValidatingWebhookConfiguration",
     ),
     of::<apiextensions::CustomResourceDefinition>("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+    of::<apiregistration::APIService>("apiregistration.k8s.io", "v1", "APIService"),
     of::<apps::ControllerRevision>("apps", "v1", "ControllerRevision"),
     of::<apps::DaemonSet>("apps", "v1", "DaemonSet"),
     of::<apps::Deployment>("apps", "v1", "Deployment"),

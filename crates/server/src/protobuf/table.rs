@@ -97,7 +97,8 @@ pub(crate) struct Table {
 const ATOMIC: &str = "~atomic";
 
 /// Those of custom kinds are written by hand: their schemas have shapes of their own.
-const FACTS: &str = concat!(include_str!("messages.txt"), include_str!("apiextensions.txt"));
+const FACTS: &str =
+    concat!(include_str!("messages.txt"), include_str!("apiextensions.txt"), include_str!("apiregistration.txt"));
 
 pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(FACTS).unwrap_or_default());
 

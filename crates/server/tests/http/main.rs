@@ -4,9 +4,13 @@
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
+mod aggregation;
+#[cfg(test)]
 mod apparmor;
 #[cfg(test)]
 mod applies;
+#[cfg(test)]
+mod audit;
 #[cfg(test)]
 mod authorization;
 #[cfg(test)]
@@ -25,6 +29,8 @@ mod defaults;
 mod escalation;
 #[cfg(test)]
 mod events;
+#[cfg(test)]
+mod fairness;
 #[cfg(test)]
 mod features;
 #[cfg(test)]
@@ -48,6 +54,8 @@ mod patches;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod proxies;
+#[cfg(test)]
 mod resize;
 #[cfg(test)]
 mod reviews;
@@ -61,6 +69,8 @@ mod services;
 mod tables;
 #[cfg(test)]
 mod tokens;
+#[cfg(test)]
+mod upstream;
 #[cfg(test)]
 mod validation;
 #[cfg(test)]

@@ -55,6 +55,9 @@ async fn a_service_gets_upstreams_defaults_and_an_address() {
 #[tokio::test]
 async fn addresses_and_node_ports_are_had_once() {
     let api = Api::new().await;
+    // First, or one of the others might have what it asks for.
+    let own = web(json!({"clusterIP": "10.96.0.77", "type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
+    api.check(post(SERVICES, &service("own", own)), 201, json!({"spec": {"clusterIPs": ["10.96.0.77"]}})).await;
     let ask = |n: usize| post(SERVICES, &service(&format!("s{n}"), web(json!({"type": "NodePort"}))));
     let asks: Vec<Ask> = (0..40).map(ask).collect();
     let answers = futures::future::join_all(asks.iter().map(|a| api.ask(a))).await;
@@ -62,8 +65,6 @@ async fn addresses_and_node_ports_are_had_once() {
         answers.iter().map(|a| a.body.pointer(pointer).unwrap_or_else(|| panic!("{}", a.body)).to_string()).collect()
     };
     assert_eq!((of("/spec/clusterIP").len(), of("/spec/ports/0/nodePort").len()), (40, 40));
-    let own = web(json!({"clusterIP": "10.96.0.77", "type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
-    api.check(post(SERVICES, &service("own", own)), 201, json!({"spec": {"clusterIPs": ["10.96.0.77"]}})).await;
     let words = "Service \"x\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated";
     api.check(post(SERVICES, &service("x", web(json!({"clusterIP": "10.96.0.77"})))), 422, json!({"message": words}))
         .await;
@@ -102,9 +103,35 @@ async fn what_makes_no_service_is_refused_in_upstreams_words() {
 async fn the_api_has_a_service_of_its_own() {
     let api = Api::new().await;
     for _ in 0..2 {
-        api.server.bootstrap_service(6443).await;
+        api.server.bootstrap_service("127.0.0.1:6443".parse().unwrap()).await;
     }
     let expected = json!({"metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}}, "spec": {
         "clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]}});
     api.check(get(format!("{SERVICES}/kubernetes")), 200, expected).await;
+}
+
+#[tokio::test]
+async fn the_api_says_where_it_answers() {
+    let api = Api::new().await;
+    let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes";
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+    for (address, ip, port) in [
+        ("192.0.2.7:6443", Some("192.0.2.7"), 6443),
+        ("127.0.0.1:1234", None, 1234),
+        ("[2001:db8::1]:6443", Some("2001:db8::1"), 6443),
+    ] {
+        api.server.bootstrap_service(address.parse().unwrap()).await;
+        let found = api.check(get(slice), 200, json!({"metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}}, "ports": [{"name": "https", "port": port}]})).await;
+        assert_eq!(found.body["endpoints"][0]["addresses"][0].as_str(), ip, "{address}");
+        let subset = api.ask(&get(endpoints)).await.body["subsets"][0].clone();
+        assert_eq!(
+            (subset["addresses"][0]["ip"].as_str(), subset["ports"][0]["port"].as_i64()),
+            (ip, ip.map(|_| port)),
+            "{address}"
+        );
+    }
+    // Another start at the same address writes nothing.
+    let before = api.ask(&get(slice)).await.body;
+    api.server.bootstrap_service("[2001:db8::1]:6443".parse().unwrap()).await;
+    assert_eq!(api.ask(&get(slice)).await.body, before);
 }

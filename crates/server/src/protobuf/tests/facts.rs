@@ -48,6 +48,7 @@ fn definitions() -> Map<String, Value> {
         admission::ValidatingAdmissionPolicy,
         admission::ValidatingAdmissionPolicyBinding,
         admission::ValidatingWebhookConfiguration,
+        k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService,
         apps::ControllerRevision,
         apps::DaemonSet,
         apps::Deployment,

@@ -1,0 +1,76 @@
+//! Whom the node itself answers, as the KubeletConfiguration has it: `authentication` and `authorization`.
+
+use super::{ConfigError, KubeletConfiguration, duration};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Whom the node answers, with upstream's defaults for a file (`SetDefaults_KubeletConfiguration`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AccessSettings {
+    /// Whether who shows nothing is `system:anonymous`, and not refused at once.
+    pub(crate) anonymous: bool,
+    /// Whether the API is asked for whom a token stands.
+    pub(crate) tokens: bool,
+    /// For how long an answer to that holds.
+    pub(crate) token_ttl: Duration,
+    /// Whether everybody who is known may do everything, and the API is not asked.
+    pub(crate) always: bool,
+    /// For how long it holds that somebody may do something, and that they may not.
+    pub(crate) allowed_ttl: Duration,
+    pub(crate) refused_ttl: Duration,
+}
+
+impl KubeletConfiguration {
+    /// Whom the node answers.
+    pub(crate) fn access(&self) -> Result<AccessSettings, ConfigError> {
+        let empty = Value::Null;
+        let [authentication, authorization] =
+            ["authentication", "authorization"].map(|key| self.rest.get(key).unwrap_or(&empty));
+        let wrong = |why: String| ConfigError::Invalid(why);
+        let flag = |path: &str, default: bool| match authentication.pointer(path) {
+            None | Some(Value::Null) => Ok(default),
+            Some(value) => value.as_bool().ok_or_else(|| wrong(format!("authentication{path}: {value} is no boolean"))),
+        };
+        let time = |of: &Value, path: &str, default: u64| match of.pointer(path).and_then(Value::as_str) {
+            None => Ok(Duration::from_secs(default)),
+            Some(text) => {
+                let parsed = duration::parse(text).ok_or_else(|| wrong(format!("time: invalid duration {text:?}")))?;
+                Ok(if parsed.is_zero() { Duration::from_secs(default) } else { parsed })
+            }
+        };
+        let always = match authorization["mode"].as_str().unwrap_or_default() {
+            "" | "Webhook" => false,
+            "AlwaysAllow" => true,
+            other => return Err(wrong(format!("authorization.mode: unknown authorization mode {other}"))),
+        };
+        Ok(AccessSettings {
+            anonymous: flag("/anonymous/enabled", false)?,
+            tokens: flag("/webhook/enabled", true)?,
+            token_ttl: time(authentication, "/webhook/cacheTTL", 120)?,
+            always,
+            allowed_ttl: time(authorization, "/webhook/cacheAuthorizedTTL", 300)?,
+            refused_ttl: time(authorization, "/webhook/cacheUnauthorizedTTL", 30)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{parse, refuses};
+
+    #[test]
+    fn who_is_answered_is_read_with_upstreams_defaults() {
+        let read = |body: &str| {
+            let access = parse(body).unwrap().access().unwrap();
+            let times = [access.token_ttl, access.allowed_ttl, access.refused_ttl].map(|t| t.as_secs());
+            (access.anonymous, access.tokens, access.always, times)
+        };
+        assert_eq!(read(""), (false, true, false, [120, 300, 30]));
+        let body = "authentication: {anonymous: {enabled: true}, webhook: {enabled: false, cacheTTL: 1m}}
+authorization: {mode: AlwaysAllow, webhook: {cacheAuthorizedTTL: 10s, cacheUnauthorizedTTL: 0s}}";
+        assert_eq!(read(body), (true, false, true, [60, 10, 30]));
+        refuses("authorization: {mode: RBAC}", "unknown authorization mode RBAC");
+        refuses("authentication: {webhook: {enabled: 1}}", "is no boolean");
+        refuses("authentication: {webhook: {cacheTTL: soon}}", "invalid duration \"soon\"");
+    }
+}

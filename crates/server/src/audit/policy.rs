@@ -1,0 +1,325 @@
+//! What is noted of which requests: an audit policy, and what it decides. Pure.
+//!
+//! Upstream's `k8s.io/apiserver/pkg/audit/policy` and `pkg/apis/audit/validation`.
+
+use crate::{
+    UserInfo,
+    authz::{About, Attributes, ResourceAbout, url_covers},
+    kinds::{FieldErrors, FieldPath},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// How much is noted of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) enum Level {
+    None,
+    Metadata,
+    Request,
+    RequestResponse,
+}
+
+/// When it is noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum Stage {
+    RequestReceived,
+    ResponseStarted,
+    ResponseComplete,
+    Panic,
+}
+
+const LEVELS: [(&str, Level); 4] = [
+    ("None", Level::None),
+    ("Metadata", Level::Metadata),
+    ("Request", Level::Request),
+    ("RequestResponse", Level::RequestResponse),
+];
+const STAGES: [(&str, Stage); 4] = [
+    ("RequestReceived", Stage::RequestReceived),
+    ("ResponseStarted", Stage::ResponseStarted),
+    ("ResponseComplete", Stage::ResponseComplete),
+    ("Panic", Stage::Panic),
+];
+
+/// Why a policy makes no sense.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditPolicyError {
+    /// It is no YAML, or has fields that a policy has not.
+    #[error("failed decoding: {0}")]
+    Decode(String),
+    /// It is something else.
+    #[error("unknown group version field {0} in policy")]
+    Kind(String),
+    /// Its values make no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// It says nothing.
+    #[error("loaded illegal policy with 0 rules")]
+    Empty,
+}
+
+/// `audit.k8s.io/v1` `Policy`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditPolicy {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    /// Names and labels are taken, and mean nothing.
+    #[serde(default, rename = "metadata")]
+    _metadata: serde_json::Value,
+    #[serde(default)]
+    rules: Vec<Rule>,
+    #[serde(default)]
+    omit_stages: Vec<String>,
+    #[serde(default)]
+    omit_managed_fields: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Rule {
+    level: String,
+    users: Vec<String>,
+    user_groups: Vec<String>,
+    verbs: Vec<String>,
+    resources: Vec<GroupResources>,
+    namespaces: Vec<String>,
+    #[serde(rename = "nonResourceURLs")]
+    urls: Vec<String>,
+    omit_stages: Vec<String>,
+    omit_managed_fields: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct GroupResources {
+    group: String,
+    resources: Vec<String>,
+    resource_names: Vec<String>,
+}
+
+/// What a policy says of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) level: Level,
+    pub(super) omit: Vec<Stage>,
+    pub(super) omit_managed_fields: bool,
+}
+
+impl AuditPolicy {
+    /// Reads a policy, YAML or JSON.
+    ///
+    /// # Errors
+    /// When it is none, or makes no sense.
+    pub fn parse(text: &str) -> Result<Self, AuditPolicyError> {
+        let policy: Self = serde_saphyr::from_str(text).map_err(|e| AuditPolicyError::Decode(e.to_string()))?;
+        if (policy.api_version.as_str(), policy.kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
+            return Err(AuditPolicyError::Kind(format!("{}, Kind={}", policy.api_version, policy.kind)));
+        }
+        let mut errors = FieldErrors::default();
+        for (i, rule) in policy.rules.iter().enumerate() {
+            rule.validate(&FieldPath::new("rules").index(i), &mut errors);
+        }
+        validate_stages(&policy.omit_stages, &FieldPath::new("omitStages"), &mut errors);
+        if !errors.is_empty() {
+            let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+            return Err(AuditPolicyError::Invalid(all.join(", ")));
+        }
+        if policy.rules.is_empty() { Err(AuditPolicyError::Empty) } else { Ok(policy) }
+    }
+
+    /// The first rule that matches decides.
+    pub(super) fn decide(&self, user: &UserInfo, wanted: &Attributes) -> Verdict {
+        let rule = self.rules.iter().find(|rule| rule.matches(user, wanted));
+        let stages = self.omit_stages.iter().chain(rule.into_iter().flat_map(|r| &r.omit_stages));
+        Verdict {
+            level: rule.and_then(|r| find(&LEVELS, &r.level)).unwrap_or(Level::None),
+            omit: stages.filter_map(|s| find(&STAGES, s)).collect(),
+            omit_managed_fields: rule.and_then(|r| r.omit_managed_fields).unwrap_or(self.omit_managed_fields),
+        }
+    }
+}
+
+fn find<T: Copy>(all: &[(&str, T)], name: &str) -> Option<T> {
+    all.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+}
+
+impl Rule {
+    fn matches(&self, user: &UserInfo, wanted: &Attributes) -> bool {
+        let listed = |list: &[String], value: &str| list.is_empty() || list.iter().any(|v| v == value);
+        listed(&self.users, &user.name)
+            && (self.user_groups.is_empty() || self.user_groups.iter().any(|g| user.is_in(g)))
+            && listed(&self.verbs, &wanted.verb)
+            && match &wanted.about {
+                About::Resource(about) if self.is_about_resources() => {
+                    listed(&self.namespaces, &about.namespace)
+                        && (self.resources.is_empty() || self.resources.iter().any(|r| r.matches(about)))
+                }
+                About::Path(path) if !self.is_about_resources() && !self.urls.is_empty() => {
+                    self.urls.iter().any(|url| url_covers(url, path))
+                }
+                _ => !self.is_about_resources() && self.urls.is_empty(),
+            }
+    }
+
+    fn is_about_resources(&self) -> bool {
+        !self.namespaces.is_empty() || !self.resources.is_empty()
+    }
+
+    fn validate(&self, path: &FieldPath, errors: &mut FieldErrors) {
+        if self.level.is_empty() {
+            errors.required(&path.child("level"), "");
+        } else if find(&LEVELS, &self.level).is_none() {
+            errors.not_supported(&path.child("level"), &json!(self.level), &LEVELS.map(|(name, _)| name));
+        }
+        let urls = path.child("nonResourceURLs");
+        for (i, url) in self.urls.iter().enumerate().filter(|(_, url)| *url != "*") {
+            if !url.starts_with('/') {
+                errors.invalid(&urls.index(i), &json!(url), "non-resource URL rules must begin with a '/' character");
+            }
+            if url.trim_end_matches('*').contains('*') || url.ends_with("**") {
+                let why = "non-resource URL wildcards '*' must be the final character of the rule";
+                errors.invalid(&urls.index(i), &json!(url), why);
+            }
+        }
+        for resources in &self.resources {
+            resources.validate(&path.child("resources"), errors);
+        }
+        validate_stages(&self.omit_stages, &path.child("omitStages"), errors);
+        if !self.urls.is_empty() && self.is_about_resources() {
+            let why = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.invalid(&urls, &json!(self.urls), why);
+        }
+    }
+}
+
+impl GroupResources {
+    fn matches(&self, about: &ResourceAbout) -> bool {
+        let named = self.resource_names.is_empty() || self.resource_names.contains(&about.name);
+        let (combined, part) = (about.combined(), about.subresource.as_str());
+        let is_one = |rule: &String| {
+            rule == "*"
+                || *rule == combined
+                || rule.strip_prefix("*/").is_some_and(|p| !part.is_empty() && p == part)
+                || rule.strip_suffix("/*").is_some_and(|resource| resource == about.resource)
+        };
+        self.group == about.group && (self.resources.is_empty() || (named && self.resources.iter().any(is_one)))
+    }
+
+    fn validate(&self, path: &FieldPath, errors: &mut FieldErrors) {
+        let wrong = api::names::dns1123_subdomain(&self.group);
+        if !self.group.is_empty() && !wrong.is_empty() {
+            errors.invalid(&path.child("group"), &json!(self.group), &wrong.join(","));
+        }
+        if !self.resource_names.is_empty() && self.resources.is_empty() {
+            let why = "using resourceNames requires at least one resource";
+            errors.invalid(&path.child("resourceNames"), &json!(self.resource_names), why);
+        }
+    }
+}
+
+fn validate_stages(stages: &[String], path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, stage) in stages.iter().enumerate().filter(|(_, stage)| find(&STAGES, stage).is_none()) {
+        let why = format!("allowed stages are {}", STAGES.map(|(name, _)| name).join(","));
+        errors.invalid(&path.index(i), &json!(stage), &why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+
+    const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
+
+    /// `METHOD PATH USER [GROUP]` and the level that these rules give it.
+    #[track_caller]
+    fn check(rules: &str, request: &str, expected: Level) {
+        let policy = AuditPolicy::parse(&format!("{HEAD}rules: {rules}")).unwrap();
+        let words: Vec<&str> = request.split(' ').collect();
+        let (path, query) = words[1].split_once('?').unwrap_or((words[1], ""));
+        let wanted = Attributes::of(&Method::from_bytes(words[0].as_bytes()).unwrap(), path, query);
+        let groups = words[3..].iter().map(|g| (*g).to_owned()).collect();
+        let user = UserInfo { name: words[2].to_owned(), groups, ..UserInfo::default() };
+        assert_eq!(policy.decide(&user, &wanted).level, expected, "{request}");
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = "[{level: None, users: [ann], verbs: [get]}, {level: Request, userGroups: [ops]}, {level: Metadata, namespaces: [a]}]";
+        check(rules, "GET /api/v1/namespaces/a/pods/p ann ops", Level::None);
+        check(rules, "PUT /api/v1/namespaces/a/pods/p ann ops", Level::Request);
+        check(rules, "PUT /api/v1/namespaces/a/pods/p bob", Level::Metadata);
+        check(rules, "PUT /api/v1/namespaces/b/pods/p bob", Level::None);
+        check(rules, "GET /version bob", Level::None);
+    }
+
+    #[test]
+    fn resources_are_named_with_their_parts() {
+        let rules =
+            "[{level: Request, resources: [{group: '', resources: [pods, '*/log', 'services/*']}, {group: apps}]}]";
+        check(rules, "GET /api/v1/namespaces/a/pods/p u", Level::Request);
+        check(rules, "GET /api/v1/namespaces/a/pods/p/log u", Level::Request);
+        check(rules, "GET /api/v1/namespaces/a/pods/p/status u", Level::None);
+        check(rules, "GET /api/v1/namespaces/a/services/s/status u", Level::Request);
+        check(rules, "GET /api/v1/namespaces/a/services/s u", Level::Request);
+        check(rules, "GET /apis/apps/v1/deployments u", Level::Request);
+        check(rules, "GET /apis/batch/v1/jobs u", Level::None);
+        let names = "[{level: Request, resources: [{resources: [secrets], resourceNames: [one]}]}]";
+        check(names, "GET /api/v1/namespaces/a/secrets/one u", Level::Request);
+        check(names, "GET /api/v1/namespaces/a/secrets/two u", Level::None);
+        check("[{level: Metadata, namespaces: ['']}]", "GET /api/v1/nodes u", Level::Metadata);
+    }
+
+    #[test]
+    fn paths_may_end_in_a_star() {
+        let rules = "[{level: None, nonResourceURLs: ['/healthz*', /version]}, {level: Metadata}]";
+        check(rules, "GET /healthz/ping u", Level::None);
+        check(rules, "GET /version u", Level::None);
+        check(rules, "GET /version/x u", Level::Metadata);
+        check(rules, "GET /api/v1/pods u", Level::Metadata);
+    }
+
+    #[test]
+    fn stages_and_managed_fields_are_left_out_where_either_says_so() {
+        let text = "omitStages: [RequestReceived]\nomitManagedFields: true\nrules: [{level: Metadata, users: [a], omitStages: [Panic], omitManagedFields: false}, {level: Metadata}]";
+        let policy = AuditPolicy::parse(&format!("{HEAD}{text}")).unwrap();
+        let verdict = |name: &str| {
+            let user = UserInfo { name: name.to_owned(), ..UserInfo::default() };
+            let verdict = policy.decide(&user, &Attributes::default());
+            (verdict.omit, verdict.omit_managed_fields)
+        };
+        assert_eq!(verdict("a"), (vec![Stage::RequestReceived, Stage::Panic], false));
+        assert_eq!(verdict("b"), (vec![Stage::RequestReceived], true));
+    }
+
+    #[track_caller]
+    fn refused(text: &str, expected: &str) {
+        let error = AuditPolicy::parse(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn a_policy_that_makes_no_sense_is_refused_with_its_place() {
+        refused("apiVersion: audit.k8s.io/v1beta1\nkind: Policy", "unknown group version field audit.k8s.io/v1beta1");
+        refused(HEAD, "loaded illegal policy with 0 rules");
+        let rules = |rules: &str, expected: &str| refused(&format!("{HEAD}rules: {rules}"), expected);
+        rules("[{level: Metadata, user: [a]}]", "unknown field");
+        rules("[{users: [a]}]", "rules[0].level: Required value");
+        rules("[{level: All}]", "rules[0].level: Unsupported value: \"All\"");
+        rules("[{level: None, nonResourceURLs: [x]}]", "must begin with a '/' character");
+        rules("[{level: None, nonResourceURLs: ['/a*b']}]", "wildcards '*' must be the final character");
+        rules(
+            "[{level: None, namespaces: [a], nonResourceURLs: [/a]}]",
+            "both regular resources and non-resource URLs",
+        );
+        rules("[{level: None, resources: [{group: a/v1}]}]", "rules[0].resources.group: Invalid value: \"a/v1\"");
+        rules("[{level: None, resources: [{resourceNames: [a]}]}]", "requires at least one resource");
+        rules(
+            "[{level: None, omitStages: [Now]}]",
+            "rules[0].omitStages[0]: Invalid value: \"Now\": allowed stages are",
+        );
+    }
+}

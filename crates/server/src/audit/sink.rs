@@ -1,0 +1,220 @@
+//! Where the log is written: by a thread of its own, so that no request waits for a disk, unless the queue is full.
+//!
+//! A full queue holds requests up: what a policy asks for is noted, however slow the disk is (upstream's mode `blocking`,
+//! but for what is in the queue when the process is killed). A line that cannot be written is lost, and said so.
+
+use super::event::Event;
+use jiff::{SignedDuration, Timestamp};
+use std::{
+    fs, io,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// How many events may wait to be written.
+const QUEUE: usize = 4096;
+
+/// When a file is full, and how long old ones stay; nothing holds for a zero.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AuditRotation {
+    /// Size of a file, in megabytes.
+    pub max_size: u64,
+    /// How many old files stay.
+    pub max_backup: usize,
+    /// For how many days old files stay.
+    pub max_age: u32,
+}
+
+#[derive(Debug)]
+enum Message {
+    Event(Box<Event>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// The way to the thread that writes.
+#[derive(Debug, Clone)]
+pub(super) struct Sink(mpsc::Sender<Message>);
+
+impl Sink {
+    /// Opens the file, or standard output for `-`.
+    pub(super) fn open(path: &Path, rotation: AuditRotation) -> io::Result<Self> {
+        let mut output = Output::open(path, rotation)?;
+        let (sender, mut receiver) = mpsc::channel(QUEUE);
+        std::thread::Builder::new().name("audit".to_owned()).spawn(move || {
+            while let Some(message) = receiver.blocking_recv() {
+                match message {
+                    Message::Event(event) => output.note(&event),
+                    Message::Flush(done) => drop(done.send(())),
+                }
+            }
+        })?;
+        Ok(Self(sender))
+    }
+
+    /// Hands an event over, as soon as there is room.
+    pub(super) async fn send(&self, event: Event) {
+        let _ = self.0.send(Message::Event(Box::new(event))).await;
+    }
+
+    /// The same, for who cannot wait.
+    pub(super) fn send_soon(&self, event: Event) {
+        if let Err(mpsc::error::TrySendError::Full(message)) = self.0.try_send(Message::Event(Box::new(event)))
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let sender = self.0.clone();
+            runtime.spawn(async move { sender.send(message).await });
+        }
+    }
+
+    /// Waits until everything is written that was handed over before.
+    pub(super) async fn flush(&self) {
+        let (done, written) = oneshot::channel();
+        if self.0.send(Message::Flush(done)).await.is_ok() {
+            let _ = written.await;
+        }
+    }
+}
+
+/// The file, or standard output.
+struct Output {
+    /// `None` for standard output.
+    file: Option<Rotated>,
+    /// Whether the last line was lost.
+    failing: bool,
+}
+
+struct Rotated {
+    path: PathBuf,
+    file: fs::File,
+    size: u64,
+    rotation: AuditRotation,
+}
+
+impl Output {
+    fn open(path: &Path, rotation: AuditRotation) -> io::Result<Self> {
+        let file = if path == Path::new("-") { None } else { Some(Rotated::open(path, rotation)?) };
+        Ok(Self { file, failing: false })
+    }
+
+    fn note(&mut self, event: &Event) {
+        let written = serde_json::to_vec(event).map_err(io::Error::other).and_then(|mut line| {
+            line.push(b'\n');
+            match &mut self.file {
+                Some(file) => file.write(&line),
+                None => io::stdout().lock().write_all(&line),
+            }
+        });
+        match written {
+            Ok(()) => self.failing = false,
+            Err(error) if !self.failing => {
+                self.failing = true;
+                tracing::error!(%error, "the audit log cannot be written: events are lost");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Rotated {
+    fn open(path: &Path, rotation: AuditRotation) -> io::Result<Self> {
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            fs::create_dir_all(parent)?;
+        }
+        let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, size, rotation })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let limit = self.rotation.max_size.saturating_mul(1 << 20);
+        if limit > 0 && self.size > 0 && self.size + line.len() as u64 > limit {
+            self.rotate()?;
+        }
+        self.file.write_all(line)?;
+        self.size += line.len() as u64;
+        Ok(())
+    }
+
+    /// What is there gets a name with the time, and the oldest such files go.
+    fn rotate(&mut self) -> io::Result<()> {
+        let now = Timestamp::now();
+        let (stem, extension) = self.names();
+        fs::rename(&self.path, self.path.with_file_name(format!("{stem}{}{extension}", now.strftime(STAMP))))?;
+        *self = Self::open(&self.path.clone(), self.rotation)?;
+        for (i, (path, at)) in self.backups()?.into_iter().enumerate() {
+            let age = SignedDuration::from_hours(i64::from(self.rotation.max_age) * 24);
+            let is_many = self.rotation.max_backup > 0 && i >= self.rotation.max_backup;
+            if is_many || (self.rotation.max_age > 0 && now.duration_since(at) > age) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `audit-` and `.log`, between which the time stands.
+    fn names(&self) -> (String, String) {
+        let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let extension = self.path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+        (format!("{}-", text(self.path.file_stem())), extension)
+    }
+
+    /// Old files, the youngest first.
+    fn backups(&self) -> io::Result<Vec<(PathBuf, Timestamp)>> {
+        let (stem, extension) = self.names();
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut all = Vec::new();
+        for entry in fs::read_dir(parent)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let stamp = name.strip_prefix(&stem).and_then(|rest| rest.strip_suffix(&extension));
+            let at = stamp.and_then(|s| Timestamp::strptime("%Y-%m-%dT%H-%M-%S%.3f%z", format!("{s}+0000")).ok());
+            all.extend(at.map(|at| (entry.path(), at)));
+        }
+        all.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
+        Ok(all)
+    }
+}
+
+/// As upstream's library (lumberjack) names old files.
+const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_files_are_put_aside_and_the_oldest_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("logs/audit.log");
+        let rotation = AuditRotation { max_size: 1, max_backup: 2, max_age: 0 };
+        let mut log = Rotated::open(&path, rotation).unwrap();
+        let old = path.with_file_name("audit-2020-01-01T00-00-00.000.log");
+        fs::write(&old, "old").unwrap();
+        fs::write(path.with_file_name("audit-other.log"), "other").unwrap();
+        let line = vec![b'x'; 600 << 10];
+        for rotations in 0..3 {
+            log.write(&line).unwrap();
+            assert_eq!(log.backups().unwrap().len(), [1, 2, 2][rotations]);
+            // The name of an old file has milliseconds.
+            let before = Timestamp::now().as_millisecond();
+            while Timestamp::now().as_millisecond() == before {}
+        }
+        assert!(!old.exists() && path.with_file_name("audit-other.log").exists());
+        assert_eq!(fs::metadata(&path).unwrap().len(), 600 << 10);
+    }
+
+    #[test]
+    fn what_is_too_old_goes_whatever_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let mut log = Rotated::open(&path, AuditRotation { max_size: 1, max_backup: 0, max_age: 1 }).unwrap();
+        let old = path.with_file_name("audit-2020-01-01T00-00-00.000.log");
+        fs::write(&old, "old").unwrap();
+        log.write(&[b'x'; 10]).unwrap();
+        log.rotate().unwrap();
+        assert!(!old.exists());
+        assert_eq!(log.backups().unwrap().len(), 1);
+    }
+}

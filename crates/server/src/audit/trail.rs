@@ -1,0 +1,425 @@
+//! What is noted of one request, from its first header to the last byte of its answer.
+
+use super::{
+    AuditLog, Event,
+    event::{ObjectRef, User},
+    policy::{Level, Stage},
+};
+use crate::{
+    UserInfo,
+    authz::{About, Attributes, Decision},
+    deadline,
+    reply::{Body, BoxError, Passed},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header, request::Parts};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, Full};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
+/// Longer names of programs are cut off.
+const LONGEST_AGENT: usize = 1024;
+
+/// Where a request came from, for those that came over a network.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// What is noted of a request; nothing, where there is no audit log. All clones are of the same request, whose answer is
+/// complete when the last one goes, if it is one that lasts.
+#[derive(Clone, Default)]
+pub(crate) struct Trail(Option<Arc<Noted>>);
+
+struct Noted {
+    log: Arc<AuditLog>,
+    id: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` until it is known who asks, and for requests that are not noted.
+    event: Option<Event>,
+    omit: Vec<Stage>,
+    omit_managed_fields: bool,
+    lasts: bool,
+    complete: bool,
+    /// What is needed until it is known who asks.
+    received: Option<Received>,
+}
+
+struct Received {
+    at: Timestamp,
+    method: Method,
+    uri: Uri,
+    source_ips: Vec<String>,
+    agent: String,
+    /// What was shown to say who asks.
+    shown: Vec<&'static str>,
+}
+
+impl Trail {
+    /// A request has come.
+    pub(crate) fn begin(log: Option<&Arc<AuditLog>>, head: &Parts) -> Self {
+        let Some(log) = log else { return Self(None) };
+        let text = |name: &HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let mut agent = text(&header::USER_AGENT).to_owned();
+        if agent.len() > LONGEST_AGENT {
+            agent.truncate(LONGEST_AGENT);
+            agent.push_str("...TRUNCATED");
+        }
+        let received = Received {
+            at: Timestamp::now(),
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            source_ips: source_ips(&head.headers, head.extensions.get()),
+            agent,
+            shown: if text(&header::AUTHORIZATION).to_lowercase().starts_with("bearer ") {
+                vec!["bearer"]
+            } else {
+                vec![]
+            },
+        };
+        let id = match text(&AUDIT_ID) {
+            "" => uuid::Uuid::new_v4().to_string(),
+            known => known.to_owned(),
+        };
+        let state = Mutex::new(State { received: Some(received), ..State::default() });
+        Self(Some(Arc::new(Noted { log: Arc::clone(log), id, state })))
+    }
+
+    /// Whether anything may be noted.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// By what the request is known, if it is noted.
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.0.as_ref().map(|noted| noted.id.as_str())
+    }
+
+    /// It is known who asks: the policy decides now.
+    pub(crate) async fn user(&self, user: &UserInfo) {
+        let Some(noted) = &self.0 else { return };
+        if noted.decide(user) {
+            noted.emit(Stage::RequestReceived).await;
+        }
+    }
+
+    /// Nobody knows who asks, which is all that there is to note.
+    pub(crate) async fn nobody(&self) {
+        let Some(noted) = &self.0 else { return };
+        let shown = noted.state.lock().received.as_ref().map(|r| r.shown.join(", ")).unwrap_or_default();
+        if !noted.decide(&UserInfo::default()) {
+            return;
+        }
+        let message = match shown.as_str() {
+            "" => "Authentication failed, no credentials provided".to_owned(),
+            shown => format!("Authentication failed, attempted: {shown}"),
+        };
+        noted.change(|event| event.response_status = Some(json!({"metadata": {}, "message": message, "code": 401})));
+        noted.emit(Stage::ResponseStarted).await;
+        noted.state.lock().complete = true;
+    }
+
+    /// Somebody acts as somebody else.
+    pub(crate) fn impersonated(&self, user: &UserInfo) {
+        self.change(|event| event.impersonated_user = Some(User::from(user)));
+    }
+
+    /// It was decided whether they may.
+    pub(crate) fn decided(&self, decision: &Decision) {
+        self.change(|event| {
+            let (word, why) = match decision {
+                Decision::Allowed(why) => ("allow", why),
+                Decision::NoOpinion(why) => ("forbid", why),
+            };
+            event.annotations.extend([(DECISION, word.to_owned()), (REASON, why.clone())]);
+        });
+    }
+
+    /// The body has come.
+    pub(crate) fn sent(&self, body: &Bytes, content_type: &str) {
+        let Some(noted) = self.0.as_ref().filter(|_| !body.is_empty()) else { return };
+        let Some(mut object) = read(body, content_type) else { return };
+        let mut state = noted.state.lock();
+        let omit = state.omit_managed_fields;
+        let Some(event) = &mut state.event else { return };
+        // A patch is no object, and options have no name.
+        if event.verb != "patch"
+            && let Some(about) = &mut event.object_ref
+        {
+            about.complete(&object["metadata"]);
+        }
+        if event.level >= Level::Request {
+            if omit {
+                without_managed_fields(&mut object);
+            }
+            event.request_object = Some(object);
+        }
+    }
+
+    /// There is an answer. What lasts is complete when its body, and whoever has a clone of this, is gone.
+    pub(crate) async fn answered(self, response: Response<Body>) -> Response<Body> {
+        let Some(noted) = self.0 else { return response };
+        let mut response = noted.answered(response).await;
+        if let Ok(id) = HeaderValue::from_str(&noted.id) {
+            response.headers_mut().insert(AUDIT_ID, id);
+        }
+        let lasts = noted.state.lock().lasts;
+        if lasts { response.map(|body| Followed { body, _noted: noted }.boxed_unsync()) } else { response }
+    }
+
+    /// A bug was met.
+    pub(crate) async fn panicked(&self, why: &str) {
+        let Some(noted) = &self.0 else { return };
+        let message = format!("APIServer panic'd: {why}");
+        let status =
+            json!({"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500});
+        noted.change(|event| event.response_status = Some(status));
+        noted.emit(Stage::Panic).await;
+        noted.state.lock().complete = true;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Event)) {
+        if let Some(noted) = &self.0 {
+            noted.change(change);
+        }
+    }
+}
+
+impl Noted {
+    /// Asks the policy; gives whether the request is noted.
+    fn decide(&self, user: &UserInfo) -> bool {
+        let mut state = self.state.lock();
+        let Some(received) = state.received.take() else { return false };
+        let Received { at, method, uri, source_ips, agent, .. } = received;
+        let wanted = Attributes::of(&method, uri.path(), uri.query().unwrap_or_default());
+        let verdict = self.log.policy.decide(user, &wanted);
+        if verdict.level == Level::None {
+            return false;
+        }
+        state.lasts = deadline::lasts(&wanted);
+        (state.omit, state.omit_managed_fields) = (verdict.omit, verdict.omit_managed_fields);
+        state.event = Some(Event {
+            kind: "Event",
+            api_version: "audit.k8s.io/v1",
+            level: verdict.level,
+            audit_id: self.id.clone(),
+            stage: Stage::RequestReceived,
+            request_uri: uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+            user: User::from(user),
+            impersonated_user: None,
+            source_ips,
+            user_agent: agent,
+            object_ref: object_ref(&wanted, uri.path()),
+            verb: wanted.verb,
+            response_status: None,
+            request_object: None,
+            response_object: None,
+            request_received_timestamp: at,
+            stage_timestamp: at,
+            annotations: BTreeMap::new(),
+        });
+        true
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Event)) {
+        if let Some(event) = &mut self.state.lock().event {
+            change(event);
+        }
+    }
+
+    /// The event of a stage, if it is one that is noted.
+    fn at(&self, stage: Stage) -> Option<Event> {
+        let state = self.state.lock();
+        let mut event = state.event.clone().filter(|_| !state.omit.contains(&stage) && !state.complete)?;
+        event.stage = stage;
+        if stage != Stage::RequestReceived {
+            event.stage_timestamp = Timestamp::now();
+        }
+        Some(event)
+    }
+
+    async fn emit(&self, stage: Stage) {
+        if let Some(event) = self.at(stage) {
+            self.log.sink.send(event).await;
+        }
+    }
+
+    async fn answered(&self, response: Response<Body>) -> Response<Body> {
+        let (level, lasts) = {
+            let state = self.state.lock();
+            let Some(event) = state.event.as_ref().filter(|_| !state.complete) else { return response };
+            (event.level, state.lasts)
+        };
+        let code = response.status().as_u16();
+        self.change(|event| event.response_status = Some(json!({"metadata": {}, "code": code})));
+        let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == "application/json");
+        let streams = response.body().size_hint().exact().is_none() || response.extensions().get::<Passed>().is_some();
+        let is_short = level == Level::RequestResponse || !matches!(code, 200) || self.may_be_status();
+        let response = if is_json && !streams && is_short { self.read_answer(response, level).await } else { response };
+        self.emit(if lasts { Stage::ResponseStarted } else { Stage::ResponseComplete }).await;
+        self.state.lock().complete |= !lasts;
+        response
+    }
+
+    /// Whether what succeeds may be answered with a Status.
+    fn may_be_status(&self) -> bool {
+        let state = self.state.lock();
+        state.event.as_ref().is_some_and(|e| !matches!(e.verb.as_str(), "get" | "list" | "watch"))
+    }
+
+    async fn read_answer(&self, response: Response<Body>, level: Level) -> Response<Body> {
+        let (head, body) = response.into_parts();
+        // What is at hand as a whole has no errors.
+        let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        if let Ok(mut object) = serde_json::from_slice::<Value>(&bytes) {
+            let mut state = self.state.lock();
+            if state.omit_managed_fields {
+                without_managed_fields(&mut object);
+            }
+            if let Some(event) = &mut state.event {
+                if object["kind"] == "Status" && object["apiVersion"] == "v1" {
+                    event.response_status = Some(status_of(&object, head.status.as_u16()));
+                }
+                event.response_object = (level == Level::RequestResponse).then_some(object);
+            }
+        }
+        Response::from_parts(head, Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        if let Some(event) = self.at(Stage::ResponseComplete) {
+            self.log.sink.send_soon(event);
+        }
+    }
+}
+
+/// Those fields of a Status that are bounded.
+fn status_of(object: &Value, code: u16) -> Value {
+    let mut status = json!({"metadata": {}, "code": code});
+    for field in ["status", "message", "reason", "details"] {
+        if !object[field].is_null() {
+            status[field] = object[field].clone();
+        }
+    }
+    status
+}
+
+fn object_ref(wanted: &Attributes, path: &str) -> Option<ObjectRef> {
+    let About::Resource(about) = &wanted.about else { return None };
+    let mut parts = path.split('/').filter(|p| !p.is_empty());
+    let version = if parts.next() == Some("api") { parts.next() } else { parts.nth(1) };
+    let about = about.clone();
+    Some(ObjectRef {
+        resource: about.resource,
+        namespace: about.namespace,
+        name: about.name,
+        api_group: about.group,
+        api_version: version.unwrap_or_default().to_owned(),
+        subresource: about.subresource,
+        ..ObjectRef::default()
+    })
+}
+
+/// Where a request came from, as proxies say and as its connection does. Components of this process are on this machine.
+fn source_ips(headers: &HeaderMap, peer: Option<&Peer>) -> Vec<String> {
+    let told = ["x-forwarded-for", "x-real-ip"].into_iter().filter_map(|name| headers.get(name)?.to_str().ok());
+    let told = told.flat_map(|list| list.split(',')).filter_map(|ip| ip.trim().parse().ok());
+    let own = peer.map_or(std::net::Ipv4Addr::LOCALHOST.into(), |peer| peer.0.ip());
+    let mut all: Vec<String> = Vec::new();
+    for ip in told.chain([own]).map(|ip: std::net::IpAddr| ip.to_string()) {
+        if !all.contains(&ip) {
+            all.push(ip);
+        }
+    }
+    all
+}
+
+fn read(body: &Bytes, content_type: &str) -> Option<Value> {
+    if content_type.ends_with("yaml") {
+        serde_saphyr::from_str(std::str::from_utf8(body).ok()?).ok()
+    } else {
+        serde_json::from_slice(body).ok()
+    }
+}
+
+/// Leaves out who owns what, of an object, of those in a list, and of those behind a table's rows.
+fn without_managed_fields(object: &mut Value) {
+    let strip = |object: &mut Value| {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    };
+    strip(object);
+    for list in ["items", "rows"] {
+        for item in object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            strip(item);
+            item.get_mut("object").into_iter().for_each(strip);
+        }
+    }
+}
+
+/// The body of an answer that lasts: while it is there, the answer is not complete.
+struct Followed {
+    body: Body,
+    _noted: Arc<Noted>,
+}
+
+impl http_body::Body for Followed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AuditPolicy, AuditRotation};
+
+    #[tokio::test]
+    async fn a_bug_is_noted_with_what_it_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+        let policy = AuditPolicy::parse(policy).unwrap();
+        let log = Arc::new(AuditLog::open(policy, &path, AuditRotation::default()).unwrap());
+        let (head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
+        let trail = Trail::begin(Some(&log), &head);
+        trail.user(&UserInfo::component("c")).await;
+        trail.panicked("boom").await;
+        drop(trail.answered(crate::reply::text(500, "")).await);
+        log.flush().await;
+        let text = std::fs::read_to_string(path).unwrap();
+        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let stages: Vec<&str> = events.iter().filter_map(|e| e["stage"].as_str()).collect();
+        assert_eq!(stages, ["RequestReceived", "Panic"]);
+        let status = json!({"metadata": {}, "status": "Failure", "message": "APIServer panic'd: boom", "reason": "InternalError", "code": 500});
+        assert_eq!((&events[1]["responseStatus"], &events[1]["requestURI"]), (&status, &json!("/api/v1/pods?limit=1")));
+    }
+}

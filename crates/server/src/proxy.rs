@@ -1,0 +1,306 @@
+//! `proxy` of Pods, Services and nodes: whatever answers HTTP there, asked through the API
+//! (`pkg/registry/core/{pod,service,node}` of Kubernetes, `ResourceLocation`).
+
+use crate::{
+    audit::Peer,
+    forward::{self, Outgoing},
+    kinds::KindInfo,
+    reply::{Body, Reply},
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+    upstreams::{self, unavailable},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+use store::Key;
+
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Who answers.
+enum Target {
+    /// A node's kubelet.
+    Kubelet(String),
+    At {
+        to: SocketAddr,
+        https: bool,
+    },
+}
+
+/// Whether a request is passed on.
+pub(crate) fn concerns(resource: &Resource) -> bool {
+    let info = resource.kind.info();
+    resource.subresource.as_deref() == Some("proxy")
+        && info.group.is_empty()
+        && matches!(info.plural, "pods" | "services" | "nodes")
+}
+
+/// Passes a request on, with its body as it comes; what stands behind `proxy` in its path is the path there.
+pub(crate) async fn answer(
+    server: &ApiServer,
+    resource: &Resource,
+    call: Call,
+    body: Body,
+    uri: &Uri,
+    peer: Option<&Peer>,
+) -> Reply {
+    if !matches!(call.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
+        return Err(ApiError::method_not_allowed());
+    }
+    let target = target(server, resource)?;
+    let path = uri.path();
+    let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
+    let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
+    let is_reading = matches!(call.method, Method::GET | Method::HEAD);
+    if rest.is_empty() && is_reading && !forward::is_upgrade(&call.headers) {
+        return moved(&format!("{path}/{query}"));
+    }
+    let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
+    let Call { method, mut headers, upgrade, trail, .. } = call;
+    let host = name_peers(&mut headers, uri, peer);
+    let outgoing = Outgoing { method, to, headers, body, upgrade, trail };
+    let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
+    let stream = match &target {
+        Target::Kubelet(node) => server.dialer.dial(node).await,
+        Target::At { to, https } => {
+            upstreams::connect(*to, if *https { Some(any_certificate(*to)?) } else { None }).await
+        }
+    };
+    let mut answer = forward::forward(stream.map_err(|e| failed(&e))?, outgoing).await.map_err(|e| failed(&e))?;
+    let there = match target {
+        Target::Kubelet(node) => node,
+        Target::At { to, .. } => to.to_string(),
+    };
+    rewrite_location(&mut answer, prefix, &[&there, &host]);
+    Ok(answer)
+}
+
+/// Where the path of the server behind begins: after so many segments.
+fn prefix_length(path: &str, segments: usize) -> usize {
+    let (mut seen, mut inside) = (0, false);
+    for (i, c) in path.char_indices() {
+        match (c, inside) {
+            ('/', true) if seen == segments => return i,
+            ('/', _) => inside = false,
+            (_, false) => {
+                seen += 1;
+                inside = true;
+            }
+            _ => {}
+        }
+    }
+    path.len()
+}
+
+fn moved(to: &str) -> Reply {
+    let mut response = crate::reply::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
+    let to = HeaderValue::from_str(to).map_err(ApiError::internal)?;
+    response.headers_mut().insert(header::LOCATION, to);
+    Ok(response)
+}
+
+/// Tells the server behind what was asked for, and by whom; gives the host that was asked.
+fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String {
+    let asked = headers.get(header::HOST).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let host = asked.or_else(|| uri.authority().map(ToString::to_string)).unwrap_or_else(|| "localhost".to_owned());
+    let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
+    let all: Vec<String> = before.chain(peer.map(|peer| peer.0.ip().to_string())).collect();
+    let mut set = |name, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    set(header::HOST, &host);
+    set(FORWARDED_URI, uri.path());
+    if !all.is_empty() {
+        set(FORWARDED_FOR, &all.join(", "));
+    }
+    host
+}
+
+/// A redirect within the server behind is one within the proxy.
+fn rewrite_location(answer: &mut Response<Body>, prefix: &str, own: &[&str]) {
+    let Some(to) = answer.headers().get(header::LOCATION).and_then(|v| v.to_str().ok()) else { return };
+    let path = if to.starts_with('/') && !to.starts_with("//") {
+        to.to_owned()
+    } else {
+        let Ok(uri) = to.parse::<Uri>() else { return };
+        let is_own = uri.authority().is_some_and(|a| own.contains(&a.as_str()));
+        match uri.path_and_query().filter(|_| is_own) {
+            Some(path) => path.to_string(),
+            None => return,
+        }
+    };
+    let path = if path.starts_with(prefix) { path } else { format!("{prefix}{path}") };
+    if let Ok(value) = HeaderValue::from_str(&path) {
+        answer.headers_mut().insert(header::LOCATION, value);
+    }
+}
+
+/// Pods and Services show certificates that nobody knows.
+fn any_certificate(to: SocketAddr) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), ApiError> {
+    let config = upstreams::tls(None, None).map_err(ApiError::internal)?;
+    Ok((config, ServerName::IpAddress(to.ip().into())))
+}
+
+/// `[SCHEME:]NAME[:PORT]` (`SplitSchemeNamePort`).
+struct Named<'a> {
+    https: bool,
+    name: &'a str,
+    port: &'a str,
+}
+
+impl<'a> Named<'a> {
+    fn parse(id: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = id.split(':').collect();
+        let (scheme, name, port) = match parts.as_slice() {
+            [name] => ("", *name, ""),
+            [name, port] => ("", *name, *port),
+            [scheme, name, port] => (*scheme, *name, *port),
+            _ => return None,
+        };
+        let known = matches!(scheme, "" | "http" | "https");
+        (known && !name.is_empty()).then_some(Self { https: scheme == "https", name, port })
+    }
+}
+
+fn target(server: &ApiServer, resource: &Resource) -> Result<Target, ApiError> {
+    let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
+    let what = info.singular;
+    let named = Named::parse(id).ok_or_else(|| ApiError::bad_request(format!("invalid {what} request {id:?}")))?;
+    match info.plural {
+        "pods" => pod(server, info, &resource.namespace, &named),
+        "services" => service(server, info, &resource.namespace, &named, id),
+        _ => node(server, info, &named),
+    }
+}
+
+fn stored(server: &ApiServer, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
+    let stored = server.store.get(&Key::new(info.storage, namespace, name));
+    let stored = stored.ok_or_else(|| ApiError::not_found(info, name))?;
+    serde_json::from_slice(&stored.data).map_err(ApiError::internal)
+}
+
+fn pod(server: &ApiServer, info: &KindInfo, namespace: &str, named: &Named<'_>) -> Result<Target, ApiError> {
+    let pod = stored(server, info, namespace, named.name)?;
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let first = containers.flat_map(|c| c["ports"].as_array().into_iter().flatten()).next();
+    let first = first.and_then(|p| p["containerPort"].as_u64()).map(|p| p.to_string());
+    let port = if named.port.is_empty() { first.unwrap_or_default() } else { named.port.to_owned() };
+    let ip = pod["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok());
+    at(ip, &port, named.https)
+}
+
+fn service(
+    server: &ApiServer,
+    info: &KindInfo,
+    namespace: &str,
+    named: &Named<'_>,
+    id: &str,
+) -> Result<Target, ApiError> {
+    let service = stored(server, info, namespace, named.name)?;
+    let port = match named.port.parse() {
+        Ok(number) => upstreams::port_name(&service, number)?,
+        Err(_) => named.port.to_owned(),
+    };
+    let slices = upstreams::slices(server, namespace, named.name);
+    // Only Pods are reached so, which are what they say: else whoever writes endpoints reaches everything.
+    let is_pod = |endpoint: &Value| {
+        let target = &endpoint["targetRef"];
+        let name = target["name"].as_str().filter(|_| target["kind"] == "Pod").unwrap_or_default();
+        let pod = server.store.get(&Key::new("pods", namespace, name));
+        let pod: Value = pod.and_then(|o| serde_json::from_slice(&o.data).ok()).unwrap_or_default();
+        let mut ips = pod["status"]["podIPs"].as_array().into_iter().flatten();
+        pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
+    };
+    let id = if slices.is_empty() { named.name } else { id };
+    let found = upstreams::endpoint(&slices, &port, is_pod);
+    let to = found.ok_or_else(|| unavailable(format!("no endpoints available for service {id:?}")))?;
+    Ok(Target::At { to, https: named.https })
+}
+
+fn node(server: &ApiServer, info: &KindInfo, named: &Named<'_>) -> Result<Target, ApiError> {
+    let node = stored(server, info, "", named.name)?;
+    let kubelet = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].to_string();
+    if named.port.is_empty() || named.port == kubelet {
+        return Ok(Target::Kubelet(named.name.to_owned()));
+    }
+    let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
+    let internal = addresses.find(|a| a["type"] == "InternalIP").and_then(|a| a["address"].as_str());
+    at(internal.and_then(|ip| ip.parse().ok()), named.port, named.https)
+}
+
+/// An address that may be reached through the API: not that of this machine alone, and not everybody's.
+fn at(ip: Option<IpAddr>, port: &str, https: bool) -> Result<Target, ApiError> {
+    let is_global = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => {
+            !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !ip.is_link_local() && !ip.is_broadcast()
+        }
+        IpAddr::V6(ip) => {
+            !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !ip.is_unicast_link_local()
+        }
+    };
+    let ip = ip.filter(is_global).ok_or_else(|| ApiError::bad_request("address not allowed"))?;
+    let default = if https { 443 } else { 80 };
+    let number = if port.is_empty() { Ok(default) } else { port.parse() };
+    let unknown = || unavailable(format!("error trying to reach service: dial tcp: lookup tcp/{port}: unknown port"));
+    let port = number.map_err(|_| unknown())?;
+    Ok(Target::At { to: SocketAddr::new(ip, port), https })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_behind_the_proxy_begins_after_its_name() {
+        for (path, segments, rest) in [
+            ("/api/v1/nodes/n/proxy", 5, ""),
+            ("/api/v1/nodes/n/proxy/", 5, "/"),
+            ("/api/v1/namespaces/a/pods/p/proxy/x%2Fy//z/", 7, "/x%2Fy//z/"),
+            ("//api/v1//namespaces/a/pods/p/proxy/x", 7, "/x"),
+        ] {
+            assert_eq!(path.split_at(prefix_length(path, segments)).1, rest, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_have_a_scheme_and_a_port() {
+        for (id, expected) in [
+            ("a", Some((false, "a", ""))),
+            ("a:80", Some((false, "a", "80"))),
+            ("https:a:web", Some((true, "a", "web"))),
+            ("http:a:", Some((false, "a", ""))),
+            (":a:80", Some((false, "a", "80"))),
+            ("ftp:a:80", None),
+            ("https::80", None),
+            ("a:b:c:d", None),
+        ] {
+            assert_eq!(Named::parse(id).map(|n| (n.https, n.name, n.port)), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn redirects_stay_within_the_proxy() {
+        for (to, expected) in [
+            ("/a?b", "/proxy/a?b"),
+            ("/proxy/a", "/proxy/a"),
+            ("http://10.0.0.1:80/a/", "/proxy/a/"),
+            ("http://asked:1/a", "/proxy/a"),
+            ("http://elsewhere/a", "http://elsewhere/a"),
+            ("//elsewhere/a", "//elsewhere/a"),
+            ("a", "a"),
+        ] {
+            let mut answer = crate::reply::text(302, "");
+            answer.headers_mut().insert(header::LOCATION, to.parse().unwrap());
+            rewrite_location(&mut answer, "/proxy", &["10.0.0.1:80", "asked:1"]);
+            assert_eq!(answer.headers()[header::LOCATION], expected, "{to}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The way of a request: who asks, whether it is their turn, whether they may, and who answers.
+
+use crate::{
+    UserInfo, aggregation,
+    audit::Trail,
+    authz::{self, Attributes},
+    compress, deadline, discovery, form,
+    forward::Outgoing,
+    health, openapi, protobuf, proxy,
+    reply::{self, Body, BoxError, Reply},
+    request::{self, Query, Resource},
+    service::{ApiServer, Call},
+    status::ApiError,
+    tokens,
+    write::now,
+};
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response, header, request::Parts};
+use http_body_util::{BodyExt, Limited};
+use hyper::upgrade::OnUpgrade;
+use std::panic::AssertUnwindSafe;
+
+/// Upstream's limit on a request's body.
+const MAX_BODY: usize = 3 << 20;
+
+/// A request whose user is known.
+struct Asked<B> {
+    head: Parts,
+    body: B,
+    upgrade: Option<OnUpgrade>,
+    raw_query: String,
+}
+
+impl ApiServer {
+    /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
+    pub async fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
+        let (head, body) = request.into_parts();
+        let trail = Trail::begin(self.audit.as_ref(), &head);
+        let work = AssertUnwindSafe(self.answer(user, head, body, &trail)).catch_unwind();
+        let response = match Box::pin(work).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => reply::error(&error),
+            Err(panic) => {
+                let why = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+                let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                trail.panicked(&why).await;
+                reply::error(&ApiError::internal("the request could not be handled"))
+            }
+        };
+        let response = trail.answered(response).await;
+        let response = form::answer(response, form).await;
+        if gzip { compress::answer(response) } else { response }
+    }
+
+    async fn answer<B>(&self, user: Option<UserInfo>, mut head: Parts, body: B, trail: &Trail) -> Reply
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let upgrade = head.extensions.remove();
+        let path = head.uri.path();
+        let raw_query = head.uri.query().unwrap_or("").to_owned();
+        let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
+        let user = match user {
+            // What everybody is told needs nobody's name, unless it is noted.
+            None if is_open && !trail.is_on() => None,
+            user => user.or_else(|| tokens::bearer(self, &head.headers, now())),
+        };
+        if is_open {
+            trail.user(&user.unwrap_or_else(UserInfo::anonymous).authenticated()).await;
+            let is_version = path.starts_with("/version");
+            return if is_version {
+                Ok(reply::json(200, &discovery::version()))
+            } else {
+                health::answer(path, &raw_query)
+            };
+        }
+        let Some(user) = user.map(UserInfo::authenticated) else {
+            trail.nobody().await;
+            return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
+        };
+        trail.user(&user).await;
+        let user = authz::impersonate(self, user, &mut head.headers, trail).await?;
+        let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
+        let (ticket, admitted) = self.flows.enter(&user, wanted.as_ref()).await;
+        let reply = match admitted {
+            Ok(()) => self.admitted(user, wanted, Asked { head, body, upgrade, raw_query }, trail).await,
+            Err(error) => Err(error),
+        };
+        let mut response = reply.unwrap_or_else(|error| reply::error(&error));
+        ticket.tell(&mut response);
+        Ok(response)
+    }
+
+    /// A request whose turn it is, unless its user may not make it.
+    async fn admitted<B>(&self, user: UserInfo, wanted: Option<Attributes>, asked: Asked<B>, trail: &Trail) -> Reply
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let Asked { head, body, upgrade, raw_query } = asked;
+        let path = head.uri.path();
+        let text =
+            |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
+        let accept = text(header::ACCEPT);
+        let served = self.registry.served();
+        authz::check(self, &user, wanted.as_ref(), trail).await?;
+        if health::is_check(path) {
+            return health::answer(path, &raw_query);
+        }
+        if let Some(route) = self.elsewhere(path) {
+            let outgoing = Self::outgoing(&head, body, upgrade, trail);
+            return aggregation::answer(self, route, &user, outgoing, &head).await;
+        }
+        if let Some(answer) = discovery::answer(&served, &self.aggregation, path, &accept, &head.headers) {
+            return Ok(answer);
+        }
+        if let Some(answer) = tokens::discovery(self, &head.method, path) {
+            return answer;
+        }
+        if let Some(answer) = openapi::answer(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
+        {
+            return Ok(answer);
+        }
+        let resource = request::resource(&served, path)?;
+        let content_type = text(header::CONTENT_TYPE);
+        let content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
+        let Parts { method, uri, headers, extensions, .. } = head;
+        let (query, trail) = (Query::parse(&raw_query), trail.clone());
+        let call =
+            Call { user, method, query, raw_query, accept, content_type, body: Bytes::new(), headers, upgrade, trail };
+        if proxy::concerns(&resource) {
+            let body = body.map_err(Into::into).boxed_unsync();
+            return proxy::answer(self, &resource, call, body, &uri, extensions.get()).await;
+        }
+        let limit = deadline::of(&resource, &call.query)?;
+        deadline::within(limit, self.read(resource, call, body)).await
+    }
+
+    /// A request for a resource of ours, whose body is read first.
+    async fn read<B>(&self, resource: Resource, mut call: Call, body: B) -> Reply
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        call.body = read_body(body).await?;
+        if call.content_type == protobuf::MEDIA_TYPE {
+            call.body = protobuf::body(&call.body, &resource)?;
+            "application/json".clone_into(&mut call.content_type);
+        }
+        call.trail.sent(&call.body, &call.content_type);
+        self.carried_out(resource, call).await
+    }
+
+    /// A request that goes on to another server, with its body as it comes.
+    fn outgoing<B>(head: &Parts, body: B, upgrade: Option<OnUpgrade>, trail: &Trail) -> Outgoing
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let body = body.map_err(Into::into).boxed_unsync();
+        let (method, headers) = (head.method.clone(), head.headers.clone());
+        Outgoing { method, to: String::new(), headers, body, upgrade, trail: trail.clone() }
+    }
+}
+
+/// A whole body, if it is none too large.
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, MAX_BODY).collect().await {
+        Ok(all) => Ok(all.to_bytes()),
+        Err(e) if e.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")))
+        }
+        Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
+    }
+}

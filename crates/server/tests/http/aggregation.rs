@@ -1,0 +1,282 @@
+//! Versions of groups that other servers serve.
+
+use crate::{common::*, upstream};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use serde_json::{Value, json};
+use server::Pki;
+use std::{net::SocketAddr, sync::Arc};
+use tempfile::TempDir;
+
+const APIS: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+/// An API that asks another server, which it knows by an authority of that server's own.
+struct Aggregating {
+    api: Api,
+    to: SocketAddr,
+    authority: String,
+    _dir: TempDir,
+}
+
+/// TLS of a server whose clients show a certificate of this authority.
+fn tls(clients: &str) -> (Arc<ServerConfig>, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::from_ca_cert_pem(&authority, key).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["more.default.svc".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(clients.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![own.der().clone()], key).unwrap();
+    (Arc::new(config), authority)
+}
+
+impl Aggregating {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
+        let (config, authority) = tls(&pki.front_proxy().authority);
+        let to = upstream::start(Some(config)).await;
+        let mut api = Api::new().await;
+        api.server = api.server.clone().with_front_proxy(pki.front_proxy(), pki.ca_pem());
+        api.server.bootstrap().await;
+        tokio::spawn(api.server.clone().aggregate());
+        Self { api, to, authority, _dir: dir }
+    }
+
+    /// The Service behind which the server is.
+    async fn serve(&self) {
+        let service = json!({"metadata": {"name": "more"}, "spec": {"ports": [{"port": 443}]}});
+        self.api.check(post(SERVICES, &service), 201, json!({})).await;
+        self.answer().await;
+    }
+
+    async fn answer(&self) {
+        let slice = json!({"metadata": {"name": "more", "labels": {"kubernetes.io/service-name": "more"}}, "addressType": "IPv4",
+            "endpoints": [{"addresses": [self.to.ip().to_string()]}], "ports": [{"name": "", "port": self.to.port()}]});
+        self.api.check(post(SLICES, &slice), 201, json!({})).await;
+    }
+
+    fn object(&self, more: Value) -> Value {
+        let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+            "service": {"namespace": "default", "name": "more"}, "caBundle": STANDARD.encode(&self.authority)});
+        more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
+        json!({"metadata": {"name": "v1.more.io"}, "spec": spec})
+    }
+
+    /// Waits until this is what its condition says.
+    #[track_caller]
+    fn wait<'a>(&'a self, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
+        let place = std::panic::Location::caller();
+        async move {
+            let path = format!("{APIS}?watch=1&fieldSelector=metadata.name%3Dv1.more.io");
+            let mut events = self.api.watch(&path).await;
+            loop {
+                let event = events.next().await;
+                let condition = event["object"]["status"]["conditions"][0].clone();
+                eprintln!("{place}: {condition}");
+                if condition["status"] == status && condition["reason"] == reason {
+                    return condition["message"].clone();
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_server_is_asked_for_what_it_serves_and_told_who_asks() {
+    let setup = Aggregating::new().await;
+    setup.serve().await;
+    let made = json!({"spec": {"service": {"port": 443}}});
+    setup.api.check(post(APIS, &setup.object(json!({}))), 201, made).await;
+    assert_eq!(setup.wait("True", "Passed").await, "all checks passed");
+    let things = "/apis/more.io/v1/namespaces/default/things?watch=false&x=a%2Fb";
+    let ask = Ask { method: "POST", ..get(things) }.text("application/json", "{}");
+    let ask = ask.header("x-remote-user", "root").header("x-remote-extra-a", "b").header("authorization", "Bearer x");
+    let headers = json!({"x-remote-user": "test", "x-remote-group": "system:masters; system:authenticated",
+        "x-remote-extra-a": null, "authorization": null, "host": setup.to.to_string()});
+    let told = json!({"method": "POST", "uri": things, "body": "{}", "headers": headers, "certificate": "shown"});
+    setup.api.check(ask, 200, told).await;
+    // Who may is decided here first.
+    let path = "/apis/more.io/v1/things";
+    let message = "things.more.io is forbidden: User \"ann\" cannot list resource \"things\" in API group \"more.io\" at the cluster scope";
+    setup.api.check(get(path).by("ann", &[]), 403, json!({"message": message})).await;
+    let rules = json!([{"verbs": ["list"], "apiGroups": ["more.io"], "resources": ["things"]}]);
+    setup.api.bind("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
+    setup.api.check(get(path).by("ann", &[]), 200, json!({"headers": {"x-remote-user": "ann"}})).await;
+    let row = setup.api.ask(&table(format!("{APIS}/v1.more.io"))).await.body["rows"][0]["cells"].clone();
+    assert_eq!(row.as_array().unwrap()[..3], [json!("v1.more.io"), json!("default/more"), json!("True")]);
+}
+
+#[tokio::test]
+async fn what_another_server_serves_is_discovered() {
+    let setup = Aggregating::new().await;
+    setup.serve().await;
+    setup.api.check(post(APIS, &setup.object(json!({}))), 201, json!({})).await;
+    setup.wait("True", "Passed").await;
+    let group = json!({"name": "more.io", "versions": [{"groupVersion": "more.io/v1", "version": "v1"}], "preferredVersion": {"version": "v1"}});
+    let groups = setup.api.ask(&get("/apis")).await.body["groups"].as_array().unwrap().clone();
+    let mut wrong = Vec::new();
+    compare(&group, groups.last().unwrap(), "", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    setup.api.check(get("/apis/more.io"), 200, json!({"kind": "APIGroup", "name": "more.io"})).await;
+    setup
+        .api
+        .check(get("/apis/more.io/v1"), 200, json!({"kind": "APIResourceList", "groupVersion": "more.io/v1"}))
+        .await;
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let discovered = async || {
+        let list = setup.api.ask(&get("/apis").header("accept", accept)).await.body;
+        list["items"].as_array().unwrap().last().unwrap()["versions"][0].clone()
+    };
+    let kind = json!({"group": "more.io", "version": "v1", "kind": "Thing"});
+    let resource = json!({"resource": "things", "responseKind": kind, "scope": "Namespaced", "singularResource": "thing",
+        "verbs": ["get", "list"], "shortNames": ["th"],
+        "subresources": [{"subresource": "status", "responseKind": kind, "verbs": ["get"]}]});
+    assert_eq!(discovered().await, json!({"version": "v1", "freshness": "Current", "resources": [resource]}));
+    let url = json!({"serverRelativeURL": "/openapi/v3/apis/more.io/v1?hash=x"});
+    let document = async || setup.api.ask(&get("/openapi/v3")).await;
+    assert_eq!(document().await.body["paths"]["apis/more.io/v1"], url);
+    setup
+        .api
+        .check(get("/openapi/v3/apis/more.io/v1?hash=x"), 200, json!({"uri": "/openapi/v3/apis/more.io/v1?hash=x"}))
+        .await;
+    setup.api.check(delete(format!("{SLICES}/more")), 200, json!({})).await;
+    setup.wait("False", "EndpointsNotFound").await;
+    assert_eq!(document().await.body["paths"]["apis/more.io/v1"], Value::Null);
+    assert_eq!(discovered().await["freshness"], "Stale");
+    setup.api.check(delete(format!("{APIS}/v1.more.io")), 200, json!({})).await;
+    setup.api.check(get("/apis/more.io"), 404, json!({})).await;
+    setup.api.check(get("/apis/more.io/v1/things"), 404, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_unavailable_and_why_is_said() {
+    let setup = Aggregating::new().await;
+    setup.api.check(post(APIS, &setup.object(json!({"caBundle": null}))), 201, json!({})).await;
+    assert_eq!(setup.wait("False", "ServiceNotFound").await, "service/more in \"default\" is not present");
+    let unable = json!({"kind": "Status", "reason": "ServiceUnavailable", "message": "the server is currently unable to handle the request"});
+    setup.api.check(get("/apis/more.io/v1/things"), 503, unable).await;
+    let service = json!({"metadata": {"name": "more"}, "spec": {"ports": [{"port": 80}]}});
+    setup.api.check(post(SERVICES, &service), 201, json!({})).await;
+    assert_eq!(
+        setup.wait("False", "ServicePortError").await,
+        "service/more in \"default\" is not listening on port 443"
+    );
+    setup.api.check(delete(format!("{SERVICES}/more")), 200, json!({})).await;
+    setup.serve().await;
+    // Nobody has signed for it that is known.
+    let why = setup.wait("False", "FailedDiscoveryCheck").await;
+    let start = format!("failing or missing response from https://{}/apis/more.io/v1: ", setup.to);
+    assert!(why.as_str().unwrap().starts_with(&start), "{why}");
+    let insecure = json!({"spec": {"insecureSkipTLSVerify": true}});
+    setup.api.check(merge(format!("{APIS}/v1.more.io"), &insecure), 200, json!({})).await;
+    setup.wait("True", "Passed").await;
+    setup.api.check(get("/apis/more.io/v1/things"), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn what_is_served_here_has_an_api_service_too() {
+    let setup = Aggregating::new().await;
+    let mut events = setup.api.watch(&format!("{APIS}?watch=1&fieldSelector=metadata.name%3Dv1.apps")).await;
+    let condition = json!({"type": "Available", "status": "True", "reason": "Local", "message": "Local APIServices are always available"});
+    let labels = json!({"kube-aggregator.kubernetes.io/automanaged": "onstart"});
+    let spec = json!({"group": "apps", "version": "v1", "groupPriorityMinimum": 17_800, "versionPriority": 15});
+    events
+        .check("ADDED", json!({"metadata": {"labels": labels}, "spec": spec, "status": {"conditions": [condition]}}))
+        .await;
+    let row = setup.api.ask(&table(format!("{APIS}/v1.apps"))).await.body["rows"][0]["cells"].clone();
+    assert_eq!(row.as_array().unwrap()[..3], [json!("v1.apps"), json!("Local"), json!("True")]);
+    // Custom kinds come and go, and theirs with them.
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let definition = json!({"metadata": {"name": "things.own.io"}, "spec": {"group": "own.io", "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let mut events = setup.api.watch(&format!("{APIS}?watch=1&fieldSelector=metadata.name%3Dv1.own.io")).await;
+    setup.api.check(post(definitions, &definition), 201, json!({})).await;
+    let labels = json!({"kube-aggregator.kubernetes.io/automanaged": "true"});
+    events
+        .check(
+            "ADDED",
+            json!({"metadata": {"labels": labels}, "spec": {"groupPriorityMinimum": 1000, "versionPriority": 100}}),
+        )
+        .await;
+    setup.api.check(delete(format!("{definitions}/things.own.io")), 200, json!({})).await;
+    events.check("DELETED", json!({})).await;
+}
+
+#[tokio::test]
+async fn what_is_built_in_is_served_here_whatever_its_api_service_says() {
+    let api = Api::new().await;
+    let spec = json!({"group": "apps", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+        "service": {"namespace": "default", "name": "nobody"}});
+    api.check(post(APIS, &json!({"metadata": {"name": "v1.apps"}, "spec": spec})), 201, json!({})).await;
+    api.check(get("/apis/apps/v1/deployments"), 200, json!({"kind": "DeploymentList"})).await;
+    api.check(delete(format!("{APIS}/v1.apps")), 200, json!({})).await;
+    api.check(get("/apis/apps/v1/deployments"), 200, json!({"kind": "DeploymentList"})).await;
+}
+
+#[tokio::test]
+async fn the_certificates_of_both_sides_are_told_in_a_config_map() {
+    let setup = Aggregating::new().await;
+    let map =
+        setup.api.ask(&get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).await.body;
+    let data = &map["data"];
+    for field in ["client-ca-file", "requestheader-client-ca-file"] {
+        assert!(data[field].as_str().unwrap().starts_with("-----BEGIN CERTIFICATE-----"), "{data}");
+    }
+    assert_ne!(data["client-ca-file"], data["requestheader-client-ca-file"]);
+    assert_eq!(data["requestheader-allowed-names"], "[\"front-proxy-client\"]");
+    assert_eq!(data["requestheader-username-headers"], "[\"X-Remote-User\"]");
+}
+
+#[tokio::test]
+async fn an_api_service_that_makes_no_sense_is_refused() {
+    let api = Api::new().await;
+    let spec = |more: Value| {
+        let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10});
+        more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
+        spec
+    };
+    for (more, why) in [
+        (
+            json!({"version": "v2"}),
+            "metadata.name: Invalid value: \"v1.more.io\": must be `spec.version+\".\"+spec.group`: \"v2.more.io\"",
+        ),
+        (
+            json!({"groupPriorityMinimum": 0}),
+            "spec.groupPriorityMinimum: Invalid value: 0: must be positive and less than 20000",
+        ),
+        (
+            json!({"versionPriority": 1001}),
+            "spec.versionPriority: Invalid value: 1001: must be positive and less than 1000",
+        ),
+        (
+            json!({"insecureSkipTLSVerify": true}),
+            "spec.insecureSkipTLSVerify: Invalid value: true: local APIServices may not have insecureSkipTLSVerify",
+        ),
+        (json!({"service": {"name": "s"}}), "spec.service.namespace: Required value"),
+        (
+            json!({"service": {"name": "s", "namespace": "n", "port": 0}}),
+            "spec.service.port: Invalid value: 0: port is not valid:must be between 1 and 65535, inclusive",
+        ),
+    ] {
+        let object = json!({"metadata": {"name": "v1.more.io"}, "spec": spec(more)});
+        let message = format!("APIService.apiregistration.k8s.io \"v1.more.io\" is invalid: {why}");
+        api.check(post(APIS, &object), 422, json!({"message": message})).await;
+    }
+}

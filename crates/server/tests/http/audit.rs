@@ -1,0 +1,167 @@
+//! The audit log: who did what, in upstream's form.
+
+use crate::common::{Api, Ask, CONFIG_MAPS, PODS, compare, get, merge, post};
+use serde_json::{Value, json};
+use server::{AuditLog, AuditPolicy, AuditRotation};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const HEAD: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: ";
+
+/// A server that notes what these rules say.
+struct Noting {
+    api: Api,
+    log: Arc<AuditLog>,
+    dir: TempDir,
+}
+
+impl Noting {
+    async fn with(rules: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = AuditPolicy::parse(&format!("{HEAD}{rules}}}")).unwrap();
+        let log = AuditLog::open(policy, &dir.path().join("audit.log"), AuditRotation::default()).unwrap();
+        let (mut api, log) = (Api::new().await, Arc::new(log));
+        api.server = api.server.clone().with_audit(log.clone());
+        Self { api, log, dir }
+    }
+
+    async fn events(&self) -> Vec<Value> {
+        self.log.flush().await;
+        let text = std::fs::read_to_string(self.dir.path().join("audit.log")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The events of the last request; each has at least this.
+    #[track_caller]
+    fn check(events: &[Value], expected: &[Value]) {
+        assert_eq!(events.len(), expected.len(), "{events:#?}");
+        for (event, expected) in events.iter().zip(expected) {
+            let mut wrong = Vec::new();
+            compare(expected, event, "", &mut wrong);
+            assert!(wrong.is_empty(), "{}\n{event:#}", wrong.join("\n"));
+        }
+    }
+}
+
+fn by_ann(ask: Ask) -> Ask {
+    ask.by("ann", &["devs"])
+}
+
+#[tokio::test]
+async fn a_request_is_noted_when_it_comes_and_when_it_is_answered() {
+    let noting = Noting::with("[{level: Metadata}]").await;
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
+    let ask = post(CONFIG_MAPS, &map).header("user-agent", "test/1").header("x-forwarded-for", "192.0.2.1, 192.0.2.2");
+    let answer = noting.api.ask(&ask).await;
+    assert_eq!(answer.status, 201);
+    let id = answer.headers["audit-id"].to_str().unwrap();
+    let about = json!({"resource": "configmaps", "namespace": "default", "apiVersion": "v1", "apiGroup": null});
+    let received = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": id, "stage": "RequestReceived",
+        "requestURI": CONFIG_MAPS, "verb": "create", "objectRef": about, "responseStatus": null, "annotations": null,
+        "user": {"username": "test", "groups": ["system:masters", "system:authenticated"]}, "userAgent": "test/1",
+        "sourceIPs": ["192.0.2.1", "192.0.2.2", "127.0.0.1"],
+    });
+    let complete = json!({
+        "auditID": id, "stage": "ResponseComplete", "responseStatus": {"metadata": {}, "code": 201},
+        "objectRef": {"resource": "configmaps", "name": "m"}, "requestObject": null, "responseObject": null,
+        "annotations": {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""},
+    });
+    let events = noting.events().await;
+    Noting::check(&events, &[received, complete]);
+    // metav1.MicroTime.
+    let time = events[1]["stageTimestamp"].as_str().unwrap();
+    assert_eq!((time.len(), &time[time.len() - 1..]), ("2026-01-01T00:00:00.000000Z".len(), "Z"));
+    assert_eq!(events[0]["requestReceivedTimestamp"], events[0]["stageTimestamp"]);
+}
+
+#[tokio::test]
+async fn what_was_sent_and_answered_is_noted_where_the_policy_says_so() {
+    let rules = "[{level: Request, verbs: [create]}, {level: RequestResponse, omitStages: [RequestReceived], omitManagedFields: true}]";
+    let noting = Noting::with(rules).await;
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
+    noting.api.check(post(CONFIG_MAPS, &map), 201, json!({})).await;
+    let sent = json!({"stage": "ResponseComplete", "requestObject": map, "responseObject": null});
+    Noting::check(&noting.events().await, &[json!({"requestObject": null}), sent]);
+    let patch = json!({"data": {"k": "w"}});
+    noting.api.check(merge(format!("{CONFIG_MAPS}/m"), &patch), 200, json!({"data": {"k": "w"}})).await;
+    let object = json!({"data": {"k": "w"}, "metadata": {"name": "m", "managedFields": null}});
+    let patched =
+        json!({"stage": "ResponseComplete", "verb": "patch", "requestObject": patch, "responseObject": object});
+    Noting::check(&noting.events().await[2..], &[patched]);
+    noting.api.check(get(CONFIG_MAPS), 200, json!({})).await;
+    let listed = noting.events().await.pop().unwrap();
+    assert_eq!(listed["responseObject"]["items"][0]["metadata"]["name"], "m", "{listed:#}");
+    assert!(!listed.to_string().contains("managedFields"));
+}
+
+#[tokio::test]
+async fn who_is_refused_is_noted_with_the_reason() {
+    let noting = Noting::with("[{level: Metadata, omitStages: [RequestReceived]}]").await;
+    noting.api.check(by_ann(get(format!("{PODS}/p"))), 403, json!({})).await;
+    let status =
+        json!({"status": "Failure", "reason": "Forbidden", "code": 403, "details": {"name": "p", "kind": "pods"}});
+    let refused = json!({"user": {"username": "ann"}, "responseStatus": status, "annotations": {"authorization.k8s.io/decision": "forbid"}});
+    Noting::check(&noting.events().await, &[refused]);
+    noting
+        .api
+        .bind(
+            "r",
+            json!([{"kind": "User", "name": "ann"}]),
+            json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]),
+        )
+        .await;
+    noting.api.check(by_ann(get(format!("{PODS}/p"))), 404, json!({})).await;
+    let why = r#"RBAC: allowed by ClusterRoleBinding "r" of ClusterRole "r" to User "ann""#;
+    let allowed = json!({"responseStatus": {"code": 404, "reason": "NotFound"}, "annotations": {"authorization.k8s.io/reason": why}});
+    Noting::check(&noting.events().await[3..], &[allowed]);
+    noting.api.check(get(PODS).header("impersonate-user", "bob"), 403, json!({})).await;
+    let acting = json!({"user": {"username": "test"}, "impersonatedUser": {"username": "bob", "groups": ["system:authenticated"]}});
+    Noting::check(&noting.events().await[4..], &[acting]);
+}
+
+#[tokio::test]
+async fn who_is_not_known_is_noted_with_what_they_showed() {
+    let noting = Noting::with("[{level: Metadata}]").await;
+    for (token, message) in [
+        (None, "Authentication failed, no credentials provided"),
+        (Some("Bearer x"), "Authentication failed, attempted: bearer"),
+    ] {
+        let mut request = http::Request::get(PODS);
+        request = token.into_iter().fold(request, |r, token| r.header("authorization", token));
+        let body = http_body_util::Empty::<bytes::Bytes>::new();
+        assert_eq!(noting.api.server.handle(None, request.body(body).unwrap()).await.status(), 401);
+        let event = noting.events().await.pop().unwrap();
+        let expected = json!({"stage": "ResponseStarted", "responseStatus": {"code": 401, "message": message}});
+        Noting::check(&[event], &[expected]);
+    }
+    assert_eq!(noting.events().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_watch_is_noted_when_it_starts_and_when_it_is_over() {
+    let noting = Noting::with("[{level: RequestResponse, verbs: [watch]}]").await;
+    let mut watch = noting.api.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    noting.api.create_config_map("m", json!({})).await;
+    watch.check("ADDED", json!({})).await;
+    let started = json!({"stage": "ResponseStarted", "responseStatus": {"code": 200}, "responseObject": null});
+    Noting::check(&noting.events().await, &[json!({"stage": "RequestReceived", "verb": "watch"}), started]);
+    drop(watch);
+    Noting::check(
+        &noting.events().await[2..],
+        &[json!({"stage": "ResponseComplete", "responseStatus": {"code": 200}})],
+    );
+}
+
+#[tokio::test]
+async fn what_no_rule_names_is_not_noted_and_the_callers_id_is_kept() {
+    let noting = Noting::with("[{level: Metadata, nonResourceURLs: ['/version']}]").await;
+    noting.api.check(get(PODS), 200, json!({})).await;
+    assert!(noting.events().await.is_empty());
+    let answer = noting.api.ask(&get("/version").header("audit-id", "mine")).await;
+    assert_eq!(answer.headers["audit-id"], "mine");
+    let noted = json!({"auditID": "mine", "verb": "get", "requestURI": "/version", "objectRef": null});
+    Noting::check(&noting.events().await[1..], &[noted]);
+    let unnoted = Api::new().await.ask(&get("/version")).await;
+    assert!(!unnoted.headers.contains_key("audit-id"));
+}

@@ -1,0 +1,215 @@
+//! Priority and fairness: whose requests are carried out when there are too many.
+
+use crate::common::*;
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use server::{Body, BoxError, UserInfo};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Semaphore;
+use tower::Service;
+
+const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
+
+/// A server with upstream's objects that does so many requests at a time.
+async fn fair(total: usize) -> Api {
+    let mut api = Api::new().await;
+    api.server = api.server.clone().with_requests_at_a_time(total);
+    api.server.clone().bootstrap_flows().await;
+    let everybody = json!([{"kind": "Group", "name": "system:authenticated"}]);
+    api.bind("all", everybody, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
+    api
+}
+
+async fn uid(api: &Api, path: &str) -> String {
+    api.ask(&get(format!("{GROUP}/{path}"))).await.body["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// A request of this user that takes until it gets one of the permits.
+fn slow(api: &Api, user: &str, permits: &Arc<Semaphore>) -> impl Future<Output = u16> + Send + 'static {
+    let (server, permits) = (api.server.clone(), permits.clone());
+    let user = UserInfo { name: user.to_owned(), ..UserInfo::default() };
+    let body = futures::stream::once(async move {
+        permits.acquire().await.unwrap().forget();
+        Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{}")))
+    });
+    let body: Body = StreamBody::new(body).boxed_unsync();
+    let request = Request::post(CONFIG_MAPS).body(body).unwrap();
+    let mut service = server.local(user);
+    async move { service.call(request).await.map_or(500, |response| response.status().as_u16()) }
+}
+
+#[tokio::test]
+async fn what_upstream_has_is_there_and_says_that_it_is() {
+    let api = fair(600).await;
+    for (name, precedence, level, by) in [
+        ("exempt", 1, "exempt", Value::Null),
+        ("probes", 2, "exempt", Value::Null),
+        ("system-leader-election", 100, "leader-election", json!("ByUser")),
+        ("system-node-high", 400, "node-high", json!("ByUser")),
+        ("system-nodes", 500, "system", json!("ByUser")),
+        ("kube-controller-manager", 800, "workload-high", json!("ByNamespace")),
+        ("kube-scheduler", 800, "workload-high", json!("ByNamespace")),
+        ("kube-system-service-accounts", 900, "workload-high", json!("ByNamespace")),
+        ("service-accounts", 9000, "workload-low", json!("ByUser")),
+        ("global-default", 9900, "global-default", json!("ByUser")),
+        ("catch-all", 10_000, "catch-all", json!("ByUser")),
+    ] {
+        let spec = json!({"matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level}, "distinguisherMethod": {"type": by}});
+        let spec =
+            if by.is_null() { json!({"matchingPrecedence": precedence, "distinguisherMethod": null}) } else { spec };
+        let message =
+            format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
+        let status =
+            json!({"conditions": [{"type": "Dangling", "status": "False", "reason": "Found", "message": message}]});
+        api.check(get(format!("{GROUP}/flowschemas/{name}")), 200, json!({"spec": spec, "status": status})).await;
+    }
+    let levels = api.ask(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
+    assert_eq!(levels["items"].as_array().unwrap().len(), 8);
+    // Another start writes nothing.
+    let before = levels["metadata"]["resourceVersion"].clone();
+    api.server.clone().bootstrap_flows().await;
+    let after = api.ask(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
+    assert_eq!(after["metadata"]["resourceVersion"], before);
+}
+
+#[tokio::test]
+async fn a_client_is_told_by_what_its_request_was_classified() {
+    let api = fair(600).await;
+    for (name, groups, schema, level) in [
+        ("root", vec!["system:masters"], "exempt", "exempt"),
+        ("system:node:n", vec!["system:nodes"], "system-nodes", "system"),
+        ("system:serviceaccount:a:b", vec!["system:serviceaccounts"], "service-accounts", "workload-low"),
+        ("ann", vec![], "global-default", "global-default"),
+    ] {
+        let answer = api.ask(&get(PODS).by(name, &groups)).await;
+        let told = |header: &str| answer.headers[header].to_str().unwrap().to_owned();
+        assert_eq!(told("x-kubernetes-pf-flowschema-uid"), uid(&api, &format!("flowschemas/{schema}")).await, "{name}");
+        let level = uid(&api, &format!("prioritylevelconfigurations/{level}")).await;
+        assert_eq!(told("x-kubernetes-pf-prioritylevel-uid"), level, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_by_one_user_does_not_starve_another() {
+    // The level of both has one seat.
+    let api = fair(10).await;
+    let (permits, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let flood: Vec<_> = (0..60)
+        .map(|_| {
+            let (request, done) = (slow(&api, "ann", &permits), done.clone());
+            tokio::spawn(async move {
+                request.await;
+                done.fetch_add(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    // All of them hold or wait for the seat.
+    let (server, seen) = (api.server.clone(), done.clone());
+    let request = Request::get(PODS).body(http_body_util::Empty::<Bytes>::new()).unwrap();
+    let bob = UserInfo { name: "bob".to_owned(), ..UserInfo::default() };
+    tokio::task::yield_now().await;
+    let other = tokio::spawn(async move {
+        let status = server.handle(Some(bob), request).await.status();
+        (status.as_u16(), seen.load(Ordering::SeqCst))
+    });
+    for finished in 1..=60 {
+        permits.add_permits(1);
+        let reached = async {
+            while done.load(Ordering::SeqCst) < finished {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), reached).await.unwrap();
+    }
+    let (status, before) = other.await.unwrap();
+    // A flow has six queues: after one request of each it is another's turn.
+    assert!(status == 200 && before <= 8, "{status} after {before} of 60 others");
+    futures::future::join_all(flood).await.into_iter().for_each(|ended| ended.unwrap());
+}
+
+#[tokio::test]
+async fn who_finds_no_room_is_told_to_come_back_and_masters_always_find_some() {
+    let api = fair(10).await;
+    let all =
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
+    let rule = json!({"subjects": [{"kind": "User", "user": {"name": "carl"}}], "resourceRules": [all]});
+    let schema = json!({"metadata": {"name": "carl"}, "spec": {"priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": 50, "rules": [rule]}});
+    api.check(post(format!("{GROUP}/flowschemas"), &schema), 201, json!({})).await;
+    let permits = Arc::new(Semaphore::new(0));
+    let mut first = tokio::spawn(slow(&api, "carl", &permits));
+    // It has the seat as soon as another finds none.
+    let refused = tokio::time::timeout(Duration::from_secs(10), async {
+        loop {
+            let answer = api.ask(&get(PODS).by("carl", &[])).await;
+            if answer.status == 429 {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.headers["retry-after"], "1");
+    let status = json!({"kind": "Status", "reason": "TooManyRequests", "message": "Too many requests, please try again later.", "details": {"retryAfterSeconds": 1}});
+    let mut wrong = Vec::new();
+    compare(&status, &refused.body, "", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let uid = uid(&api, "flowschemas/carl").await;
+    assert_eq!(refused.headers["x-kubernetes-pf-flowschema-uid"], uid.as_str());
+    // Others are not held up, masters by nobody, and health checks neither.
+    for ask in [get(PODS).by("ann", &[]), get(PODS), get("/healthz").by("carl", &[])] {
+        assert_eq!(api.ask(&ask).await.status, 200);
+    }
+    permits.add_permits(1);
+    assert!((&mut first).await.is_ok());
+    api.check(get(PODS).by("carl", &[]), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_watch_takes_room_only_while_it_begins() {
+    let api = fair(10).await;
+    let mut watches = Vec::new();
+    for _ in 0..5 {
+        watches.push(api.watch_as(&get(format!("{PODS}?watch=1")).by("ann", &[])).await);
+    }
+    api.check(get(PODS).by("ann", &[]), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn what_must_be_there_stays_as_it_is() {
+    let api = fair(600).await;
+    let path = format!("{GROUP}/flowschemas/catch-all");
+    let change = json!({"spec": {"matchingPrecedence": 9999}});
+    let refused = api.check(merge(&path, &change), 422, json!({})).await.body;
+    assert!(
+        refused["message"].as_str().unwrap().contains("spec of 'catch-all' must equal the fixed value"),
+        "{refused}"
+    );
+    let first = json!({"spec": {"matchingPrecedence": 1}});
+    let refused = api.check(merge(format!("{GROUP}/flowschemas/probes"), &first), 422, json!({})).await.body;
+    assert!(
+        refused["message"].as_str().unwrap().contains("only the schema named 'exempt' may have matchingPrecedence 1")
+    );
+    let shares = json!({"spec": {"exempt": {"nominalConcurrencyShares": 5}}});
+    api.check(merge(format!("{GROUP}/prioritylevelconfigurations/exempt"), &shares), 200, json!({})).await;
+    // A schema whose level goes says so, and what must be there comes back.
+    let mut events =
+        api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dservice-accounts")).await;
+    events.next().await;
+    api.check(delete(format!("{GROUP}/prioritylevelconfigurations/workload-low")), 200, json!({})).await;
+    let condition = json!({"type": "Dangling", "status": "True", "reason": "NotFound"});
+    events.check("MODIFIED", json!({"status": {"conditions": [condition]}})).await;
+    let mut events = api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dcatch-all")).await;
+    events.next().await;
+    api.check(delete(&path), 200, json!({})).await;
+    events.check("DELETED", json!({})).await;
+    events.check("ADDED", json!({"spec": {"matchingPrecedence": 10_000}})).await;
+}

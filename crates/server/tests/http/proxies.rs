@@ -1,0 +1,161 @@
+//! Servers behind Pods and Services, asked through the API.
+
+use crate::{common::*, upstream};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Empty;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use server::UserInfo;
+use std::{convert::Infallible, net::SocketAddr};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+/// A Pod that has this address.
+async fn pod_at(api: &Api, name: &str, to: SocketAddr) {
+    let mut object = pod(name);
+    object["spec"]["containers"][0]["ports"] = json!([{"containerPort": to.port()}]);
+    api.check(post(PODS, &object), 201, json!({})).await;
+    let ip = to.ip().to_string();
+    let status = json!({"status": {"podIP": ip, "podIPs": [{"ip": ip}]}});
+    api.check(merge(format!("{PODS}/{name}/status"), &status), 200, json!({})).await;
+}
+
+async fn service_with(api: &Api, name: &str, endpoints: Value, port: u16) {
+    let ports = json!([{"name": "web", "port": 80, "targetPort": port}, {"name": "other", "port": 81}]);
+    let service = json!({"metadata": {"name": name}, "spec": {"ports": ports}});
+    api.check(post(SERVICES, &service), 201, json!({})).await;
+    let slice = json!({"metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}}, "addressType": "IPv4",
+        "endpoints": endpoints, "ports": [{"name": "web", "port": port}]});
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    api.check(post(slices, &slice), 201, json!({})).await;
+}
+
+fn endpoint(to: SocketAddr, pod: &str) -> Value {
+    json!({"addresses": [to.ip().to_string()], "conditions": {"ready": true}, "targetRef": {"kind": "Pod", "namespace": "default", "name": pod}})
+}
+
+#[tokio::test]
+async fn a_pod_is_asked_with_everything_that_a_request_has() {
+    let (api, to) = (Api::new().await, upstream::start(None).await);
+    pod_at(&api, "p", to).await;
+    let asked = Ask { method: "PATCH", ..get(format!("{PODS}/p/proxy/a%2Fb//c/?watch=1&timeout=x")) };
+    let asked = asked.text("text/x", "what is sent").header("x-own", "1").header("authorization", "Bearer secret");
+    let asked = asked.header("connection", "x-hop").header("x-hop", "1").header("host", "asked");
+    let headers = json!({"x-own": "1", "host": "asked", "authorization": null, "x-hop": null, "content-type": "text/x",
+        "x-forwarded-uri": format!("{PODS}/p/proxy/a%2Fb//c/")});
+    let expected =
+        json!({"method": "PATCH", "uri": "/a%2Fb//c/?watch=1&timeout=x", "body": "what is sent", "headers": headers});
+    let answer = api.check(asked, 200, expected).await;
+    assert!(!answer.headers.contains_key("keep-alive"));
+    // The first port that a container names, or the one that is asked for.
+    api.check(get(format!("{PODS}/http:p:{}/proxy/x", to.port())), 200, json!({"uri": "/x"})).await;
+    let closed = format!("error trying to reach service: dial tcp {}:1: connect: connection refused", to.ip());
+    let unavailable = json!({"reason": "ServiceUnavailable", "message": closed});
+    api.check(get(format!("{PODS}/p:1/proxy/x")), 503, unavailable).await;
+    let (_, text) = api.text(&Ask { method: "GET", ..get(format!("{PODS}/p/proxy/")) }).await;
+    assert!(text.contains("\"uri\":\"/\""), "{text}");
+}
+
+#[tokio::test]
+async fn answers_go_back_as_they_are() {
+    let (api, to) = (Api::new().await, upstream::start(None).await);
+    pod_at(&api, "p", to).await;
+    let teapot = api.ask(&get(format!("{PODS}/p/proxy/teapot"))).await;
+    assert_eq!(teapot.status, 418);
+    let moved = api.ask(&get(format!("{PODS}/p/proxy/moved"))).await;
+    assert_eq!((moved.status, &moved.headers["location"]), (302, &format!("{PODS}/p/proxy/there").parse().unwrap()));
+    let rooted = api.ask(&get(format!("{PODS}/p/proxy?a=b"))).await;
+    assert_eq!((rooted.status, &rooted.headers["location"]), (301, &format!("{PODS}/p/proxy/?a=b").parse().unwrap()));
+    let yaml = get(format!("{PODS}/p/proxy/x")).header("accept", "application/yaml");
+    api.check(yaml, 200, json!({"uri": "/x"})).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_refused_in_upstreams_words() {
+    let api = Api::new().await;
+    let refused = |message: &str| json!({"kind": "Status", "message": message});
+    let message = refused("pods \"p\" not found");
+    api.check(get(format!("{PODS}/p/proxy/")), 404, message).await;
+    api.create_pod("p").await;
+    api.check(get(format!("{PODS}/p/proxy/")), 400, refused("address not allowed")).await;
+    pod_at(&api, "local", "127.0.0.1:1".parse().unwrap()).await;
+    api.check(get(format!("{PODS}/local/proxy/")), 400, refused("address not allowed")).await;
+    api.check(get(format!("{PODS}/ftp:p:1/proxy/")), 400, refused("invalid pod request \"ftp:p:1\"")).await;
+    api.check(Ask { method: "TRACE", ..get(format!("{PODS}/p/proxy/")) }, 405, json!({})).await;
+    api.check(get("/api/v1/nodes/n/proxy/"), 404, refused("nodes \"n\" not found")).await;
+}
+
+#[tokio::test]
+async fn a_service_is_asked_at_one_of_its_ready_pods() {
+    let (api, to) = (Api::new().await, upstream::start(None).await);
+    pod_at(&api, "p", to).await;
+    let mut closed = endpoint("10.99.99.99:1".parse().unwrap(), "p");
+    closed["conditions"]["ready"] = json!(false);
+    // Who is not the Pod that they name is not asked.
+    let other = json!({"addresses": ["10.99.99.98"], "targetRef": {"kind": "Pod", "name": "p"}});
+    let nobody = json!({"addresses": ["10.99.99.97"]});
+    service_with(&api, "s", json!([closed, other, nobody, endpoint(to, "p")]), to.port()).await;
+    for id in ["s:80", "s:web", "http:s:web"] {
+        for _ in 0..10 {
+            api.check(get(format!("{SERVICES}/{id}/proxy/x")), 200, json!({"uri": "/x"})).await;
+        }
+    }
+    service_with(&api, "none", json!([]), 1).await;
+    let refused = |message: &str| json!({"reason": "ServiceUnavailable", "code": 503, "message": message});
+    for (id, message) in [
+        ("none:web", "no endpoints available for service \"none:web\""),
+        ("s", "no endpoints available for service \"s\""),
+        ("s:other", "no endpoints available for service \"s:other\""),
+        ("s:82", "no service port 82 found for service \"s\""),
+    ] {
+        api.check(get(format!("{SERVICES}/{id}/proxy/")), 503, refused(message)).await;
+    }
+    api.check(get(format!("{SERVICES}/gone/proxy/")), 404, json!({"message": "services \"gone\" not found"})).await;
+}
+
+#[tokio::test]
+async fn each_method_needs_its_verb_on_the_proxy() {
+    let (api, to) = (Api::new().await, upstream::start(None).await);
+    pod_at(&api, "p", to).await;
+    let rules = json!([{"verbs": ["get", "update"], "apiGroups": [""], "resources": ["pods/proxy"]}]);
+    api.bind("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
+    let path = format!("{PODS}/p/proxy/x?watch=true");
+    for (method, status) in [("GET", 200), ("HEAD", 200), ("PUT", 200), ("POST", 403), ("PATCH", 403), ("DELETE", 403)]
+    {
+        let answer = api.ask(&Ask { method, ..get(&path) }.by("ann", &[])).await;
+        assert_eq!(answer.status, status, "{method}");
+    }
+    let words = "cannot create resource \"pods/proxy\" in API group \"\" in the namespace \"default\"";
+    let refused = api.ask(&Ask { method: "POST", ..get(&path) }.by("ann", &[])).await.body;
+    assert!(refused["message"].as_str().unwrap().contains(words), "{refused}");
+}
+
+#[tokio::test]
+async fn a_connection_that_becomes_something_else_is_joined() {
+    let (api, to) = (Api::new().await, upstream::start(None).await);
+    pod_at(&api, "p", to).await;
+    let (client, server) = tokio::io::duplex(4096);
+    let api = api.server.clone();
+    tokio::spawn(async move {
+        let service = service_fn(move |request| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.handle(Some(UserInfo::component("test")), request).await) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service);
+        connection.with_upgrades().await.unwrap();
+    });
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client)).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    let request =
+        Request::get(format!("{PODS}/p/proxy/upgrade")).header("connection", "Upgrade").header("upgrade", "shout");
+    let response = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["upgrade"]), (101, &"shout".parse().unwrap()));
+    let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+    stream.write_all(b"hello").await.unwrap();
+    let mut told = [0; 5];
+    stream.read_exact(&mut told).await.unwrap();
+    assert_eq!(&told, b"HELLO");
+}

@@ -1,0 +1,68 @@
+//! The audit log of a cluster.
+
+use crate::Alone;
+use serde_json::{Value, json};
+use std::path::Path;
+use tests::{Setup, eventually};
+
+pub(crate) const TESTS: &[Alone] = &[("an audit log says who did what, from the first request to the last", says)];
+
+const POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, resources: [{group: '', resources: [secrets, pods/exec]}]}
+- {level: Request, users: [kubernetes-admin], verbs: [create, delete], namespaces: [default]}
+";
+
+fn events(log: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    // The last line may be on its way.
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("logs/audit.log"));
+    std::fs::write(&policy, POLICY).unwrap();
+    let (policy, path) = (policy.to_str().unwrap(), log.to_str().unwrap());
+    let mut cluster = Setup::default().args(&["--audit-policy-file", policy, "--audit-log-path", path]).start();
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.run("create secret generic s --from-literal=k=hidden").ok();
+    kubectl.run("create configmap m --from-literal=k=shown").ok();
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("exec p -- true").ok();
+    let of = |verb: &str, resource: &str, part: &str| {
+        let about =
+            |e: &Value| (e["verb"].clone(), e["objectRef"]["resource"].clone(), e["objectRef"]["subresource"].clone());
+        let part = if part.is_empty() { Value::Null } else { json!(part) };
+        let wanted = (json!(verb), json!(resource), part);
+        let is_admin = |e: &Value| e["user"]["username"] == "kubernetes-admin";
+        events(&log).into_iter().filter(|e| is_admin(e) && about(e) == wanted).collect::<Vec<_>>()
+    };
+    eventually("the session's end is noted", || {
+        of("get", "pods", "exec").len() + of("create", "pods", "exec").len() == 2
+    });
+    let exec: Vec<Value> = [of("get", "pods", "exec"), of("create", "pods", "exec")].concat();
+    let stages: Vec<(&Value, &Value)> = exec.iter().map(|e| (&e["stage"], &e["responseStatus"]["code"])).collect();
+    assert_eq!(stages, [(&json!("ResponseStarted"), &json!(101)), (&json!("ResponseComplete"), &json!(101))]);
+    let [secret] = of("create", "secrets", "").try_into().unwrap();
+    assert_eq!((&secret["objectRef"]["name"], &secret["requestObject"]), (&json!("s"), &Value::Null));
+    assert_eq!((&secret["sourceIPs"], &secret["responseStatus"]["code"]), (&json!(["127.0.0.1"]), &json!(201)));
+    assert!(secret["userAgent"].as_str().unwrap().starts_with("kubectl/"), "{secret:#}");
+    let [map] = of("create", "configmaps", "").try_into().unwrap();
+    assert_eq!((&map["level"], &map["requestObject"]["data"]), (&json!("Request"), &json!({"k": "shown"})));
+    kubectl.run("delete configmap m").ok();
+    cluster.kill(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(of("delete", "configmaps", "").len(), 1, "what was done last is written before the end");
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("hidden"));
+
+    std::fs::write(policy, POLICY.replace("level: Request,", "level: Everything,")).unwrap();
+    let address = ["up", "--bind", "127.0.0.1:0", "--audit-policy-file", policy, "--audit-log-path", path];
+    let refused = cluster.podium(&address).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("rules[1].level: Unsupported value: \"Everything\""), "{said}");
+}
