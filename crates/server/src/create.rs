@@ -1,7 +1,7 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    admit, authz, decode,
+    admit, authz, convert, decode,
     kinds::{FieldErrors, WriteContext, WriteTarget},
     managed::{self, Asked},
     metadata, object,
@@ -73,8 +73,9 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             }
             return Ok(with_warnings(show_value(kind, 201, value, call)?, &warnings));
         }
+        let value = convert::to_stored(&server.webhooks, kind, value).await?;
         match store(server, resource, key, value).await {
-            Ok(object) => return Ok(with_warnings(show(kind, 201, &object, call)?, &warnings)),
+            Ok(object) => return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings)),
             Err(WriteError::AlreadyExists { .. }) if generated => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), &name)),
         }

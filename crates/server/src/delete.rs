@@ -4,7 +4,7 @@ mod propagation;
 
 use crate::{
     authz::node::{self, End},
-    decode,
+    convert, decode,
     kinds::{FieldErrors, FieldPath},
     object, read,
     reply::{self, Reply},
@@ -97,12 +97,12 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
     let (object, gone) = delete(server, resource, &key, &options).await?;
-    let value = object::decode(&*resource.kind, &object);
     let info = resource.kind.info();
     // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
     if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
-        return Ok(reply::json(200, &value));
+        return Ok(reply::json(200, &convert::decode(&server.webhooks, &*resource.kind, &object).await?));
     }
+    let value = convert::as_stored(&*resource.kind, &object);
     let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});
     if !info.group.is_empty() {
         details["group"] = json!(info.group);
@@ -121,17 +121,20 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     }
     let options = Options::parse(call)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
-    let mut items = Vec::new();
+    let mut deleted = Vec::new();
     for object in server.store.list(&read::scope(resource, &selection), None, None).objects {
-        if !selection.matches(&object::decode(&*resource.kind, &object)) {
+        if !selection.is_all()
+            && !selection.matches(&convert::decode(&server.webhooks, &*resource.kind, &object).await?)
+        {
             continue;
         }
         match delete(server, resource, &object.key, &options).await {
-            Ok((object, _)) => items.push(object::decode(&*resource.kind, &object)),
+            Ok((object, _)) => deleted.push(object),
             Err(e) if e.code == 404 => {}
             Err(e) => return Err(e),
         }
     }
+    let items = convert::decode_all(&server.webhooks, &*resource.kind, &deleted).await?;
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     Ok(reply::json(
         200,
@@ -152,7 +155,7 @@ pub(crate) async fn delete(
     }
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let mut value = object::decode(kind, &current);
+        let mut value = convert::as_stored(kind, &current);
         check_preconditions(resource, &value, name, options)?;
         let before = value.clone();
         if kind.info().plural != "events" {

@@ -9,6 +9,7 @@ mod admit;
 mod authz;
 mod bootstrap;
 mod compress;
+mod convert;
 mod create;
 mod deadline;
 mod decode;
@@ -53,6 +54,7 @@ mod typed;
 mod update;
 mod user;
 mod watch;
+mod webhook;
 mod write;
 
 pub use admit::AdmissionPlugin;

@@ -1,6 +1,7 @@
 //! GET and LIST: from memory, from bytes that were encoded when they were written.
 
 use crate::{
+    convert,
     list_options::{self, ListOptions, Match, Token},
     object::{self, Include, View},
     reply::{self, Reply},
@@ -10,13 +11,13 @@ use crate::{
     status::ApiError,
     write,
 };
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
-use store::{Listing, Object, Scope};
+use store::{Listing, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
     not_older_than(server, list_options::revision(&call.query)?)?;
@@ -24,7 +25,7 @@ pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply
         .store
         .get(&object::key(kind, &resource.namespace, name))
         .ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    write::show(kind, 200, &object, call)
+    write::show(server, kind, 200, &object, call).await
 }
 
 /// The objects that a request may be about: what the path says, narrowed by what the selector says of names.
@@ -52,7 +53,7 @@ pub(crate) fn not_older_than(server: &ApiServer, revision: Option<u64>) -> Resul
     }
 }
 
-pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
     let view = object::view(&call.accept)?;
     let include = Include::parse(&call.query)?;
@@ -62,7 +63,9 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
     let Listing { mut objects, revision, mut remaining } =
         take(server, resource, &selection, &options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
-        objects.retain(|o| selection.matches(&object::decode(kind, o)));
+        let values = convert::decode_all(&server.webhooks, kind, &objects).await?;
+        let mut matches = values.iter().map(|value| selection.matches(value));
+        objects.retain(|_| matches.next() == Some(true));
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
             remaining = objects.len() - limit;
             objects.truncate(limit);
@@ -77,9 +80,12 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
         }
     }
     Ok(match view {
-        View::Whole => reply::bytes(200, encode(kind, &objects, &metadata)),
+        View::Whole => {
+            let items = convert::bytes_all(&server.webhooks, kind, &objects).await?;
+            reply::bytes(200, encode(kind, &items, &metadata))
+        }
         View::Table | View::Metadata => {
-            let values: Vec<Value> = objects.iter().map(|o| object::decode(kind, o)).collect();
+            let values = convert::decode_all(&server.webhooks, kind, &objects).await?;
             reply::json(
                 200,
                 &if view == View::Table {
@@ -128,21 +134,21 @@ fn take(
 }
 
 /// The list's frame around bytes that are there already.
-fn encode(kind: &dyn crate::kinds::Kind, objects: &[Object], metadata: &Value) -> bytes::Bytes {
+fn encode(kind: &dyn crate::kinds::Kind, objects: &[Bytes], metadata: &Value) -> Bytes {
     let info = kind.info();
     let head = format!(
         r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
         kind.list_kind(),
         info.api_version()
     );
-    let size = objects.iter().map(|o| o.data.len() + 1).sum::<usize>();
+    let size = objects.iter().map(|o| o.len() + 1).sum::<usize>();
     let mut all = BytesMut::with_capacity(head.len() + size + 2);
     all.put_slice(head.as_bytes());
     for (i, object) in objects.iter().enumerate() {
         if i > 0 {
             all.put_u8(b',');
         }
-        all.put_slice(&object::bytes(kind, object));
+        all.put_slice(object);
     }
     all.put_slice(b"]}");
     all.freeze()

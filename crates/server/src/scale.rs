@@ -1,7 +1,7 @@
 //! The `scale` subresource: how many there should be, as an object of its own (`autoscaling/v1`), whatever the kind.
 
 use crate::{
-    decode,
+    convert, decode,
     kinds::{FieldErrors, FieldPath, Kind, KindInfo, selector},
     managed::{self, Asked},
     object, patch as patches,
@@ -77,7 +77,8 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             let name = resource.name.as_deref().unwrap_or("");
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-            Ok(reply::json(200, &checked(kind, &object::decode(kind, &stored))?))
+            let object = convert::decode(&server.webhooks, kind, &stored).await?;
+            Ok(reply::json(200, &checked(kind, &object)?))
         }
         "PUT" => {
             managed::require(call, "UpdateOptions", false)?;
@@ -129,7 +130,7 @@ async fn write(
     })
     .await?;
     let object = match written {
-        Written::Stored(stored) => object::decode(&*resource.kind, &stored),
+        Written::Stored(stored) => convert::decode(&server.webhooks, &*resource.kind, &stored).await?,
         Written::Dry(value) => value,
     };
     Ok(with_warnings(reply::json(200, &scale_of(&*resource.kind, &object)), &warnings))

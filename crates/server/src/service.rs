@@ -12,6 +12,7 @@ use crate::{
     reviews, scale,
     status::ApiError,
     tokens, update, watch,
+    webhook::Webhooks,
     write::{now, with_warnings},
 };
 use api::feature_gates::FeatureGates;
@@ -47,6 +48,8 @@ pub struct ApiServer {
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
+    /// Calls whoever converts or admits objects outside of this process.
+    pub(crate) webhooks: Arc<Webhooks>,
 }
 
 /// A request whose body was read.
@@ -68,8 +71,10 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let follower = Arc::new(Follower::new(store.clone()));
+        let webhooks = Arc::new(Webhooks::new(store.clone()));
         let server = Self {
             store,
+            webhooks,
             dialer,
             gates: Arc::default(),
             follower,
@@ -198,7 +203,7 @@ impl ApiServer {
     /// A request for a part of an object that has rules of its own.
     async fn part(&self, part: &Subresource, resource: &Resource, call: &Call) -> Reply {
         match call.method.as_str() {
-            "GET" if part.verbs.contains(&"get") => read::get(self, resource, call),
+            "GET" if part.verbs.contains(&"get") => read::get(self, resource, call).await,
             "PUT" if part.verbs.contains(&"update") => update::update(self, resource, call).await,
             "PATCH" if part.verbs.contains(&"patch") => update::patch(self, resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
@@ -208,12 +213,6 @@ impl ApiServer {
     /// Carries out a request; what follows from it for what is served is true when it is answered.
     async fn carried_out(&self, resource: Resource, call: Call) -> Reply {
         let kind = resource.kind.clone();
-        if kind.needs_webhook() {
-            let info = kind.info();
-            let of = format!("{}, Kind={}", info.api_version(), info.kind);
-            let why = "webhooks are not called yet, only the version in which objects are stored can be had";
-            return Err(ApiError::internal(format!("conversion webhook for {of} failed: {why}")));
-        }
         let concerns = definitions::concern(&resource, &call.method);
         let mut answer = self.dispatch(resource, call).await;
         if concerns {
@@ -260,9 +259,9 @@ impl ApiServer {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, &call),
+            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, &call).await,
             ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, &call),
-            ("GET", false) => read::list(self, &resource, &call),
+            ("GET", false) => read::list(self, &resource, &call).await,
             ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
             ("POST", false) => create::create(self, &resource, &call).await,
             ("PUT", true) => update::update(self, &resource, &call).await,

@@ -1,7 +1,7 @@
 //! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
 
 use crate::{
-    admit, authz, decode,
+    admit, authz, convert, decode,
     kinds::{FieldErrors, KindInfo, WriteContext},
     managed::{self, Asked},
     metadata, object, patch as patches,
@@ -87,7 +87,7 @@ pub(crate) async fn change(
     object::view(&call.accept)?;
     let (written, warnings) = write(server, resource, call, dry, make).await?;
     let answer = match written {
-        Written::Stored(object) => show(&*resource.kind, 200, &object, call),
+        Written::Stored(object) => show(server, &*resource.kind, 200, &object, call).await,
         Written::Dry(value) => show_value(&*resource.kind, 200, value, call),
     };
     Ok(with_warnings(answer?, &warnings))
@@ -112,7 +112,7 @@ pub(crate) async fn write(
     let key = object::key(kind, &resource.namespace, name);
     for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let old = object::decode(kind, &current);
+        let old = convert::decode(&server.webhooks, kind, &current).await?;
         let Made { object: mut new, mut warnings, ownership } = make(&old)?;
         check_identity(resource, &new, &old)?;
         prepare(server, resource, call, &mut new, &old, ownership)?;
@@ -132,6 +132,7 @@ pub(crate) async fn write(
         if dry {
             return Ok((Written::Dry(new), warnings));
         }
+        let new = convert::to_stored(&server.webhooks, kind, new).await?;
         let expect = Expect::Revision(current.revision);
         let write = if gone {
             Write::delete(key.clone(), expect, object::encoder(kind, new))

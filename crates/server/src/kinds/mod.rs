@@ -53,6 +53,7 @@ pub(crate) use table::{
 pub use table::{Cell, Column};
 
 use crate::{
+    convert::Conversion,
     managed,
     scale::{self, ScalePaths},
     typed,
@@ -327,9 +328,9 @@ pub trait Kind: Send + Sync {
         None
     }
 
-    /// Whether only a webhook could make this version of what is stored. There are none yet.
-    fn needs_webhook(&self) -> bool {
-        false
+    /// The webhook that makes this version of what is stored in another one, and the other way round.
+    fn conversion(&self) -> Option<&Conversion> {
+        None
     }
 
     /// Whether there will be no more of its objects.

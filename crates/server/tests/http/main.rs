@@ -30,6 +30,8 @@ mod features;
 #[cfg(test)]
 mod full;
 #[cfg(test)]
+mod hook;
+#[cfg(test)]
 mod impersonation;
 #[cfg(test)]
 mod kinds;
