@@ -149,6 +149,22 @@ pub(crate) async fn to_stored(webhooks: &Webhooks, kind: &dyn Kind, value: Value
     Ok(value)
 }
 
+/// An object of one version in another.
+pub(crate) async fn between(
+    webhooks: &Webhooks,
+    from: &dyn Kind,
+    to: &dyn Kind,
+    mut object: Value,
+) -> Result<Value, ApiError> {
+    if let Some(conversion) = to.conversion() {
+        conversion.all(webhooks, std::slice::from_mut(&mut object), &to.info().api_version()).await?;
+    } else if let Some(fields) = object.as_object_mut() {
+        from.to_storage(fields);
+        to.from_storage(fields);
+    }
+    Ok(object)
+}
+
 /// A stored object whose metadata alone is of interest: where a webhook converts it is as it is stored, and stays so when
 /// it is written back.
 pub(crate) fn as_stored(kind: &dyn Kind, object: &Object) -> Value {

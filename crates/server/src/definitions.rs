@@ -185,6 +185,7 @@ fn call() -> Call {
         headers: HeaderMap::new(),
         user: UserInfo::component("system:apiserver"),
         upgrade: None,
+        told: parking_lot::Mutex::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 mod propagation;
 
 use crate::{
+    admit::{self, review::Review},
     authz::node::{self, End},
     convert, decode,
     kinds::{FieldErrors, FieldPath},
@@ -14,6 +15,7 @@ use crate::{
     status::ApiError,
     write::{dry_run, now, removable},
 };
+use admission::about::Operation;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use propagation::Propagation;
@@ -96,7 +98,8 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
-    let (object, gone) = delete(server, resource, &key, &options).await?;
+    let review = review(server, resource, call, &options);
+    let (object, gone) = reviewed(server, resource, &key, &options, review.as_ref()).await?;
     let info = resource.kind.info();
     // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
     if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
@@ -121,6 +124,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     }
     let options = Options::parse(call)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
+    let review = review(server, resource, call, &options);
     let mut deleted = Vec::new();
     for object in server.store.list(&read::scope(resource, &selection), None, None).objects {
         if !selection.is_all()
@@ -128,7 +132,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
         {
             continue;
         }
-        match delete(server, resource, &object.key, &options).await {
+        match reviewed(server, resource, &object.key, &options, review.as_ref()).await {
             Ok((object, _)) => deleted.push(object),
             Err(e) if e.code == 404 => {}
             Err(e) => return Err(e),
@@ -142,12 +146,43 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     ))
 }
 
+/// What webhooks and policies are asked about a deletion, if there are any.
+fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, options: &Options) -> Option<Review<'a>> {
+    let shown = || {
+        let mut shown = admit::review::options(call, "DeleteOptions", options.dry_run);
+        if let Some(grace) = options.grace {
+            shown["gracePeriodSeconds"] = json!(grace);
+        }
+        if let Some(policy) = options.propagation {
+            shown["propagationPolicy"] = json!(policy.name());
+        }
+        for (field, value) in [("uid", &options.uid), ("resourceVersion", &options.revision)] {
+            if let Some(value) = value {
+                shown["preconditions"][field] = json!(value);
+            }
+        }
+        shown
+    };
+    Review::of(server, resource, call, Operation::Delete, shown)
+}
+
 /// Deletes one object; gives it as it then is, and whether it is gone.
 pub(crate) async fn delete(
     server: &ApiServer,
     resource: &Resource,
     key: &Key,
     options: &Options,
+) -> Result<(Object, bool), ApiError> {
+    reviewed(server, resource, key, options, None).await
+}
+
+/// The same, when nobody who is asked minds.
+async fn reviewed(
+    server: &ApiServer,
+    resource: &Resource,
+    key: &Key,
+    options: &Options,
+    review: Option<&Review<'_>>,
 ) -> Result<(Object, bool), ApiError> {
     let (kind, name) = (&*resource.kind, &*key.name);
     if kind.info().plural == "namespaces" && IMMORTAL.contains(&name) {
@@ -157,6 +192,10 @@ pub(crate) async fn delete(
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut value = convert::as_stored(kind, &current);
         check_preconditions(resource, &value, name, options)?;
+        if let Some(review) = review {
+            let shown = convert::decode(&server.webhooks, kind, &current).await?;
+            admit::outside::end(review, &shown).await?;
+        }
         let before = value.clone();
         if kind.info().plural != "events" {
             propagation::mark(&mut value["metadata"], options.propagation.or(propagation::default(kind.info())));

@@ -1,6 +1,7 @@
 //! Requests that a node's kubelet answers: logs, and whatever stands behind `nodes/NAME/proxy`.
 
 use crate::{
+    admit,
     kinds::{FieldErrors, FieldPath},
     object,
     reply::{BoxError, Reply},
@@ -95,6 +96,7 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
 pub(crate) async fn node(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     server.store.get(&object::key(kind, "", name)).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
+    admit::outside::connect(server, resource, call, "NodeProxyOptions", &["path"]).await?;
     ask(server, name, &format!("/{}?{}", resource.rest, call.raw_query)).await
 }
 

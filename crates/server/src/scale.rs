@@ -122,10 +122,7 @@ async fn write(
                 value => into[field] = value.clone(),
             }
         }
-        match resource.kind.scale() {
-            paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(&scale)),
-            paths => set(&mut object, &paths.wanted, json!(replicas(&scale))),
-        }
+        put(&*resource.kind, &mut object, &scale);
         Ok(Made { object, warnings, ownership: Ownership::Update(Asked::Nothing) })
     })
     .await?;
@@ -134,6 +131,14 @@ async fn write(
         Written::Dry(value) => value,
     };
     Ok(with_warnings(reply::json(200, &scale_of(&*resource.kind, &object)), &warnings))
+}
+
+/// Writes the number of a scale into its object.
+pub(crate) fn put(kind: &dyn Kind, object: &mut Value, scale: &Value) {
+    match kind.scale() {
+        paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(scale)),
+        paths => set(object, &paths.wanted, json!(replicas(scale))),
+    }
 }
 
 fn replicas(object: &Value) -> i64 {
@@ -166,7 +171,7 @@ fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
 }
 
 /// How many there are, should be, and which they are.
-fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
+pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         metadata[field] = object["metadata"][field].clone();

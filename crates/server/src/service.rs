@@ -2,6 +2,7 @@
 
 use crate::{
     AdmissionPlugin, NodeDialer, SigningKey, TokenFile, UserInfo,
+    admit::Hooks,
     authz::{self, Follower},
     compress, create, deadline, definitions, delete, discovery, eviction, form, health,
     kinds::Subresource,
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
+use parking_lot::Mutex;
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::Store;
 
@@ -50,6 +52,8 @@ pub struct ApiServer {
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
     /// Calls whoever converts or admits objects outside of this process.
     pub(crate) webhooks: Arc<Webhooks>,
+    /// Who is asked about writes.
+    pub(crate) hooks: Arc<Hooks>,
 }
 
 /// A request whose body was read.
@@ -64,6 +68,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The connection itself, for those that speak something else on it.
     pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
+    /// What the client is told beside the answer, whatever that is.
+    pub(crate) told: Mutex<Vec<String>>,
 }
 
 impl ApiServer {
@@ -71,10 +77,12 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let follower = Arc::new(Follower::new(store.clone()));
+        let hooks = Arc::new(Hooks::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
         let server = Self {
             store,
             webhooks,
+            hooks,
             dialer,
             gates: Arc::default(),
             follower,
@@ -194,8 +202,9 @@ impl ApiServer {
                 body,
                 headers: head.headers,
                 upgrade,
+                told: Mutex::default(),
             };
-            self.carried_out(resource, call).await
+            Box::pin(self.carried_out(resource, call)).await
         })
         .await
     }
@@ -211,12 +220,17 @@ impl ApiServer {
     }
 
     /// Carries out a request; what follows from it for what is served is true when it is answered.
-    async fn carried_out(&self, resource: Resource, call: Call) -> Reply {
+    async fn carried_out(&self, resource: Resource, mut call: Call) -> Reply {
         let kind = resource.kind.clone();
         let concerns = definitions::concern(&resource, &call.method);
-        let mut answer = self.dispatch(resource, call).await;
+        let mut answer = self.dispatch(resource, &mut call).await;
         if concerns {
             answer = definitions::settled(self, answer).await;
+        }
+        let told = std::mem::take(&mut *call.told.lock());
+        if !told.is_empty() {
+            let response = answer.unwrap_or_else(|error| reply::error(&error));
+            answer = Ok(with_warnings(response, &told));
         }
         match kind.deprecation() {
             Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),
@@ -224,50 +238,50 @@ impl ApiServer {
         }
     }
 
-    async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
+    async fn dispatch(&self, resource: Resource, call: &mut Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
-            (_, None) if info.question => return reviews::answer(self, &resource, &call),
+            (_, None) if info.question => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
-                return scale::answer(self, &resource, &call).await;
+                return scale::answer(self, &resource, call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
-                return pods::bind(self, &resource, &call).await;
+                return pods::bind(self, &resource, call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
-                return eviction::answer(self, &resource, &call).await;
+                return eviction::answer(self, &resource, call).await;
             }
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
-                return tokens::create(self, &resource, &call).await;
+                return tokens::create(self, &resource, call).await;
             }
             ("pods", Some("log")) if call.method == Method::GET => {
-                return node_proxy::log(self, &resource, &call).await;
+                return node_proxy::log(self, &resource, call).await;
             }
             ("pods", Some("exec" | "attach" | "portforward")) if matches!(call.method, Method::GET | Method::POST) => {
                 return node_stream::open(self, &resource, call).await;
             }
             ("nodes", Some("proxy")) if call.method == Method::GET => {
-                return node_proxy::node(self, &resource, &call).await;
+                return node_proxy::node(self, &resource, call).await;
             }
             (_, Some(name)) => {
                 let found = info.subresource(name).filter(|s| s.kind == info.kind);
-                return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, &call).await;
+                return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, call).await;
             }
         }
         if resource.subresource.is_some() && !info.status {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, &call).await,
-            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, &call),
-            ("GET", false) => read::list(self, &resource, &call).await,
+            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, call).await,
+            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, call),
+            ("GET", false) => read::list(self, &resource, call).await,
             ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
-            ("POST", false) => create::create(self, &resource, &call).await,
-            ("PUT", true) => update::update(self, &resource, &call).await,
-            ("PATCH", true) => update::patch(self, &resource, &call).await,
-            ("DELETE", true) => delete::one(self, &resource, &call).await,
-            ("DELETE", false) => delete::collection(self, &resource, &call).await,
+            ("POST", false) => create::create(self, &resource, call).await,
+            ("PUT", true) => update::update(self, &resource, call).await,
+            ("PATCH", true) => update::patch(self, &resource, call).await,
+            ("DELETE", true) => delete::one(self, &resource, call).await,
+            ("DELETE", false) => delete::collection(self, &resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }

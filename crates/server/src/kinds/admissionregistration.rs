@@ -1,4 +1,4 @@
-//! `admissionregistration.k8s.io/v1`. Nobody is asked yet, and no policy holds.
+//! `admissionregistration.k8s.io/v1`. Who is asked, and which policy holds, is found out in `admit/outside.rs`.
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
@@ -7,6 +7,7 @@ use super::{
     plain::Plain,
     selector, text,
 };
+use admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -59,7 +60,7 @@ pub(super) static VALIDATING_POLICY: Plain = Plain {
         fill::at(object, "/spec", &[("failurePolicy", json!("Fail"))]);
         default_match(object, "/spec/matchConstraints");
     },
-    validate: policy,
+    validate: policy_spec,
     ..Plain::of(&KindInfo {
         status: true,
         generation: true,
@@ -181,6 +182,7 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
         for list in ["namespaceSelector", "objectSelector"] {
             selector::validate(&webhook[list], &path.child(list), errors);
         }
+        conditions::check(webhook, &webhook::condition_types(), &path, errors);
         client(&webhook["clientConfig"], &path.child("clientConfig"), errors);
         if items(webhook, "admissionReviewVersions").next().is_none() {
             let why = "must specify one of v1, v1beta1";
@@ -238,8 +240,8 @@ fn rules(holder: &Value, list: &str, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// `validateValidatingAdmissionPolicySpec`, but for the expressions, which nobody reads yet.
-fn policy(object: &Value, errors: &mut FieldErrors) {
+/// `validateValidatingAdmissionPolicySpec`.
+fn policy_spec(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if !matches!(text_of(spec, "failurePolicy"), "Fail" | "Ignore") {
         errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], &["Fail", "Ignore"]);
@@ -261,16 +263,7 @@ fn policy(object: &Value, errors: &mut FieldErrors) {
         errors.required(&path.child("validations"), why);
         errors.required(&path.child("auditAnnotations"), why);
     }
-    for (i, validation) in items(spec, "validations").enumerate() {
-        if text_of(validation, "expression").trim().is_empty() {
-            errors.required(&path.child("validations").index(i).child("expression"), "expression is not specified");
-        }
-    }
-    for (i, variable) in items(spec, "variables").enumerate() {
-        if text_of(variable, "name").is_empty() {
-            errors.required(&path.child("variables").index(i).child("name"), "name is not specified");
-        }
-    }
+    policy::check(spec, &path, errors);
 }
 
 /// `validateValidatingAdmissionPolicyBindingSpec`.
@@ -279,6 +272,7 @@ fn binding(object: &Value, errors: &mut FieldErrors) {
     if text_of(spec, "policyName").is_empty() {
         errors.required(&path.child("policyName"), "");
     }
+    policy::check_binding(spec, &path, errors);
     let at = path.child("validationActions");
     if items(spec, "validationActions").next().is_none() {
         errors.required(&at, "at least one validation action is required");

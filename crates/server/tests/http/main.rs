@@ -50,6 +50,8 @@ mod patches;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod policies;
+#[cfg(test)]
 mod resize;
 #[cfg(test)]
 mod reviews;
@@ -73,3 +75,5 @@ mod validation_spec;
 mod validation_systems;
 #[cfg(test)]
 mod watches;
+#[cfg(test)]
+mod webhooks;

@@ -68,10 +68,9 @@ async fn admission_policies() {
 #[tokio::test]
 async fn expressions_are_stored_as_they_are() {
     let api = Api::new().await;
-    let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]});
-    let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "1 +"}]}});
-    let path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-    api.check(post(path, &policy), 201, json!({"spec": {"validations": [{"expression": "1 +"}]}})).await;
+    let class = json!({"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": "1 +"}}]}});
+    let path = "/apis/resource.k8s.io/v1/deviceclasses";
+    api.check(post(path, &class), 201, json!({"spec": {"selectors": [{"cel": {"expression": "1 +"}}]}})).await;
 }
 
 #[tokio::test]
