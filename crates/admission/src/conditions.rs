@@ -106,7 +106,7 @@ impl Conditions {
                 Ok(Ok(Value::Bool(true))) => {}
                 Ok(Ok(Value::Bool(false))) => return Ok(false),
                 Ok(Ok(_)) => {
-                    errors.push(format!("expression '{source}' resulted in error: it is neither true nor false"))
+                    errors.push(format!("expression '{source}' resulted in error: it is neither true nor false"));
                 }
                 Ok(Err(error)) => errors.push(told(source, &error)),
                 Err(why) => errors.push(format!("compilation error: {why}")),

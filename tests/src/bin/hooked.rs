@@ -42,7 +42,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = service_fn(|request: Request<Incoming>| async move {
         let path = request.uri().path().to_owned();
-        let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let review: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut response = match path.as_str() {
             "/change" => change(&review["request"]),

@@ -76,13 +76,11 @@ impl<'a> Review<'a> {
         self
     }
 
-    /// The same, of an object that has this name by now.
+    /// From now on, it is about an object of this name.
     pub(crate) fn named(&mut self, name: &str) {
-        if self.about.name.is_empty() {
-            name.clone_into(&mut self.about.name);
-            if self.about.is_namespace() {
-                name.clone_into(&mut self.about.namespace);
-            }
+        name.clone_into(&mut self.about.name);
+        if self.about.is_namespace() {
+            name.clone_into(&mut self.about.namespace);
         }
     }
 

@@ -187,6 +187,9 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
         if items(webhook, "admissionReviewVersions").next().is_none() {
             let why = "must specify one of v1, v1beta1";
             errors.required(&path.child("admissionReviewVersions"), why);
+        } else if !items(webhook, "admissionReviewVersions").any(|v| v == "v1" || v == "v1beta1") {
+            let (at, why) = (path.child("admissionReviewVersions"), "must include at least one of v1, v1beta1");
+            errors.invalid(&at, &webhook["admissionReviewVersions"], why);
         }
     }
 }
@@ -202,8 +205,27 @@ fn client(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             format!("'https' is the only allowed URL scheme; desired format: https://host[/path], got {scheme:?}");
         errors.invalid(&path.child("url"), &json!(scheme), &why);
     }
+    if let Some(rest) = url.as_str().and_then(|u| u.strip_prefix("https://")) {
+        address(rest, &path.child("url"), errors);
+    }
     for field in ["name", "namespace"].into_iter().filter(|f| !service.is_null() && text_of(service, f).is_empty()) {
         errors.required(&path.child("service").child(field), &format!("service {field} is required"));
+    }
+}
+
+/// What a URL may have behind its scheme (`ValidateWebhookURL`).
+fn address(rest: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let host = rest.split('/').next().unwrap_or("");
+    let (user, host) = host.rsplit_once('@').unwrap_or(("", host));
+    if host.is_empty() {
+        errors.invalid(path, &json!(host), "host must be specified; desired format: https://host[/path]");
+    }
+    for (part, what) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")] {
+        if !part.is_empty() {
+            errors.invalid(path, &json!(part), &format!("{what} not permitted in the URL"));
+        }
     }
 }
 

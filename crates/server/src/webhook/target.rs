@@ -38,8 +38,7 @@ impl Target {
         if service.is_null() {
             let url = config["url"].as_str().unwrap_or("");
             let parsed: Uri = url.parse().map_err(|e| format!("Unparsable URL: {e}"))?;
-            let authority =
-                parsed.authority().ok_or_else(|| "webhook configuration must have either service or URL")?;
+            let authority = parsed.authority().ok_or("webhook configuration must have either service or URL")?;
             let url = format!("https://{authority}{}", parsed.path());
             return Ok(Self { url, peer: Peer { authorities, service: None } });
         }

@@ -17,6 +17,10 @@ async fn webhooks() {
         wrong: &[(
             r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "Some", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}}]}"#,
             "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"",
+        ), (
+            r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v3"], "clientConfig": {"url": "https://me@x/y?z"},
+                "matchConditions": [{"name": "c", "expression": "objekt == null"}]}]}"#,
+            "[webhooks[0].matchConditions[0].expression: Invalid value: \"objekt == null\": compilation failed: ERROR: <input>: undeclared reference to 'objekt' (in container '')\n | objekt == null, webhooks[0].clientConfig.url: Invalid value: \"me\": user information is not permitted in the URL, webhooks[0].clientConfig.url: Invalid value: \"z\": query parameters are not permitted in the URL, webhooks[0].admissionReviewVersions: Invalid value: [\"v3\"]: must include at least one of v1, v1beta1]",
         )],
         columns: "Name|Webhooks|Age",
         cells: json!(["v", 1, null]),
