@@ -26,9 +26,9 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
         };
         let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
         for binding in bindings {
-            for (denial, always) in decide(review, policy, binding, form, [object, old], [&now, &before]).await? {
+            for denial in decide(review, policy, binding, form, [object, old], [&now, &before]).await? {
                 let does = |action: &str| binding.actions.iter().any(|a| a == action);
-                if does("Warn") && !always {
+                if does("Warn") && !denial.always {
                     let (policy, binding) = (&policy.name, &binding.name);
                     let told = format!(
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {}",
@@ -36,7 +36,7 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
                     );
                     review.call.told.lock().push(told);
                 }
-                if does("Deny") || always {
+                if does("Deny") || denial.always {
                     refused.get_or_insert((policy, Some(binding), denial));
                 }
             }
@@ -58,7 +58,7 @@ fn concerns(
     Ok(selected.then_some(form))
 }
 
-/// What a policy says against a request where a binding says that it holds; and of each whether nothing helps.
+/// What a policy says against a request where a binding says that it holds.
 async fn decide(
     review: &Review<'_>,
     policy: &Policy,
@@ -66,10 +66,10 @@ async fn decide(
     form: usize,
     objects: [Option<&Value>; 2],
     [now, before]: [&Value; 2],
-) -> Result<Vec<(Denial, bool)>, ApiError> {
+) -> Result<Vec<Denial>, ApiError> {
     let wrong = |why: String| {
-        let denial = Denial::new(format!("failed to configure binding: {why}"));
-        if policy.is_optional { Vec::new() } else { vec![(denial, true)] }
+        let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {why}")) };
+        if policy.is_optional { Vec::new() } else { vec![denial] }
     };
     match concerns(review, &binding.matching, objects[0], objects[1]) {
         Ok(Some(_)) => {}
@@ -87,8 +87,7 @@ async fn decide(
     let mut denials = Vec::new();
     for params in &params {
         let inputs = conditions::inputs(now, before, &request, review.authority());
-        denials
-            .extend(policy.decide(inputs, params, &namespace).into_iter().map(|d| (d.always, d)).map(|(a, d)| (d, a)));
+        denials.extend(policy.decide(inputs, params, &namespace));
     }
     Ok(denials)
 }
