@@ -77,17 +77,20 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
         }
         let mut value = prepare(server, resource, call, value, &managers)?;
         warnings.extend(admit::check(server, resource, &value, None)?);
-        let turn = services::turn(server, resource).await;
-        if turn.is_some() {
-            services::allocate(server, resource, &mut value)?;
-        }
+        let addresses = services::take(server, resource, &mut value).await?;
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
         let key = object::key(kind, &namespace, &name);
-        if let Some(review) = &mut review {
-            review.named(&name);
-            admit::outside::validate(review, Some(&value), None).await?;
-        }
+        // Nobody waits while others are asked; what was chosen is asked for again.
+        let _held = match &mut review {
+            None => addresses,
+            Some(review) => {
+                drop(addresses);
+                review.named(&name);
+                admit::outside::validate(review, Some(&value), None).await?;
+                services::take(server, resource, &mut value).await?
+            }
+        };
         let turn = admit::quota::turn(server, resource).await;
         turn.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &value, None))?;
         if dry {

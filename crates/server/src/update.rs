@@ -120,15 +120,18 @@ pub(crate) async fn write(
         check_identity(resource, &new, &old)?;
         let managers = admitted(server, resource, call, &mut new, &old, ownership, review.as_ref()).await?;
         prepare(server, resource, call, &mut new, &old, &managers)?;
-        let turn = services::turn(server, resource).await;
-        if turn.is_some() {
-            services::allocate(server, resource, &mut new)?;
-        }
+        let addresses = services::take(server, resource, &mut new).await?;
         warnings.extend(admit::check(server, resource, &new, Some(&old))?);
-        if let Some(review) = &review {
-            let (new, old) = (shown(resource, &new), shown(resource, &old));
-            admit::outside::validate(review, Some(&new), Some(&old)).await?;
-        }
+        // As when it was new, nobody waits while others are asked.
+        let _held = match &review {
+            None => addresses,
+            Some(review) => {
+                drop(addresses);
+                let (shown_new, shown_old) = (shown(resource, &new), shown(resource, &old));
+                admit::outside::validate(review, Some(&shown_new), Some(&shown_old)).await?;
+                services::take(server, resource, &mut new).await?
+            }
+        };
         let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
         counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new, Some(&old)))?;
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));

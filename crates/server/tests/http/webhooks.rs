@@ -242,6 +242,31 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
 }
 
 #[tokio::test]
+async fn a_service_is_not_held_up_by_whoever_is_asked_about_another() {
+    let (api, hook) = (Api::new().await, Hook::new(allows).await);
+    let slow = json!({"rules": only("services"), "objectSelector": {"matchLabels": {"slow": "yes"}}, "failurePolicy": "Ignore"});
+    validating(&api, "v", hook.config("/never"), slow).await;
+    let make = |name: &str, labels: Value| {
+        let object = json!({"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 80}]}});
+        post("/api/v1/namespaces/default/services", &object)
+    };
+    let slow = api.check(make("slow", json!({"slow": "yes"})), 201, json!({}));
+    let fast = async {
+        while hook.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        api.check(make("fast", json!({})), 201, json!({})).await
+    };
+    match futures::future::select(slow, Box::pin(fast)).await {
+        futures::future::Either::Right((fast, slow)) => {
+            let address = |answer: &Answer| answer.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
+            assert_ne!(address(&fast), address(&slow.await));
+        }
+        futures::future::Either::Left(_) => panic!("one waited for the other"),
+    }
+}
+
+#[tokio::test]
 async fn nobody_is_asked_about_configurations_and_a_dry_run_says_that_it_is_one() {
     let api = Api::new().await;
     let hook = Hook::new(allows).await;
