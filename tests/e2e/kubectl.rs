@@ -38,6 +38,10 @@ fn explain_knows_every_kind(cluster: &Cluster) {
     for line in kinds.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [resource, .., api_version, _, kind] = words.as_slice() else { panic!("{line}") };
+        // Kinds of other tests come and go.
+        if api_version.contains(".example.com/") {
+            continue;
+        }
         let text = kubectl.run(&format!("explain {resource} --api-version={api_version} --recursive")).ok();
         let expected = format!("KIND:       {kind}\n");
         assert!(text.contains(&expected) && text.contains("  metadata\t<ObjectMeta>"), "{text}");

@@ -70,6 +70,7 @@ mod taints;
 mod termination;
 mod tokens;
 mod volumes;
+mod webhooks;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use std::{
@@ -144,6 +145,7 @@ fn main() {
         termination::TESTS,
         tokens::TESTS,
         volumes::TESTS,
+        webhooks::TESTS,
     ];
     let alone = [
         clusters::TESTS,

@@ -9,7 +9,7 @@ use std::{
 
 /// Each crate and the crates of the house that it may use (ARCHITECTURE.md). The binary may use all of them.
 const ARROWS: [(&str, &[&str]); 15] = [
-    ("admission", &["api"]),
+    ("admission", &["api", "expr"]),
     ("api", &[]),
     ("apply", &[]),
     ("controllers", &["admission", "api"]),

@@ -3,6 +3,14 @@
 //! Who asks, what is stored and what a client is told is the server's matter.
 #![forbid(unsafe_code)]
 
+pub use expr::{Authorize, Question, Verdict};
+
+pub mod about;
+pub mod conditions;
 pub mod limit_range;
+pub mod matching;
 pub mod pod_security;
+pub mod policy;
 pub mod quota;
+pub mod review;
+pub mod webhook;

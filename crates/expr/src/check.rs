@@ -106,6 +106,7 @@ fn field(operand: &Type, name: &str) -> Found {
         Type::Map(of) => Ok((**of).clone()),
         Type::Object(fields) => fields.get(name).cloned().ok_or_else(|| format!("undefined field '{name}'")),
         Type::Optional(of) => Ok(Type::Optional(Box::new(field(of, name)?))),
+        Type::Named("authorizer") if name == "requestResource" => Ok(Type::Named("resourcecheck")),
         other => Err(format!("type '{other}' does not support field selection")),
     }
 }

@@ -87,6 +87,12 @@ impl Evaluator {
             let found = held.as_ref().and_then(|v| field(v, &key));
             return Ok(if select.test { Value::Bool(found.is_some()) } else { optional(found) });
         }
+        if let Value::Asking(asking) = &operand
+            && asking.stage == "authorizer"
+            && select.field == "requestResource"
+        {
+            return Ok(asking.of_request());
+        }
         let Value::Map(map) = &operand else { return Err(EvalError::overload()) };
         match map.get(&key) {
             found if select.test => Ok(Value::Bool(found.is_some_and(|v| !matches!(v, Value::Null)))),

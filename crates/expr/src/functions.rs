@@ -1,6 +1,7 @@
 //! The functions that expressions can call, and for what each is. What is not here is refused where it is written.
 
 mod amounts;
+mod authorizer;
 mod convert;
 mod formats;
 mod lists;
@@ -10,6 +11,7 @@ mod strings;
 mod times;
 mod versions;
 
+pub use authorizer::{Asking, Authorize, Question, Verdict};
 pub(crate) use times::duration;
 
 use crate::{
@@ -159,6 +161,20 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("format.date", "", "", "format"),
     f("format.datetime", "", "", "format"),
     f("validate", "format", "string", "optional"),
+    f("serviceAccount", "authorizer", "string,string", "authorizer"),
+    f("path", "authorizer", "string", "pathcheck"),
+    f("group", "authorizer", "string", "groupcheck"),
+    f("resource", "groupcheck", "string", "resourcecheck"),
+    f("subresource", "resourcecheck", "string", "resourcecheck"),
+    f("namespace", "resourcecheck", "string", "resourcecheck"),
+    f("name", "resourcecheck", "string", "resourcecheck"),
+    f("fieldSelector", "resourcecheck", "string", "resourcecheck"),
+    f("labelSelector", "resourcecheck", "string", "resourcecheck"),
+    f("check", "resourcecheck|pathcheck", "string", "verdict"),
+    f("allowed", "verdict", "", "bool"),
+    f("reason", "verdict", "", "string"),
+    f("errored", "verdict", "", "bool"),
+    f("error", "verdict", "", "string"),
 ];
 
 /// The namespace that an expression is, if it is one: `sets` in `sets.contains(a, b)`.
@@ -195,6 +211,8 @@ pub(crate) fn apply(evaluator: &mut Evaluator, name: &str, target: Option<&Value
         Some(target @ (Value::Time(_) | Value::Duration(_))) => times::on(name, target, args),
         Some(Value::Quantity(amount)) => amounts::on(name, *amount, args),
         Some(Value::Semver(version)) => versions::on(name, version, args),
+        Some(Value::Asking(asking)) => authorizer::on(evaluator, name, asking, args),
+        Some(Value::Verdict(verdict)) => authorizer::of_verdict(name, verdict, args),
         Some(Value::Format(format)) => formats::validate(name, format, args),
         Some(target @ (Value::Url(_) | Value::Ip(_) | Value::Cidr(..))) => net::on(name, target, args),
         Some(target) => {

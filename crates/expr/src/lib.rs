@@ -11,10 +11,12 @@ mod check;
 mod comprehension;
 mod eval;
 mod functions;
+mod json;
 mod operators;
 mod types;
 mod value;
 
+pub use functions::{Asking, Authorize, Question, Verdict};
 pub use types::Type;
 pub use value::{Key, Value};
 
@@ -41,6 +43,14 @@ const STACK: usize = 128 << 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     left: u64,
+}
+
+impl Budget {
+    /// What conditions may cost that say whether somebody is asked at all.
+    #[must_use]
+    pub fn of_conditions() -> Self {
+        Self { left: 2_500_000 }
+    }
 }
 
 /// What one expression may cost.

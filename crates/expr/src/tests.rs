@@ -145,3 +145,45 @@ fn whatever_it_says_it_ends() {
         assert!(told.starts_with("compilation failed"), "{} {told}", &deep[..20]);
     }
 }
+
+/// Lets everybody do what they ask with pods, and says what was asked.
+#[derive(Debug)]
+struct Everything;
+
+impl crate::Authorize for Everything {
+    fn decide(&self, question: &crate::Question) -> crate::Verdict {
+        let crate::Question { account, path, verb, group, resource, subresource, namespace, name, .. } = question;
+        let who = account.as_ref().map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name} "));
+        let what = path.clone().unwrap_or_else(|| format!("{resource}.{group}/{subresource} {namespace}/{name}"));
+        crate::Verdict { allowed: resource == "pods", reason: format!("{who}{verb} {what}") }
+    }
+
+    fn request(&self) -> crate::Question {
+        crate::Question { resource: "pods".to_owned(), name: "own".to_owned(), ..crate::Question::default() }
+    }
+}
+
+#[test]
+fn a_question_is_put_together_word_by_word() {
+    let check = |source: &str, expected: &str| {
+        let got = Program::compile(source, &[("authorizer", Type::AUTHORIZER)]).and_then(|program| {
+            let value = Value::Asking(Arc::new(crate::Asking::new(Arc::new(Everything))));
+            program.evaluate(&[("authorizer", value)], &mut Budget::default()).map_err(|e| e.to_string())
+        });
+        let got = match got {
+            Ok(Value::Bool(b)) => b.to_string(),
+            Ok(Value::String(text)) => text.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert!(got.contains(expected), "{source}: {got}");
+    };
+    let pods = "authorizer.group('g').resource('pods').subresource('status').namespace('n').name('p')";
+    check(&format!("{pods}.check('get').reason()"), "get pods.g/status n/p");
+    check(&format!("{pods}.fieldSelector('a=b').labelSelector('c').check('get').allowed()"), "true");
+    check("authorizer.group('').resource('nodes').check('get').allowed()", "false");
+    check("authorizer.path('/healthz').check('get').reason()", "get /healthz");
+    check("authorizer.serviceAccount('n', 'a').requestResource.check('delete').reason()", "n/a delete pods./ /own");
+    check("authorizer.requestResource.check('x').errored()", "false");
+    check("authorizer.resource('pods')", "found no matching overload for 'resource'");
+    check("authorizer.group('a').check('get')", "found no matching overload for 'check'");
+}

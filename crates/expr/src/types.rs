@@ -35,6 +35,9 @@ impl Type {
     /// A span of time.
     pub const DURATION: Self = Self::Named("duration");
 
+    /// Who says what somebody may do.
+    pub const AUTHORIZER: Self = Self::Named("authorizer");
+
     /// A list of this.
     #[must_use]
     pub fn list(of: Self) -> Self {

@@ -1,6 +1,6 @@
 //! Values of expressions.
 
-use crate::EvalError;
+use crate::{Asking, EvalError, Verdict};
 use api::quantity::Amount;
 use jiff::{SignedDuration, Timestamp};
 use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
@@ -46,6 +46,10 @@ pub enum Value {
     Format(&'static str),
     /// A semantic version.
     Semver(Arc<Semver>),
+    /// A question about what somebody may do.
+    Asking(Arc<Asking>),
+    /// The answer.
+    Verdict(Arc<Verdict>),
 }
 
 /// The key of a map.
@@ -115,6 +119,8 @@ impl Value {
             Self::Url(_) => "kubernetes.URL",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Semver(_) => "kubernetes.Semver",
+            Self::Asking(_) => "kubernetes.authorization.Authorizer",
+            Self::Verdict(_) => "kubernetes.authorization.Decision",
         }
     }
 

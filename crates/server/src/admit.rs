@@ -2,12 +2,20 @@
 //! kind's; the decisions themselves are in the crate `admission`.
 
 mod always_pull_images;
+mod connect;
 mod default_class;
+mod hooks;
 mod limit_ranger;
+pub(crate) mod outside;
 mod pod_security;
+mod policies;
 mod priority;
 pub(crate) mod quota;
+pub(crate) mod review;
 mod service_account;
+mod webhooks;
+
+pub(crate) use hooks::Hooks;
 
 use crate::{
     kinds::{self, FieldErrors, KindInfo, WriteTarget},
@@ -112,5 +120,7 @@ pub(crate) fn check(
 }
 
 fn refused(info: &KindInfo, object: &Value, why: &str) -> ApiError {
-    ApiError::forbidden(info, object["metadata"]["name"].as_str().unwrap_or(""), why)
+    // One that has no name yet is called by the beginning of it, as upstream does.
+    let text = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
+    ApiError::forbidden(info, text("name").or(text("generateName")).unwrap_or(""), why)
 }

@@ -1,7 +1,8 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    admit, authz, decode,
+    admit::{self, review::Review},
+    authz, convert, decode,
     kinds::{FieldErrors, WriteContext, WriteTarget},
     managed::{self, Asked},
     metadata, object,
@@ -13,6 +14,7 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, now, show, show_value, with_warnings},
 };
+use admission::about::Operation;
 use apply::Managers;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,6 +22,17 @@ use store::{Expect, Key, Object, Write, WriteError};
 
 /// Letters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Metadata that no client sets.
+const SYSTEM: [&str; 8] = [
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "resourceVersion",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "managedFields",
+];
 /// How often another name is generated when one is taken, as upstream does.
 const NAMES: usize = 8;
 
@@ -51,20 +64,33 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
     }
     let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty()
         && !value["metadata"]["generateName"].as_str().unwrap_or("").is_empty();
+    let options = || admit::review::options(call, "CreateOptions", dry);
+    let mut review = Review::of(server, resource, call, Operation::Create, options);
+    if let Some(review) = &mut review {
+        review.named(value["metadata"]["name"].as_str().unwrap_or(""));
+    }
+    let (value, managers) = admitted(server, resource, call, value, managers, review.as_ref()).await?;
     for _ in 0..NAMES {
         let mut value = value.clone();
         if generated {
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
-        let mut value = prepare(server, resource, call, value, managers.as_ref())?;
+        let mut value = prepare(server, resource, call, value, &managers)?;
         warnings.extend(admit::check(server, resource, &value, None)?);
-        let turn = services::turn(server, resource).await;
-        if turn.is_some() {
-            services::allocate(server, resource, &mut value)?;
-        }
+        let addresses = services::take(server, resource, &mut value).await?;
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
         let key = object::key(kind, &namespace, &name);
+        // Nobody waits while others are asked; what was chosen is asked for again.
+        let _held = match &mut review {
+            None => addresses,
+            Some(review) => {
+                drop(addresses);
+                review.named(&name);
+                admit::outside::validate(review, Some(&value), None).await?;
+                services::take(server, resource, &mut value).await?
+            }
+        };
         let turn = admit::quota::turn(server, resource).await;
         turn.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &value, None))?;
         if dry {
@@ -73,8 +99,9 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             }
             return Ok(with_warnings(show_value(kind, 201, value, call)?, &warnings));
         }
+        let value = convert::to_stored(&server.webhooks, kind, value).await?;
         match store(server, resource, key, value).await {
-            Ok(object) => return Ok(with_warnings(show(kind, 201, &object, call)?, &warnings)),
+            Ok(object) => return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings)),
             Err(WriteError::AlreadyExists { .. }) if generated => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), &name)),
         }
@@ -87,38 +114,68 @@ async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) 
     server.store.write(Write::put(key, Expect::Absent, object::encoder(&*resource.kind, value))).await
 }
 
+/// The object as others make it, and who owns what of it.
+async fn admitted(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    mut value: Value,
+    managers: Option<Managers>,
+    review: Option<&Review<'_>>,
+) -> Result<(Value, Managers), ApiError> {
+    let kind = &*resource.kind;
+    let asked = Asked::of(&value, &value);
+    let metadata = &mut value["metadata"];
+    for field in SYSTEM {
+        metadata.as_object_mut().map(|m| m.remove(field));
+    }
+    metadata::drop_duplicate_owners(metadata);
+    kind.default(&mut value);
+    // What admission and the server set has no owner.
+    let new = || managed::Write::new(resource, call, now()).update(None, &value, asked);
+    let mut managers = managers.unwrap_or_else(new);
+    let complete = |value: &mut Value| {
+        kind.complete(value);
+        admit::complete(server, resource, value)
+    };
+    complete(&mut value)?;
+    let Some(review) = review else { return Ok((value, managers)) };
+    managed::note(&mut value, &managers);
+    if admit::outside::mutate(review, &mut value, None, &complete).await? {
+        managers = managed::after_admission(&value, managers, call);
+        if kind.info().namespaced && value["metadata"]["namespace"] != json!(resource.namespace) {
+            return Err(other_namespace());
+        }
+        metadata::drop_duplicate_owners(&mut value["metadata"]);
+    }
+    Ok((value, managers))
+}
+
 /// The object as it is stored, or what is wrong with it.
 fn prepare(
     server: &ApiServer,
     resource: &Resource,
     call: &Call,
     mut value: Value,
-    managers: Option<&Managers>,
+    managers: &Managers,
 ) -> Result<Value, ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
-    let asked = Asked::of(&value, &value);
     let metadata = &mut value["metadata"];
-    metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
-    metadata["creationTimestamp"] = json!(ctx.now);
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
+    // Whatever became of it meanwhile, this is the server's to say.
+    for field in SYSTEM {
         metadata.as_object_mut().map(|m| m.remove(field));
     }
+    metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
+    metadata["creationTimestamp"] = json!(ctx.now);
     if kind.info().generation {
         metadata["generation"] = json!(1);
     }
-    metadata::drop_duplicate_owners(metadata);
-    kind.default(&mut value);
-    // What admission and the server set has no owner.
-    let new = || managed::Write::new(resource, call, ctx.now).update(None, &value, asked);
-    let managers = managers.cloned().unwrap_or_else(new);
-    kind.complete(&mut value);
-    let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
-    admit::complete(server, resource, &mut value)?;
+    let name = metadata["name"].as_str().unwrap_or("").to_owned();
     authz::note_requestor(&call.user, resource, &mut value);
     authz::check_write(server, &call.user, resource, &value, None)?;
     kind.prepare_create(&mut value, &ctx);
-    managed::note(&mut value, &managers);
+    managed::note(&mut value, managers);
     let mut errors = FieldErrors::default();
     metadata::validate(kind, &value, &mut errors);
     kind.validate_create(&value, &ctx, &mut errors);
@@ -134,6 +191,11 @@ pub(crate) fn generate(prefix: &str) -> String {
     format!("{}{letters}", &prefix[..end])
 }
 
+fn other_namespace() -> ApiError {
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    ApiError::bad_request(why)
+}
+
 /// The namespace of a new object: that of the path, which must exist and not be ending.
 fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Result<String, ApiError> {
     let info = resource.kind.info();
@@ -146,9 +208,7 @@ fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Resul
         return Err(ApiError::method_not_allowed());
     }
     if !given.is_empty() && given != namespace {
-        return Err(ApiError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+        return Err(other_namespace());
     }
     let found = server.store.get(&Key::new("namespaces", "", namespace.as_str()));
     let object = found.ok_or_else(|| ApiError::namespace_not_found(namespace))?;

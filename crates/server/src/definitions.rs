@@ -59,7 +59,7 @@ impl Definition {
             Some(before) if before.value["spec"] == value["spec"] => before.since,
             _ => object.revision,
         };
-        let family = Family { definition: &value, since };
+        let family = Family::new(&value, since);
         let versions = value["spec"]["versions"].as_array().into_iter().flatten();
         let served = versions.filter(|v| is_established && v["served"] == true);
         let kinds = served.filter_map(|v| Custom::read(&family, v)).map(Arc::new).collect();
@@ -187,6 +187,7 @@ fn call() -> Call {
         user: UserInfo::component("system:apiserver"),
         upgrade: None,
         trail: Trail::default(),
+        told: parking_lot::Mutex::default(),
     }
 }
 

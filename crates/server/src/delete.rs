@@ -3,8 +3,9 @@
 mod propagation;
 
 use crate::{
+    admit::{self, review::Review},
     authz::node::{self, End},
-    decode,
+    convert, decode,
     kinds::{FieldErrors, FieldPath},
     object, read,
     reply::{self, Reply},
@@ -14,6 +15,7 @@ use crate::{
     status::ApiError,
     write::{dry_run, now, removable},
 };
+use admission::about::Operation;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
@@ -99,13 +101,14 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
-    let (object, gone) = delete(server, resource, &key, &options).await?;
-    let value = object::decode(&*resource.kind, &object);
+    let review = review(server, resource, call, &options);
+    let (object, gone) = reviewed(server, resource, &key, &options, review.as_ref()).await?;
     let info = resource.kind.info();
     // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
     if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
-        return Ok(reply::json(200, &value));
+        return Ok(reply::json(200, &convert::decode(&server.webhooks, &*resource.kind, &object).await?));
     }
+    let value = convert::as_stored(&*resource.kind, &object);
     let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});
     if !info.group.is_empty() {
         details["group"] = json!(info.group);
@@ -124,26 +127,50 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     }
     let options = Options::parse(call)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
-    let kind = &*resource.kind;
-    let mut all = server.store.list(&read::scope(resource, &selection), None, None).objects;
-    if !selection.is_all() {
-        all.retain(|object| selection.matches(&object::decode(kind, object)));
+    let review = review(server, resource, call, &options);
+    let (kind, options, review) = (&*resource.kind, &options, review.as_ref());
+    let mut all = Vec::new();
+    for object in server.store.list(&read::scope(resource, &selection), None, None).objects {
+        if selection.is_all() || selection.matches(&convert::decode(&server.webhooks, kind, &object).await?) {
+            all.push(object);
+        }
     }
-    let options = &options;
     // Several at a time share the disk's flushes.
     let deleted = stream::iter(all).map(|object| async move {
-        match delete(server, resource, &object.key, options).await {
-            Ok((object, _)) => Ok(Some(object::decode(kind, &object))),
+        match reviewed(server, resource, &object.key, options, review).await {
+            Ok((object, _)) => Ok(Some(object)),
             Err(e) if e.code == 404 => Ok(None),
             Err(e) => Err(e),
         }
     });
-    let items: Vec<Value> = deleted.buffered(AT_ONCE).try_filter_map(|item| ready(Ok(item))).try_collect().await?;
+    let deleted: Vec<Object> =
+        deleted.buffered(AT_ONCE).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
+    let items = convert::decode_all(&server.webhooks, kind, &deleted).await?;
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     Ok(reply::json(
         200,
         &json!({"kind": resource.kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items}),
     ))
+}
+
+/// What webhooks and policies are asked about a deletion, if there are any.
+fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, options: &Options) -> Option<Review<'a>> {
+    let shown = || {
+        let mut shown = admit::review::options(call, "DeleteOptions", options.dry_run);
+        if let Some(grace) = options.grace {
+            shown["gracePeriodSeconds"] = json!(grace);
+        }
+        if let Some(policy) = options.propagation {
+            shown["propagationPolicy"] = json!(policy.name());
+        }
+        for (field, value) in [("uid", &options.uid), ("resourceVersion", &options.revision)] {
+            if let Some(value) = value {
+                shown["preconditions"][field] = json!(value);
+            }
+        }
+        shown
+    };
+    Review::of(server, resource, call, Operation::Delete, shown)
 }
 
 /// Deletes one object; gives it as it then is, and whether it is gone.
@@ -153,14 +180,29 @@ pub(crate) async fn delete(
     key: &Key,
     options: &Options,
 ) -> Result<(Object, bool), ApiError> {
+    reviewed(server, resource, key, options, None).await
+}
+
+/// The same, when nobody who is asked minds.
+async fn reviewed(
+    server: &ApiServer,
+    resource: &Resource,
+    key: &Key,
+    options: &Options,
+    review: Option<&Review<'_>>,
+) -> Result<(Object, bool), ApiError> {
     let (kind, name) = (&*resource.kind, &*key.name);
     if kind.info().plural == "namespaces" && IMMORTAL.contains(&name) {
         return Err(ApiError::forbidden(kind.info(), name, "this namespace may not be deleted"));
     }
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let mut value = object::decode(kind, &current);
+        let mut value = convert::as_stored(kind, &current);
         check_preconditions(resource, &value, name, options)?;
+        if let Some(review) = review {
+            let shown = convert::decode(&server.webhooks, kind, &current).await?;
+            admit::outside::end(review, &shown).await?;
+        }
         let before = value.clone();
         if kind.info().plural != "events" {
             propagation::mark(&mut value["metadata"], options.propagation.or(propagation::default(kind.info())));

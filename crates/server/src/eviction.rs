@@ -1,6 +1,7 @@
 //! Eviction: a deletion that a Pod's disruption budget may forbid (`pkg/registry/core/pod/storage/eviction.go`).
 
 use crate::{
+    admit::outside,
     authz::node::{self, End},
     delete::{self, Options},
     kinds::{BUDGET, Kind, selector},
@@ -31,8 +32,11 @@ enum Verdict {
 
 pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let name = resource.name.as_deref().unwrap_or("");
-    let mut options = Options::from_json(&pods::body(call, "Eviction", name)?["deleteOptions"], call)?;
-    options.dry_run |= dry_run(&call.query, "CreateOptions")?;
+    let (mut eviction, dry) = (pods::body(call, "Eviction", name)?, dry_run(&call.query, "CreateOptions")?);
+    let dry = dry || Options::from_json(&eviction["deleteOptions"], call)?.dry_run;
+    outside::body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
+    let mut options = Options::from_json(&eviction["deleteOptions"], call)?;
+    options.dry_run |= dry;
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Evict)?;
     let mut tries = 0..TRIES;

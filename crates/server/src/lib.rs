@@ -11,6 +11,7 @@ mod audit;
 mod authz;
 mod bootstrap;
 mod compress;
+mod convert;
 mod create;
 mod deadline;
 mod decode;
@@ -61,6 +62,7 @@ mod upstreams;
 mod user;
 mod watch;
 mod way;
+mod webhook;
 mod write;
 
 pub use admit::AdmissionPlugin;

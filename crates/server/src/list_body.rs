@@ -38,6 +38,11 @@ pub(crate) fn whole(kind: &KindRef, metadata: &Value, objects: Vec<Object>) -> R
     reply::sized(200, "application/json", pieces.boxed_unsync())
 }
 
+/// A list of objects that were converted for it.
+pub(crate) fn converted(kind: &dyn Kind, metadata: &Value, objects: Vec<Bytes>) -> Response<Body> {
+    collected(head(&kind.list_kind(), &kind.info().api_version(), metadata), objects.into_iter())
+}
+
 /// A list of metadata.
 pub(crate) fn metadata_only(kind: &dyn Kind, metadata: &Value, objects: &[Object]) -> Response<Body> {
     let head = head("PartialObjectMetadataList", "meta.k8s.io/v1", metadata);

@@ -150,6 +150,18 @@ impl Versions for Write {
     }
 }
 
+/// Who owns what of an object that others have changed: what they say, if that makes sense.
+pub(crate) fn after_admission(object: &Value, before: Managers, call: &Call) -> Managers {
+    match Managers::from_json(&object["metadata"]["managedFields"]) {
+        Ok(managers) => managers,
+        Err(why) => {
+            let told = "metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
+            call.told.lock().push(format!("{told}: {why}"));
+            before
+        }
+    }
+}
+
 /// Who owns what of a stored object.
 fn stored(object: &Value) -> Managers {
     Managers::from_json(&object["metadata"]["managedFields"]).unwrap_or_default()

@@ -77,6 +77,14 @@ pub(crate) fn annotations(annotations: &Value, path: &FieldPath, errors: &mut Fi
     }
 }
 
+/// What is wrong with labels and annotations that come from elsewhere.
+pub(crate) fn wrong_in(metadata: &Value) -> Option<String> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::new("metadata"));
+    labels(&metadata["labels"], &path.child("labels"), &mut errors);
+    annotations(&metadata["annotations"], &path.child("annotations"), &mut errors);
+    errors.0.first().map(ToString::to_string)
+}
+
 fn owners(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let text = |v: &Value, field: &str| v[field].as_str().unwrap_or("").to_owned();
     let mut controller: Option<String> = None;

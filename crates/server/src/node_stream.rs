@@ -4,6 +4,7 @@
 //! (WebSocket channels, SPDY) is between the two ends.
 
 use crate::{
+    admit,
     node_proxy::{container, pod, refused, send},
     reply::{BoxError, Reply},
     request::Resource,
@@ -28,15 +29,27 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
 ];
 
 /// `pods/exec`, `pods/attach` and `pods/portforward`.
-pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: Call) -> Reply {
+pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: &mut Call) -> Reply {
     let pod = pod(server, resource)?;
+    let (kind, fields) = options(resource);
+    admit::outside::connect(server, resource, call, kind, fields).await?;
     let name = resource.name.as_deref().unwrap_or_default();
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
-    let path = path(resource, &pod, name, &call)?;
+    let path = path(resource, &pod, name, call)?;
     if node.is_empty() {
         return Err(ApiError::bad_request(format!("pod {name} does not have a host assigned")));
     }
     join(server, &node, &path, call).await
+}
+
+/// The kind of what a connection is asked for with, and its fields.
+fn options(resource: &Resource) -> (&'static str, &'static [&'static str]) {
+    const STREAMS: [&str; 6] = ["stdin", "stdout", "stderr", "tty", "container", "command"];
+    match resource.subresource.as_deref() {
+        Some("portforward") => ("PodPortForwardOptions", &["ports"]),
+        Some("attach") => ("PodAttachOptions", &STREAMS[..5]),
+        _ => ("PodExecOptions", &STREAMS),
+    }
 }
 
 fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
@@ -63,13 +76,13 @@ fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<Str
 }
 
 /// Passes the upgrade on, and then the bytes, until one side ends.
-async fn join(server: &ApiServer, node: &str, path: &str, call: Call) -> Reply {
+async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Reply {
     let asked = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !asked.to_ascii_lowercase().contains("upgrade") {
         return Err(ApiError::bad_request("Upgrade request required"));
     }
-    let client = call.upgrade.ok_or_else(|| ApiError::bad_request("Upgrade request required: use HTTP/1.1"))?;
-    let mut request = Request::builder().method(call.method).uri(path).header(header::HOST, node);
+    let client = call.upgrade.take().ok_or_else(|| ApiError::bad_request("Upgrade request required: use HTTP/1.1"))?;
+    let mut request = Request::builder().method(call.method.clone()).uri(path).header(header::HOST, node);
     if let Some(headers) = request.headers_mut() {
         copy(&call.headers, headers);
     }
@@ -81,7 +94,7 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: Call) -> Reply {
     if let Some(headers) = answer.headers_mut() {
         copy(response.headers(), headers);
     }
-    let trail = call.trail;
+    let trail = std::mem::take(&mut call.trail);
     tokio::spawn(async move {
         // The answer is complete when the session is over.
         let _trail = trail;

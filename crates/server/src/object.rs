@@ -85,6 +85,12 @@ pub(crate) fn metadata_only(value: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }
 
+/// A list of the metadata of these objects.
+pub(crate) fn metadata_list(values: &[Value], metadata: &Value) -> Value {
+    let items: Vec<Value> = values.iter().map(metadata_only).collect();
+    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+}
+
 /// The metadata of a stored object as an object of its own. All else in it is passed over: the garbage collector watches
 /// the metadata of everything.
 pub(crate) fn metadata_bytes(kind: &dyn Kind, object: &Object) -> Bytes {

@@ -10,6 +10,8 @@ use crate::{
 };
 use serde_json::Value;
 
+/// The media type of JSON patches.
+pub(crate) const JSON: &str = "application/json-patch+json";
 /// The media type of configurations that are applied; it may hold JSON, too.
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
@@ -29,7 +31,7 @@ pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiE
 pub(crate) fn apply(content_type: &str, object: &Value, patch: &[u8]) -> Result<Parsed, ApiError> {
     let bad = |e: &dyn std::fmt::Display| ApiError::bad_request(format!("error decoding patch: {e}"));
     match content_type {
-        "application/json-patch+json" => json_patch::apply(object, patch),
+        JSON => json_patch::apply(object, patch),
         "application/merge-patch+json" => {
             let Parsed { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             let mut value = object.clone();

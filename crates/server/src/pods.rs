@@ -1,6 +1,7 @@
 //! What is particular about Pods: admission that looks at other objects, and binding.
 
 use crate::{
+    admit::outside,
     decode,
     kinds::{self, FieldErrors, FieldPath, RUNTIME_CLASSES},
     object,
@@ -78,7 +79,8 @@ pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result
 pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
-    let binding = body(call, "Binding", name)?;
+    let mut binding = body(call, "Binding", name)?;
+    outside::body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
     for _ in 0..TRIES {

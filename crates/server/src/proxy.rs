@@ -2,6 +2,7 @@
 //! (`pkg/registry/core/{pod,service,node}` of Kubernetes, `ResourceLocation`).
 
 use crate::{
+    admit,
     audit::Peer,
     forward::{self, Outgoing},
     kinds::KindInfo,
@@ -10,6 +11,7 @@ use crate::{
     service::{ApiServer, Call},
     status::ApiError,
     upstreams::{self, unavailable},
+    write::with_warnings,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use rustls::pki_types::ServerName;
@@ -53,6 +55,7 @@ pub(crate) async fn answer(
     if !matches!(call.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
         return Err(ApiError::method_not_allowed());
     }
+    admit::outside::connect(server, resource, &call, options_of(resource), &["path"]).await?;
     let target = target(server, resource)?;
     let path = uri.path();
     let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
@@ -62,7 +65,7 @@ pub(crate) async fn answer(
         return moved(&format!("{path}/{query}"));
     }
     let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
-    let Call { method, mut headers, upgrade, trail, .. } = call;
+    let Call { method, mut headers, upgrade, trail, told, .. } = call;
     let host = name_peers(&mut headers, uri, peer);
     let outgoing = Outgoing { method, to, headers, body, upgrade, trail };
     let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
@@ -78,7 +81,16 @@ pub(crate) async fn answer(
         Target::At { to, .. } => to.to_string(),
     };
     rewrite_location(&mut answer, prefix, &[&there, &host]);
-    Ok(answer)
+    Ok(with_warnings(answer, &told.into_inner()))
+}
+
+/// The kind of what upstream makes of the query of such a request.
+fn options_of(resource: &Resource) -> &'static str {
+    match resource.kind.info().plural {
+        "pods" => "PodProxyOptions",
+        "services" => "ServiceProxyOptions",
+        _ => "NodeProxyOptions",
+    }
 }
 
 /// Where the path of the server behind begins: after so many segments.

@@ -1,7 +1,7 @@
 //! GET and LIST: from memory, from bytes that were encoded when they were written.
 
 use crate::{
-    list_body,
+    convert, list_body,
     list_options::{self, ListOptions, Match, Token},
     object::{self, Include, View},
     reply::{self, Reply},
@@ -11,12 +11,12 @@ use crate::{
     status::ApiError,
     write,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use store::{Listing, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
     not_older_than(server, list_options::revision(&call.query)?)?;
@@ -24,7 +24,7 @@ pub(crate) fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply
         .store
         .get(&object::key(kind, &resource.namespace, name))
         .ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    write::show(kind, 200, &object, call)
+    write::show(server, kind, 200, &object, call).await
 }
 
 /// The objects that a request may be about: what the path says, narrowed by what the selector says of names.
@@ -52,7 +52,7 @@ pub(crate) fn not_older_than(server: &ApiServer, revision: Option<u64>) -> Resul
     }
 }
 
-pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
     let view = object::view(&call.accept)?;
     let include = Include::parse(&call.query)?;
@@ -62,7 +62,9 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
     let Listing { mut objects, revision, mut remaining } =
         take(server, resource, &selection, &options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
-        objects.retain(|o| selection.matches(&object::decode(kind, o)));
+        let values = convert::decode_all(&server.webhooks, kind, &objects).await?;
+        let mut matches = values.iter().map(|value| selection.matches(value));
+        objects.retain(|_| matches.next() == Some(true));
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
             remaining = objects.len() - limit;
             objects.truncate(limit);
@@ -77,11 +79,18 @@ pub(crate) fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
         }
     }
     Ok(match view {
-        View::Whole => list_body::whole(&resource.kind, &metadata, objects),
-        View::Metadata => list_body::metadata_only(kind, &metadata, &objects),
-        View::Table => {
-            let values: Vec<Value> = objects.iter().map(|o| object::decode(kind, o)).collect();
-            reply::json(200, &object::table(kind, &values, &metadata, true, include))
+        View::Whole if kind.conversion().is_none() => list_body::whole(&resource.kind, &metadata, objects),
+        View::Metadata if kind.conversion().is_none() => list_body::metadata_only(kind, &metadata, &objects),
+        View::Whole => {
+            list_body::converted(kind, &metadata, convert::bytes_all(&server.webhooks, kind, &objects).await?)
+        }
+        View::Table | View::Metadata => {
+            let values = convert::decode_all(&server.webhooks, kind, &objects).await?;
+            let all = match view {
+                View::Table => object::table(kind, &values, &metadata, true, include),
+                _ => object::metadata_list(&values, &metadata),
+            };
+            reply::json(200, &all)
         }
     })
 }

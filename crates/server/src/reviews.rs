@@ -4,6 +4,7 @@ mod access;
 mod identity;
 
 use crate::{
+    admit::outside,
     decode,
     kinds::FieldErrors,
     reply::Reply,
@@ -16,7 +17,7 @@ use crate::{
 use serde_json::{Value, json};
 
 /// Answers a question.
-pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
     }
@@ -24,10 +25,11 @@ pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Re
     if info.namespaced && resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    dry_run(&call.query, "CreateOptions")?;
+    let dry = dry_run(&call.query, "CreateOptions")?;
     let validation = Validation::parse(&call.query, "CreateOptions")?;
     let (mut review, warnings) = strict::check(kind, &decode::parse(call, info)?, validation)?;
     in_its_namespace(resource, &mut review)?;
+    outside::body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
     match info.kind {
         "SelfSubjectAccessReview" => access::of_oneself(server, &call.user, &mut review),
         "SubjectAccessReview" | "LocalSubjectAccessReview" => access::of_somebody(server, &mut review),

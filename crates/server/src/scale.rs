@@ -1,7 +1,7 @@
 //! The `scale` subresource: how many there should be, as an object of its own (`autoscaling/v1`), whatever the kind.
 
 use crate::{
-    decode,
+    convert, decode,
     kinds::{FieldErrors, FieldPath, Kind, KindInfo, selector},
     managed::{self, Asked},
     object, patch as patches,
@@ -77,7 +77,8 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             let name = resource.name.as_deref().unwrap_or("");
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-            Ok(reply::json(200, &checked(kind, &object::decode(kind, &stored))?))
+            let object = convert::decode(&server.webhooks, kind, &stored).await?;
+            Ok(reply::json(200, &checked(kind, &object)?))
         }
         "PUT" => {
             managed::require(call, "UpdateOptions", false)?;
@@ -121,18 +122,23 @@ async fn write(
                 value => into[field] = value.clone(),
             }
         }
-        match resource.kind.scale() {
-            paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(&scale)),
-            paths => set(&mut object, &paths.wanted, json!(replicas(&scale))),
-        }
+        put(&*resource.kind, &mut object, &scale);
         Ok(Made { object, warnings, ownership: Ownership::Update(Asked::Nothing) })
     })
     .await?;
     let object = match written {
-        Written::Stored(stored) => object::decode(&*resource.kind, &stored),
+        Written::Stored(stored) => convert::decode(&server.webhooks, &*resource.kind, &stored).await?,
         Written::Dry(value) => value,
     };
     Ok(with_warnings(reply::json(200, &scale_of(&*resource.kind, &object)), &warnings))
+}
+
+/// Writes the number of a scale into its object.
+pub(crate) fn put(kind: &dyn Kind, object: &mut Value, scale: &Value) {
+    match kind.scale() {
+        paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(scale)),
+        paths => set(object, &paths.wanted, json!(replicas(scale))),
+    }
 }
 
 fn replicas(object: &Value) -> i64 {
@@ -165,7 +171,7 @@ fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
 }
 
 /// How many there are, should be, and which they are.
-fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
+pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         metadata[field] = object["metadata"][field].clone();

@@ -2,6 +2,7 @@
 
 use crate::{
     AdmissionPlugin, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, UserInfo,
+    admit::Hooks,
     aggregation::Aggregation,
     audit::Trail,
     authz::Follower,
@@ -10,17 +11,19 @@ use crate::{
     kinds::Subresource,
     node_proxy, node_stream, pods, read,
     registry::Registry,
-    reply::Reply,
+    reply::{self, Reply},
     request::{Query, Resource},
     reviews, scale,
     status::ApiError,
     tokens, update, watch,
+    webhook::Webhooks,
     write::with_warnings,
 };
 use api::feature_gates::FeatureGates;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use store::Store;
 
@@ -54,6 +57,10 @@ pub struct ApiServer {
     pub(crate) clients: Option<Arc<str>>,
     /// Where it is noted who does what, if it is.
     pub(crate) audit: Option<Arc<AuditLog>>,
+    /// Calls whoever converts or admits objects outside of this process.
+    pub(crate) webhooks: Arc<Webhooks>,
+    /// Who is asked about writes.
+    pub(crate) hooks: Arc<Hooks>,
 }
 
 /// A request whose body was read.
@@ -70,6 +77,8 @@ pub(crate) struct Call {
     pub(crate) upgrade: Option<OnUpgrade>,
     /// What is noted of it; kept by whoever goes on after the answer.
     pub(crate) trail: Trail,
+    /// What the client is told beside the answer, whatever that is.
+    pub(crate) told: Mutex<Vec<String>>,
 }
 
 impl ApiServer {
@@ -77,8 +86,12 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let follower = Arc::new(Follower::new(store.clone()));
+        let hooks = Arc::new(Hooks::new(store.clone()));
+        let webhooks = Arc::new(Webhooks::new(store.clone()));
         let server = Self {
             store,
+            webhooks,
+            hooks,
             dialer,
             gates: Arc::default(),
             follower,
@@ -158,7 +171,7 @@ impl ApiServer {
     /// A request for a part of an object that has rules of its own.
     async fn part(&self, part: &Subresource, resource: &Resource, call: &Call) -> Reply {
         match call.method.as_str() {
-            "GET" if part.verbs.contains(&"get") => read::get(self, resource, call),
+            "GET" if part.verbs.contains(&"get") => read::get(self, resource, call).await,
             "PUT" if part.verbs.contains(&"update") => update::update(self, resource, call).await,
             "PATCH" if part.verbs.contains(&"patch") => update::patch(self, resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
@@ -166,17 +179,11 @@ impl ApiServer {
     }
 
     /// Carries out a request; what follows from it for what is served is true when it is answered.
-    pub(crate) async fn carried_out(&self, resource: Resource, call: Call) -> Reply {
+    pub(crate) async fn carried_out(&self, resource: Resource, mut call: Call) -> Reply {
         let kind = resource.kind.clone();
-        if kind.needs_webhook() {
-            let info = kind.info();
-            let of = format!("{}, Kind={}", info.api_version(), info.kind);
-            let why = "webhooks are not called yet, only the version in which objects are stored can be had";
-            return Err(ApiError::internal(format!("conversion webhook for {of} failed: {why}")));
-        }
         let concerns = definitions::concern(&resource, &call.method);
         let is_write = !matches!(call.method, Method::GET | Method::HEAD);
-        let mut answer = self.dispatch(resource, call).await;
+        let mut answer = self.dispatch(resource, &mut call).await;
         if concerns {
             answer = definitions::settled(self, answer).await;
         }
@@ -184,53 +191,58 @@ impl ApiServer {
             self.aggregation.note(self, kind.info().storage);
             self.note_flows(kind.info().storage);
         }
+        let told = std::mem::take(&mut *call.told.lock());
+        if !told.is_empty() {
+            let response = answer.unwrap_or_else(|error| reply::error(&error));
+            answer = Ok(with_warnings(response, &told));
+        }
         match kind.deprecation() {
             Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),
             None => answer,
         }
     }
 
-    async fn dispatch(&self, resource: Resource, call: Call) -> Reply {
+    async fn dispatch(&self, resource: Resource, call: &mut Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
-            (_, None) if info.question => return reviews::answer(self, &resource, &call),
+            (_, None) if info.question => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
-                return scale::answer(self, &resource, &call).await;
+                return scale::answer(self, &resource, call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
-                return pods::bind(self, &resource, &call).await;
+                return pods::bind(self, &resource, call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
-                return eviction::answer(self, &resource, &call).await;
+                return eviction::answer(self, &resource, call).await;
             }
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
-                return tokens::create(self, &resource, &call).await;
+                return tokens::create(self, &resource, call).await;
             }
             ("pods", Some("log")) if call.method == Method::GET => {
-                return node_proxy::log(self, &resource, &call).await;
+                return node_proxy::log(self, &resource, call).await;
             }
             ("pods", Some("exec" | "attach" | "portforward")) if matches!(call.method, Method::GET | Method::POST) => {
                 return node_stream::open(self, &resource, call).await;
             }
             (_, Some(name)) => {
                 let found = info.subresource(name).filter(|s| s.kind == info.kind);
-                return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, &call).await;
+                return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, call).await;
             }
         }
         if resource.subresource.is_some() && !info.status {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, &call),
-            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, &call),
-            ("GET", false) => read::list(self, &resource, &call),
+            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, call).await,
+            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, call),
+            ("GET", false) => read::list(self, &resource, call).await,
             ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
-            ("POST", false) => create::create(self, &resource, &call).await,
-            ("PUT", true) => update::update(self, &resource, &call).await,
-            ("PATCH", true) => update::patch(self, &resource, &call).await,
-            ("DELETE", true) => delete::one(self, &resource, &call).await,
-            ("DELETE", false) => delete::collection(self, &resource, &call).await,
+            ("POST", false) => create::create(self, &resource, call).await,
+            ("PUT", true) => update::update(self, &resource, call).await,
+            ("PATCH", true) => update::patch(self, &resource, call).await,
+            ("DELETE", true) => delete::one(self, &resource, call).await,
+            ("DELETE", false) => delete::collection(self, &resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }

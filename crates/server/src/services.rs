@@ -50,13 +50,25 @@ fn offset(ip: &Value) -> Option<u32> {
     u32::from(ip).checked_sub(FIRST).filter(|offset| *offset < SIZE)
 }
 
-/// Held by whoever gives a Service its addresses, until they are stored; `None` for other kinds.
-pub(crate) async fn turn<'a>(server: &'a ApiServer, resource: &Resource) -> Option<tokio::sync::MutexGuard<'a, ()>> {
-    if resource.kind.info().kind == "Service" { Some(server.allocating.lock().await) } else { None }
+/// Held by whoever gives a Service its addresses, until they are stored.
+pub(crate) type Turn<'a> = tokio::sync::MutexGuard<'a, ()>;
+
+/// Gives a Service its addresses, which nobody else takes meanwhile; `None` for other kinds.
+pub(crate) async fn take<'a>(
+    server: &'a ApiServer,
+    resource: &Resource,
+    service: &mut Value,
+) -> Result<Option<Turn<'a>>, ApiError> {
+    if resource.kind.info().kind != "Service" {
+        return Ok(None);
+    }
+    let turn = server.allocating.lock().await;
+    allocate(server, resource, service)?;
+    Ok(Some(turn))
 }
 
 /// Gives a Service what it asks for, or what is free. To be called by one at a time.
-pub(crate) fn allocate(server: &ApiServer, resource: &Resource, service: &mut Value) -> Result<(), ApiError> {
+fn allocate(server: &ApiServer, resource: &Resource, service: &mut Value) -> Result<(), ApiError> {
     if service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }

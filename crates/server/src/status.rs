@@ -15,6 +15,8 @@ pub struct ApiError {
     details: Option<Value>,
     /// `Status.metadata.continue`: how a list that expired can go on.
     resume: Option<String>,
+    /// The whole of it, where somebody else has written it.
+    given: Option<Box<Value>>,
 }
 
 impl std::fmt::Display for ApiError {
@@ -26,7 +28,14 @@ impl std::fmt::Display for ApiError {
 impl ApiError {
     /// An error without details.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, resume: None }
+        Self { code, reason, message: message.into(), details: None, resume: None, given: None }
+    }
+
+    /// A `Status` that somebody else has written.
+    pub(crate) fn given(status: Value) -> Self {
+        let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(400);
+        let message = status["message"].as_str().unwrap_or("").to_owned();
+        Self { given: Some(Box::new(status)), ..Self::new(code, "", message) }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -210,6 +219,9 @@ impl ApiError {
     /// The `Status` object.
     #[must_use]
     pub fn to_json(&self) -> Value {
+        if let Some(given) = &self.given {
+            return (**given).clone();
+        }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,

@@ -1,7 +1,8 @@
 //! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
 
 use crate::{
-    admit, authz,
+    admit::{self, review::Review},
+    authz, convert,
     create::{self, New},
     decode,
     kinds::{FieldErrors, KindInfo, WriteContext},
@@ -9,16 +10,17 @@ use crate::{
     metadata, object, patch as patches,
     reply::Reply,
     request::Resource,
-    server_side_apply,
+    scale, server_side_apply,
     service::{ApiServer, Call},
     services,
     status::ApiError,
     strict::{self, Validation},
     write::{dry_run, now, removable, show, show_value, with_warnings},
 };
+use admission::about::Operation;
 use apply::Managers;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 use store::{Expect, Object, Write, WriteError};
 
 /// How often a write without a precondition is tried again when another came first.
@@ -54,7 +56,9 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
     if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
         return make_new(server, resource, call, value, warnings, dry).await;
     }
-    let make = |_: &Value| {
+    let make = |old: &Value| {
+        // Who names another object is told that first.
+        check_identity(resource, &value, old)?;
         check_has_version(kind.info(), &value)?;
         let ownership = Ownership::Update(Asked::of(&parsed.value, &value));
         Ok(Made { object: value.clone(), warnings: warnings.clone(), ownership })
@@ -128,7 +132,7 @@ pub(crate) async fn change(
     object::view(&call.accept)?;
     let (written, warnings) = write(server, resource, call, dry, make).await?;
     let answer = match written {
-        Written::Stored(object) => show(&*resource.kind, 200, &object, call),
+        Written::Stored(object) => show(server, &*resource.kind, 200, &object, call).await,
         Written::Dry(value) => show_value(&*resource.kind, 200, value, call),
     };
     Ok(with_warnings(answer?, &warnings))
@@ -151,17 +155,26 @@ pub(crate) async fn write(
 ) -> Result<(Written, Vec<String>), ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
+    let review = review(server, resource, call, dry);
     for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let old = object::decode(kind, &current);
+        let old = convert::decode(&server.webhooks, kind, &current).await?;
         let Made { object: mut new, mut warnings, ownership } = make(&old)?;
         check_identity(resource, &new, &old)?;
-        prepare(server, resource, call, &mut new, &old, ownership)?;
-        let turn = services::turn(server, resource).await;
-        if turn.is_some() {
-            services::allocate(server, resource, &mut new)?;
-        }
+        let managers = admitted(server, resource, call, &mut new, &old, ownership, review.as_ref()).await?;
+        prepare(server, resource, call, &mut new, &old, &managers)?;
+        let addresses = services::take(server, resource, &mut new).await?;
         warnings.extend(admit::check(server, resource, &new, Some(&old))?);
+        // As when it was new, nobody waits while others are asked.
+        let _held = match &review {
+            None => addresses,
+            Some(review) => {
+                drop(addresses);
+                let (shown_new, shown_old) = (shown(resource, &new), shown(resource, &old));
+                admit::outside::validate(review, Some(&shown_new), Some(&shown_old)).await?;
+                services::take(server, resource, &mut new).await?
+            }
+        };
         let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
         counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new, Some(&old)))?;
         warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
@@ -173,6 +186,7 @@ pub(crate) async fn write(
         if dry {
             return Ok((Written::Dry(new), warnings));
         }
+        let new = convert::to_stored(&server.webhooks, kind, new).await?;
         let expect = Expect::Revision(current.revision);
         let write = if gone {
             Write::delete(key.clone(), expect, object::encoder(kind, new))
@@ -238,28 +252,76 @@ fn check_identity(resource: &Resource, new: &Value, old: &Value) -> Result<(), A
     Err(ApiError::modified(info, name))
 }
 
-fn prepare(
+/// What webhooks and policies are asked about a change, if there are any.
+fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, dry: bool) -> Option<Review<'a>> {
+    let options = || admit::review::options(call, "UpdateOptions", dry);
+    let review = Review::of(server, resource, call, Operation::Update, options)?;
+    let is_scale = resource.subresource.as_deref() == Some("scale");
+    Some(if is_scale { review.of_kind(["autoscaling", "v1", "Scale"]) } else { review })
+}
+
+/// The object, as those who are asked see it: of a scale it is the scale.
+fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    match resource.subresource.as_deref() {
+        Some("scale") => Cow::Owned(scale::scale_of(&*resource.kind, object)),
+        _ => Cow::Borrowed(object),
+    }
+}
+
+/// Lets others change the object; gives who owns what of it.
+async fn admitted(
     server: &ApiServer,
     resource: &Resource,
     call: &Call,
     new: &mut Value,
     old: &Value,
     ownership: Ownership,
-) -> Result<(), ApiError> {
+    review: Option<&Review<'_>>,
+) -> Result<Managers, ApiError> {
     let kind = &*resource.kind;
-    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
     metadata::keep(new, old);
     metadata::drop_duplicate_owners(&mut new["metadata"]);
     kind.default(new);
     let managers = match ownership {
         Ownership::Settled(managers) => managers,
-        Ownership::Update(asked) => managed::Write::new(resource, call, ctx.now).update(Some(old), new, asked),
+        Ownership::Update(asked) => managed::Write::new(resource, call, now()).update(Some(old), new, asked),
     };
-    kind.complete(new);
-    admit::complete_change(server, resource, new, Some(old));
+    let complete = |new: &mut Value| {
+        kind.complete(new);
+        admit::complete_change(server, resource, new, Some(old));
+        Ok(())
+    };
+    complete(new)?;
+    let Some(review) = review else { return Ok(managers) };
+    if let (Cow::Owned(mut new_scale), old_scale) = (shown(resource, new), shown(resource, old)) {
+        if admit::outside::mutate(review, &mut new_scale, Some(&old_scale), &|_| Ok(())).await? {
+            scale::put(kind, new, &new_scale);
+        }
+        return Ok(managers);
+    }
+    managed::note(new, &managers);
+    if !admit::outside::mutate(review, new, Some(old), &complete).await? {
+        return Ok(managers);
+    }
+    check_identity(resource, new, old)?;
+    metadata::keep(new, old);
+    metadata::drop_duplicate_owners(&mut new["metadata"]);
+    Ok(managed::after_admission(new, managers, call))
+}
+
+fn prepare(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    new: &mut Value,
+    old: &Value,
+    managers: &Managers,
+) -> Result<(), ApiError> {
+    let kind = &*resource.kind;
+    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
     authz::check_write(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
-    managed::note(new, &managers);
+    managed::note(new, managers);
     // What neither has stays absent.
     for field in ["spec", "status"] {
         if new[field].is_null() {

@@ -53,6 +53,24 @@ impl UserInfo {
     }
 }
 
+/// As `authentication.k8s.io/v1` writes it.
+pub(crate) fn to_json(user: &UserInfo) -> serde_json::Value {
+    let mut json = serde_json::json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        json["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        json["extra"] = serde_json::json!(user.extra);
+    }
+    json
+}
+
+/// A service account's user.
+pub(crate) fn account(namespace: &str, name: &str) -> UserInfo {
+    let groups = groups_of_accounts(namespace);
+    UserInfo { name: of_account(namespace, name), groups, ..UserInfo::default() }.authenticated()
+}
+
 /// The name of a service account's user.
 pub(crate) fn of_account(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")

@@ -1,6 +1,7 @@
 //! WATCH: each watcher pulls from the store's window; an event is encoded once for all of them.
 
 use crate::{
+    convert,
     kinds::{Kind, KindRef},
     list_options::ListOptions,
     object::{self, Include, View},
@@ -10,6 +11,7 @@ use crate::{
     select::Selection,
     service::{ApiServer, Call},
     status::ApiError,
+    webhook::Webhooks,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -34,6 +36,7 @@ const FIRST_BYTES: usize = 256 << 10;
 
 struct Watcher {
     kind: KindRef,
+    webhooks: Arc<Webhooks>,
     selection: Selection,
     /// Whether everything in the scope of the watch is selected.
     all: bool,
@@ -85,6 +88,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
     let watcher = Watcher {
         kind: resource.kind.clone(),
         all: selection.is_all() || (selection.is_name() && resource.name.is_none()),
+        webhooks: Arc::clone(&server.webhooks),
         selection,
         view,
         include,
@@ -117,8 +121,10 @@ fn initial_events_end(kind: &dyn Kind) -> Value {
 
 impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(bytes) = self.next_first() {
-            return Some(bytes);
+        match self.next_first().await {
+            Ok(Some(bytes)) => return Some(bytes),
+            Ok(None) => {}
+            Err(error) => return Some(self.fail(&error)),
         }
         while !self.over {
             let mut events = Vec::new();
@@ -151,7 +157,10 @@ impl Watcher {
                     return Some(bookmark(&*self.kind, self.view, revision, &Value::Null));
                 }
             }
-            let frames: Vec<Bytes> = events.iter().filter_map(|e| self.encode(e)).collect();
+            let frames = match self.encode_all(&events).await {
+                Ok(frames) => frames,
+                Err(error) => return Some(self.fail(&error)),
+            };
             match frames.len() {
                 0 => {}
                 1 => return frames.into_iter().next(),
@@ -165,53 +174,78 @@ impl Watcher {
         None
     }
 
+    /// What cannot be told ends the watch.
+    fn fail(&mut self, error: &ApiError) -> Bytes {
+        self.over = true;
+        self.first.clear();
+        self.first_ends = None;
+        frame("ERROR", &error.to_json())
+    }
+
     /// The next of what there was already, as much as fits into a frame.
-    fn next_first(&mut self) -> Option<Bytes> {
+    async fn next_first(&mut self) -> Result<Option<Bytes>, ApiError> {
         let mut all = BytesMut::new();
-        while all.len() < FIRST_BYTES {
-            let Some(object) = self.first.pop_front() else { break };
-            if self.is_as_stored(&object) {
-                all.put_slice(&raw_frame("ADDED", &object.data));
-                continue;
+        while all.is_empty() && !self.first.is_empty() {
+            let (mut some, mut size) = (Vec::new(), 0);
+            while size < FIRST_BYTES
+                && let Some(object) = self.first.pop_front()
+            {
+                size += object.data.len();
+                some.push(object);
             }
-            if self.all {
-                all.put_slice(&self.shown("ADDED", &object));
-                continue;
-            }
-            let value = object::decode(&*self.kind, &object);
-            if self.selection.matches(&value) {
-                all.put_slice(&self.frame_of("ADDED", value));
+            let others: Vec<Object> = some.iter().filter(|object| !self.is_as_stored(object)).cloned().collect();
+            let mut values = convert::decode_all(&self.webhooks, &*self.kind, &others).await?.into_iter();
+            for object in &some {
+                if self.is_as_stored(object) {
+                    all.put_slice(&self.stored_frame("ADDED", object));
+                } else if let Some(value) = values.next().filter(|value| self.selection.matches(value)) {
+                    all.put_slice(&self.frame_of("ADDED", value));
+                }
             }
         }
-        if !all.is_empty() { Some(all.freeze()) } else { self.first_ends.take() }
+        Ok(if all.is_empty() { self.first_ends.take() } else { Some(all.freeze()) })
     }
 
-    /// Whether what is stored is what this watcher gets.
+    /// Whether this watcher gets what is stored, or a part of it.
     fn is_as_stored(&self, object: &Object) -> bool {
-        self.all && self.view == View::Whole && self.kind.is_stored_form(object.revision)
+        self.all && self.view != View::Table && self.kind.is_stored_form(object.revision)
     }
 
-    fn encode(&mut self, event: &Arc<Event>) -> Option<Bytes> {
-        let kind = match (event.kind, &event.previous) {
-            (EventKind::Delete, _) => "DELETED",
-            (EventKind::Put, None) => "ADDED",
-            (EventKind::Put, Some(_)) => "MODIFIED",
-        };
-        if self.is_as_stored(&event.object) {
-            return Some(event.frame.get_or_init(|| raw_frame(kind, &event.object.data)).clone());
+    fn stored_frame(&self, kind: &str, object: &Object) -> Bytes {
+        match self.view {
+            View::Metadata => raw_frame(kind, &object::metadata_bytes(&*self.kind, object)),
+            View::Whole | View::Table => raw_frame(kind, &object.data),
         }
-        if self.all {
-            return Some(self.shown(kind, &event.object));
+    }
+
+    /// Frames for those of the events that this watcher gets.
+    async fn encode_all(&mut self, events: &[Arc<Event>]) -> Result<Vec<Bytes>, ApiError> {
+        let others = events.iter().filter(|event| !self.is_as_stored(&event.object));
+        let objects = others.flat_map(|event| std::iter::once(&event.object).chain(&event.previous));
+        let objects: Vec<Object> = objects.cloned().collect();
+        let mut values = convert::decode_all(&self.webhooks, &*self.kind, &objects).await?.into_iter();
+        let mut frames = Vec::with_capacity(events.len());
+        for event in events {
+            if self.is_as_stored(&event.object) && self.view == View::Whole {
+                frames.push(event.frame.get_or_init(|| raw_frame(told(event), &event.object.data)).clone());
+            } else if self.is_as_stored(&event.object) {
+                frames.push(self.stored_frame(told(event), &event.object));
+            } else if let Some(value) = values.next() {
+                let previous = event.previous.as_ref().and_then(|_| values.next());
+                frames.extend(self.encode(event.kind, value, previous));
+            }
         }
-        let value = object::decode(&*self.kind, &event.object);
-        let selected = event.kind == EventKind::Put && self.selection.matches(&value);
-        let before =
-            event.previous.as_ref().map(|p| object::decode(&*self.kind, p)).filter(|p| self.selection.matches(p));
+        Ok(frames)
+    }
+
+    fn encode(&mut self, what: EventKind, value: Value, previous: Option<Value>) -> Option<Bytes> {
+        let selected = what == EventKind::Put && self.selection.matches(&value);
+        let before = previous.filter(|p| self.selection.matches(p));
         let (kind, value) = match (before, selected) {
             (None, false) => return None,
             (None, true) => ("ADDED", value),
             (Some(_), true) => ("MODIFIED", value),
-            (Some(_), false) if event.kind == EventKind::Delete => ("DELETED", value),
+            (Some(_), false) if what == EventKind::Delete => ("DELETED", value),
             // What leaves the selection is shown as it last was in it, at the revision at which it left.
             (Some(mut last), false) => {
                 last["metadata"]["resourceVersion"] = value["metadata"]["resourceVersion"].clone();
@@ -219,14 +253,6 @@ impl Watcher {
             }
         };
         Some(self.frame_of(kind, value))
-    }
-
-    /// A frame with a stored object as this watcher wants to see it.
-    fn shown(&mut self, kind: &str, object: &Object) -> Bytes {
-        match self.view {
-            View::Metadata => raw_frame(kind, &object::metadata_bytes(&*self.kind, object)),
-            View::Whole | View::Table => self.frame_of(kind, object::decode(&*self.kind, object)),
-        }
     }
 
     fn frame_of(&mut self, kind: &str, value: Value) -> Bytes {
@@ -240,6 +266,15 @@ impl Watcher {
             }
         };
         frame(kind, &shown)
+    }
+}
+
+/// What happened, for a watcher that gets everything.
+fn told(event: &Event) -> &'static str {
+    match (event.kind, &event.previous) {
+        (EventKind::Delete, _) => "DELETED",
+        (EventKind::Put, None) => "ADDED",
+        (EventKind::Put, Some(_)) => "MODIFIED",
     }
 }
 

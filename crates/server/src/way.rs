@@ -19,6 +19,7 @@ use futures::FutureExt;
 use http::{Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
+use parking_lot::Mutex;
 use std::panic::AssertUnwindSafe;
 
 /// Upstream's limit on a request's body.
@@ -133,8 +134,19 @@ impl ApiServer {
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
         let Parts { method, uri, headers, extensions, .. } = head;
         let (query, trail) = (Query::parse(&raw_query), trail.clone());
-        let call =
-            Call { user, method, query, raw_query, accept, content_type, body: Bytes::new(), headers, upgrade, trail };
+        let call = Call {
+            user,
+            method,
+            query,
+            raw_query,
+            accept,
+            content_type,
+            body: Bytes::new(),
+            headers,
+            upgrade,
+            trail,
+            told: Mutex::default(),
+        };
         if proxy::concerns(&resource) {
             let body = body.map_err(Into::into).boxed_unsync();
             return proxy::answer(self, &resource, call, body, &uri, extensions.get()).await;

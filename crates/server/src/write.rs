@@ -1,11 +1,12 @@
 //! What every write shares: dry runs, warnings, and how the object that was written is shown.
 
 use crate::{
+    convert,
     kinds::{FieldErrors, FieldPath, Kind},
     object,
     reply::{self, Body, Reply},
     request::Query,
-    service::Call,
+    service::{ApiServer, Call},
     status::ApiError,
 };
 use http::{HeaderValue, Response};
@@ -46,11 +47,12 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
 }
 
 /// A stored object, as the client wants to see it.
-pub(crate) fn show(kind: &dyn Kind, code: u16, object: &Object, call: &Call) -> Reply {
+pub(crate) async fn show(server: &ApiServer, kind: &dyn Kind, code: u16, object: &Object, call: &Call) -> Reply {
+    let is_at_hand = kind.conversion().is_none() || kind.is_stored_form(object.revision);
     match object::view(&call.accept)? {
-        object::View::Whole => Ok(reply::bytes(code, object::bytes(kind, object))),
-        object::View::Metadata => Ok(reply::bytes(code, object::metadata_bytes(kind, object))),
-        object::View::Table => show_value(kind, code, object::decode(kind, object), call),
+        object::View::Whole if is_at_hand => Ok(reply::bytes(code, object::bytes(kind, object))),
+        object::View::Metadata if is_at_hand => Ok(reply::bytes(code, object::metadata_bytes(kind, object))),
+        _ => show_value(kind, code, convert::decode(&server.webhooks, kind, object).await?, call),
     }
 }
 

@@ -57,7 +57,7 @@ fn stored_kind(definition: &Definition) -> Option<KindRef> {
     let versions = definition.value["spec"]["versions"].as_array().into_iter().flatten();
     let mut stored = versions.filter(|v| v["storage"] == true);
     let version = stored.next().filter(|_| conditions::is(&definition.value, "Established"))?;
-    let family = Family { definition: &definition.value, since: definition.since };
+    let family = Family::new(&definition.value, definition.since);
     Custom::read(&family, version).map(|kind| KindRef::Custom(Arc::new(kind)))
 }
 

@@ -20,6 +20,17 @@ pub(super) enum Propagation {
     Orphan,
 }
 
+impl Propagation {
+    /// As `DeleteOptions` write it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Foreground => "Foreground",
+            Self::Background => "Background",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
 /// The policy of `DeleteOptions`; `orphanDependents` is its older form.
 pub(super) fn parse(policy: Option<&str>, orphan_dependents: Option<bool>) -> Result<Option<Propagation>, ApiError> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("propagationPolicy"));

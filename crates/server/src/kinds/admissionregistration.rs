@@ -1,4 +1,4 @@
-//! `admissionregistration.k8s.io/v1`. Nobody is asked yet, and no policy holds.
+//! `admissionregistration.k8s.io/v1`. Who is asked, and which policy holds, is found out in `admit/outside.rs`.
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
@@ -7,6 +7,7 @@ use super::{
     plain::Plain,
     selector, text,
 };
+use admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -61,7 +62,7 @@ pub(super) static VALIDATING_POLICY: Plain = Plain {
         fill::at(object, "/spec", &[("failurePolicy", json!("Fail"))]);
         default_match(object, "/spec/matchConstraints");
     },
-    validate: policy,
+    validate: policy_spec,
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
@@ -185,10 +186,14 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
         for list in ["namespaceSelector", "objectSelector"] {
             selector::validate(&webhook[list], &path.child(list), errors);
         }
+        conditions::check(webhook, &webhook::condition_types(), &path, errors);
         client(&webhook["clientConfig"], &path.child("clientConfig"), errors);
         if items(webhook, "admissionReviewVersions").next().is_none() {
             let why = "must specify one of v1, v1beta1";
             errors.required(&path.child("admissionReviewVersions"), why);
+        } else if !items(webhook, "admissionReviewVersions").any(|v| v == "v1" || v == "v1beta1") {
+            let (at, why) = (path.child("admissionReviewVersions"), "must include at least one of v1, v1beta1");
+            errors.invalid(&at, &webhook["admissionReviewVersions"], why);
         }
     }
 }
@@ -203,8 +208,27 @@ fn client(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         let why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
         errors.invalid(&path.child("url"), &json!(scheme), why);
     }
+    if let Some(rest) = url.as_str().and_then(|u| u.strip_prefix("https://")) {
+        address(rest, &path.child("url"), errors);
+    }
     for field in ["name", "namespace"].into_iter().filter(|f| !service.is_null() && text_of(service, f).is_empty()) {
         errors.required(&path.child("service").child(field), &format!("service {field} is required"));
+    }
+}
+
+/// What a URL may have behind its scheme (`ValidateWebhookURL`).
+fn address(rest: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let host = rest.split('/').next().unwrap_or("");
+    let (user, host) = host.rsplit_once('@').unwrap_or(("", host));
+    if host.is_empty() {
+        errors.invalid(path, &json!(host), "host must be specified; desired format: https://host[/path]");
+    }
+    for (part, what) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")] {
+        if !part.is_empty() {
+            errors.invalid(path, &json!(part), &format!("{what} not permitted in the URL"));
+        }
     }
 }
 
@@ -241,8 +265,8 @@ fn rules(holder: &Value, list: &str, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// `validateValidatingAdmissionPolicySpec`, but for the expressions, which nobody reads yet.
-fn policy(object: &Value, errors: &mut FieldErrors) {
+/// `validateValidatingAdmissionPolicySpec`.
+fn policy_spec(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if !matches!(text_of(spec, "failurePolicy"), "Fail" | "Ignore") {
         errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], &["Fail", "Ignore"]);
@@ -264,16 +288,7 @@ fn policy(object: &Value, errors: &mut FieldErrors) {
         errors.required(&path.child("validations"), why);
         errors.required(&path.child("auditAnnotations"), why);
     }
-    for (i, validation) in items(spec, "validations").enumerate() {
-        if text_of(validation, "expression").trim().is_empty() {
-            errors.required(&path.child("validations").index(i).child("expression"), "expression is not specified");
-        }
-    }
-    for (i, variable) in items(spec, "variables").enumerate() {
-        if text_of(variable, "name").is_empty() {
-            errors.required(&path.child("variables").index(i).child("name"), "name is not specified");
-        }
-    }
+    policy::check(spec, &path, errors);
 }
 
 /// `validateValidatingAdmissionPolicyBindingSpec`.
@@ -282,6 +297,7 @@ fn binding(object: &Value, errors: &mut FieldErrors) {
     if text_of(spec, "policyName").is_empty() {
         errors.required(&path.child("policyName"), "");
     }
+    policy::check_binding(spec, &path, errors);
     let at = path.child("validationActions");
     if items(spec, "validationActions").next().is_none() {
         errors.required(&at, "at least one validation action is required");

@@ -5,7 +5,7 @@ pub(crate) mod names;
 mod types;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
-use crate::{scale::ScalePaths, typed};
+use crate::{convert::Conversion, scale::ScalePaths, typed};
 use apply::{Filter, TypeId, TypeRef};
 use columns::PrinterColumn;
 use jiff::Timestamp;
@@ -13,7 +13,10 @@ use schema::{JsonPath, Schema};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use store::Revision;
 use tokio_util::sync::CancellationToken;
@@ -40,8 +43,7 @@ pub(crate) struct Custom {
     types: apply::Schema,
     root: TypeId,
     deprecation: Option<String>,
-    /// Whether only a webhook could make this version of what is stored.
-    by_webhook: bool,
+    conversion: Option<Arc<Conversion>>,
     terminating: AtomicBool,
     /// The version in which objects are stored, and whether this is it.
     stored_as: String,
@@ -57,6 +59,13 @@ pub(crate) struct Family<'a> {
     pub(crate) definition: &'a Value,
     /// From when on this is how objects are stored.
     pub(crate) since: Revision,
+    conversion: Option<Arc<Conversion>>,
+}
+
+impl<'a> Family<'a> {
+    pub(crate) fn new(definition: &'a Value, since: Revision) -> Self {
+        Self { definition, since, conversion: Conversion::read(definition).map(Arc::new) }
+    }
 }
 
 impl Custom {
@@ -110,7 +119,7 @@ impl Custom {
             root,
             deprecation: (version["deprecated"] == true)
                 .then(|| version["deprecationWarning"].as_str().map_or_else(deprecated, str::to_owned)),
-            by_webhook: spec["conversion"]["strategy"] == "Webhook" && stored != info.version,
+            conversion: family.conversion.clone(),
             terminating: AtomicBool::new(false),
             stored_as: format!("{group}/{stored}"),
             is_stored: stored == info.version,
@@ -253,8 +262,8 @@ impl Kind for Custom {
         self.deprecation.as_deref()
     }
 
-    fn needs_webhook(&self) -> bool {
-        self.by_webhook
+    fn conversion(&self) -> Option<&Conversion> {
+        self.conversion.as_deref()
     }
 
     fn is_terminating(&self) -> bool {
@@ -279,6 +288,9 @@ impl Kind for Custom {
     }
 
     fn to_storage(&self, object: &mut Map<String, Value>) {
-        object.insert("apiVersion".to_owned(), json!(self.stored_as));
+        // What a webhook has made says itself what it is.
+        if self.conversion.is_none() {
+            object.insert("apiVersion".to_owned(), json!(self.stored_as));
+        }
     }
 }

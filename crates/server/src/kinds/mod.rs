@@ -20,6 +20,7 @@ mod endpoint_slice;
 mod event;
 mod fill;
 mod flow_control;
+mod info;
 mod kind_ref;
 mod lease;
 mod namespace;
@@ -44,6 +45,7 @@ mod template;
 pub use api::field::{FieldError, FieldErrors, FieldPath};
 pub(crate) use custom::Custom;
 pub(crate) use event::CORE as CORE_EVENT;
+pub use info::{KindInfo, Subresource};
 pub(crate) use kind_ref::KindRef;
 
 pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
@@ -54,6 +56,7 @@ pub(crate) use table::{
 pub use table::{Cell, Column};
 
 use crate::{
+    convert::Conversion,
     managed,
     scale::{self, ScalePaths},
     typed,
@@ -64,132 +67,6 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use store::Revision;
 use tokio_util::sync::CancellationToken;
-
-/// What discovery says about a kind, and where its objects live.
-#[derive(Debug)]
-pub struct KindInfo {
-    /// API group; empty for the core group.
-    pub group: &'static str,
-    /// API version, for example `v1`.
-    pub version: &'static str,
-    /// For example `Pod`.
-    pub kind: &'static str,
-    /// Resource name, for example `pods`.
-    pub plural: &'static str,
-    /// For example `pod`.
-    pub singular: &'static str,
-    /// For example `["po"]`.
-    pub short_names: &'static [&'static str],
-    /// For example `["all"]`.
-    pub categories: &'static [&'static str],
-    /// Whether its objects live in a namespace.
-    pub namespaced: bool,
-    /// Whether it has a `status` subresource.
-    pub status: bool,
-    /// Whether `metadata.generation` counts changes of its spec.
-    pub generation: bool,
-    /// Further subresources that discovery lists: (name, kind of the body with group/version if not the kind itself, verbs).
-    pub subresources: &'static [Subresource],
-    /// The resource under which its objects are stored; two versions or groups of one kind name the same
-    /// (`events` and `events.events.k8s.io`).
-    pub storage: &'static str,
-    /// Whether its objects are stored in the form of another version or group.
-    pub converted: bool,
-    /// Whether dependents stay when a deletion does not say what becomes of them.
-    pub orphans: bool,
-    /// Whether an update makes an object that is not there (`AllowCreateOnUpdate`).
-    pub created_by_update: bool,
-    /// Whether an update must say which version it is of (`AllowUnconditionalUpdate` is false).
-    pub needs_version: bool,
-    /// What every client of it is told, if it should not be used any more.
-    pub deprecation: Option<&'static str>,
-    /// Whether it is a question, which can be asked (created) and nothing else, and is stored nowhere.
-    pub question: bool,
-}
-
-impl KindInfo {
-    /// A namespaced kind of the core group's `v1` without anything particular.
-    #[must_use]
-    pub const fn core(kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
-        Self::of("", kind, plural, singular)
-    }
-
-    /// A namespaced kind of a group's `v1` without anything particular.
-    #[must_use]
-    pub const fn of(group: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
-        Self {
-            group,
-            version: "v1",
-            kind,
-            plural,
-            singular,
-            short_names: &[],
-            categories: &[],
-            namespaced: true,
-            status: false,
-            generation: false,
-            subresources: &[],
-            storage: plural,
-            converted: false,
-            orphans: false,
-            created_by_update: false,
-            needs_version: false,
-            deprecation: None,
-            question: false,
-        }
-    }
-
-    /// The same kind, in no namespace.
-    #[must_use]
-    pub const fn of_cluster(
-        group: &'static str,
-        kind: &'static str,
-        plural: &'static str,
-        singular: &'static str,
-    ) -> Self {
-        Self { namespaced: false, ..Self::of(group, kind, plural, singular) }
-    }
-
-    /// The subresource of this name.
-    #[must_use]
-    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
-        self.subresources.iter().find(|s| s.name == name)
-    }
-
-    /// `group/version`, or the version alone for the core group.
-    #[must_use]
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
-    }
-
-    /// `plural.group`, or the plural alone for the core group: the name in error messages.
-    #[must_use]
-    pub fn group_resource(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
-    }
-}
-
-/// A subresource, as discovery lists it.
-#[derive(Debug)]
-pub struct Subresource {
-    /// For example `binding`.
-    pub name: &'static str,
-    /// Group of the body; empty for the core group.
-    pub group: &'static str,
-    /// Version of the body.
-    pub version: &'static str,
-    /// Kind of the body, for example `Binding`.
-    pub kind: &'static str,
-    /// Verbs.
-    pub verbs: &'static [&'static str],
-}
-
-impl Subresource {
-    /// What is passed on, with every method.
-    const fn proxy(kind: &'static str) -> Self {
-        Self { name: "proxy", group: "", version: "v1", kind, verbs: &["create", "delete", "get", "patch", "update"] }
-    }
-}
 
 /// What a write knows beside the object.
 #[derive(Debug, Clone)]
@@ -349,9 +226,9 @@ pub trait Kind: Send + Sync {
         false
     }
 
-    /// Whether only a webhook could make this version of what is stored. There are none yet.
-    fn needs_webhook(&self) -> bool {
-        false
+    /// The webhook that makes this version of what is stored in another one, and the other way round.
+    fn conversion(&self) -> Option<&Conversion> {
+        None
     }
 
     /// Whether there will be no more of its objects.

@@ -3,6 +3,7 @@
 
 use super::ISSUER;
 use crate::{
+    admit::outside,
     authz::node,
     decode,
     kinds::{FieldErrors, FieldPath},
@@ -29,8 +30,11 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let key = server.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    dry_run(&call.query, "CreateOptions")?;
-    let request = read(call, name)?;
+    let dry = dry_run(&call.query, "CreateOptions")?;
+    let mut request = read(call, name)?;
+    let mut body = serde_json::to_value(&request).map_err(ApiError::internal)?;
+    outside::body(server, resource, call, ["authentication.k8s.io", "v1", "TokenRequest"], &mut body, dry).await?;
+    request.spec = serde_json::from_value(body["spec"].take()).map_err(ApiError::internal)?;
     let bound = serde_json::to_value(&request.spec.bound_object_ref).unwrap_or_default();
     node::restrict_token(server, &call.user, resource, &bound)?;
     let account = stored(server, "serviceaccounts", &resource.namespace, name);

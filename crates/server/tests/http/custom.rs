@@ -1,5 +1,6 @@
 //! Custom kinds: what clients that define them see, and what becomes of their objects.
 
+mod conversion;
 mod definitions;
 mod objects;
 mod rules;

@@ -36,6 +36,8 @@ mod features;
 #[cfg(test)]
 mod full;
 #[cfg(test)]
+mod hook;
+#[cfg(test)]
 mod impersonation;
 #[cfg(test)]
 mod kinds;
@@ -53,6 +55,8 @@ mod nodes;
 mod patches;
 #[cfg(test)]
 mod pods;
+#[cfg(test)]
+mod policies;
 #[cfg(test)]
 mod proxies;
 #[cfg(test)]
@@ -81,3 +85,5 @@ mod validation_spec;
 mod validation_systems;
 #[cfg(test)]
 mod watches;
+#[cfg(test)]
+mod webhooks;

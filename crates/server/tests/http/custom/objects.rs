@@ -191,23 +191,6 @@ async fn versions_show_the_same_objects_each_in_its_form() {
 }
 
 #[tokio::test]
-async fn a_version_that_only_a_webhook_could_make_is_not_made_up() {
-    let mut definition = crontabs(&spec());
-    let mut old = definition["spec"]["versions"][0].clone();
-    old["name"] = json!("v1beta1");
-    old["storage"] = json!(false);
-    definition["spec"]["versions"].as_array_mut().unwrap().push(old);
-    definition["spec"]["conversion"] = json!({"strategy": "Webhook",
-        "webhook": {"clientConfig": {"url": "https://example.com/convert"}, "conversionReviewVersions": ["v1"]}});
-    let api = Api::new().await;
-    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
-    api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
-    let refused = api.ask(&get(CRONTABS.replace("/v1/", "/v1beta1/"))).await;
-    let words = "Internal error occurred: conversion webhook for stable.example.com/v1beta1, Kind=CronTab failed";
-    assert!(refused.status == 500 && refused.body["message"].as_str().unwrap().starts_with(words), "{}", refused.body);
-}
-
-#[tokio::test]
 async fn who_may_not_is_told_so_in_the_words_for_the_kind() {
     let api = with_crontabs(&spec()).await;
     let user = server::UserInfo { name: "jane".to_owned(), ..server::UserInfo::default() };

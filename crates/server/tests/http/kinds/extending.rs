@@ -17,6 +17,10 @@ async fn webhooks() {
         wrong: &[(
             r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "Some", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}}]}"#,
             "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"",
+        ), (
+            r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v3"], "clientConfig": {"url": "https://me@x/y?z"},
+                "matchConditions": [{"name": "c", "expression": "objekt == null"}]}]}"#,
+            "[webhooks[0].matchConditions[0].expression: Invalid value: \"objekt == null\": compilation failed: ERROR: <input>: undeclared reference to 'objekt' (in container '')\n | objekt == null, webhooks[0].clientConfig.url: Invalid value: \"me\": user information is not permitted in the URL, webhooks[0].clientConfig.url: Invalid value: \"z\": query parameters are not permitted in the URL, webhooks[0].admissionReviewVersions: Invalid value: [\"v3\"]: must include at least one of v1, v1beta1]",
         )],
         columns: "Name|Webhooks|Age",
         cells: json!(["v", 1, null]),
@@ -68,10 +72,9 @@ async fn admission_policies() {
 #[tokio::test]
 async fn expressions_are_stored_as_they_are() {
     let api = Api::new().await;
-    let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]});
-    let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "1 +"}]}});
-    let path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-    api.check(post(path, &policy), 201, json!({"spec": {"validations": [{"expression": "1 +"}]}})).await;
+    let class = json!({"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": "1 +"}}]}});
+    let path = "/apis/resource.k8s.io/v1/deviceclasses";
+    api.check(post(path, &class), 201, json!({"spec": {"selectors": [{"cel": {"expression": "1 +"}}]}})).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,274 @@
+//! Which requests a webhook or a policy wants to see: rules and selectors
+//! (`apiserver/pkg/admission/plugin/{webhook,policy}`, their `predicates` and `matching`).
+
+use crate::about::About;
+use api::selector::Selector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+
+/// What is asked about.
+#[derive(Debug, Clone, Default)]
+pub struct Matching {
+    rules: Vec<Rule>,
+    /// What is not asked about, whatever the rules say.
+    excluded: Vec<Rule>,
+    /// Whether the rules are about the versions that they name only, and not about others of the same objects.
+    exact: bool,
+    /// Whether no rule means that everything is asked about.
+    open: bool,
+    namespaces: Selector,
+    objects: Selector,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    resources: Vec<String>,
+    names: Vec<String>,
+    scope: String,
+}
+
+impl Matching {
+    /// Of a webhook.
+    ///
+    /// # Errors
+    /// When a selector makes no sense.
+    pub fn of_webhook(webhook: &Value) -> Result<Self, String> {
+        Ok(Self { rules: Rule::all(&webhook["rules"]), ..Self::selectors(webhook)? })
+    }
+
+    /// Of a policy: `matchConstraints`.
+    ///
+    /// # Errors
+    /// When a selector makes no sense.
+    pub fn of_policy(constraints: &Value) -> Result<Self, String> {
+        let (rules, excluded) = (&constraints["resourceRules"], &constraints["excludeResourceRules"]);
+        Ok(Self { rules: Rule::all(rules), excluded: Rule::all(excluded), ..Self::selectors(constraints)? })
+    }
+
+    /// Of a binding: `matchResources`, which may say nothing.
+    ///
+    /// # Errors
+    /// When a selector makes no sense.
+    pub fn of_binding(resources: &Value) -> Result<Self, String> {
+        Ok(Self { open: true, ..Self::of_policy(resources)? })
+    }
+
+    fn selectors(of: &Value) -> Result<Self, String> {
+        let exact = of["matchPolicy"] == "Exact";
+        Ok(Self {
+            exact,
+            namespaces: selector(&of["namespaceSelector"])?,
+            objects: selector(&of["objectSelector"])?,
+            ..Self::default()
+        })
+    }
+
+    /// In which of its forms a request is asked about, if it is.
+    #[must_use]
+    pub fn form(&self, about: &About) -> Option<usize> {
+        let forms = if self.exact { 1 } else { about.forms.len() };
+        let first = |rules: &[Rule]| (0..forms).find(|form| rules.iter().any(|rule| rule.matches(about, *form)));
+        if first(&self.excluded).is_some() {
+            return None;
+        }
+        if self.open && self.rules.is_empty() { Some(0) } else { first(&self.rules) }
+    }
+
+    /// Whether an object is asked about that is, or was, this.
+    #[must_use]
+    pub fn selects(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
+        let selected =
+            |object: &Value| object["metadata"].is_object() && selects(&self.objects, &object["metadata"]["labels"]);
+        self.objects.is_empty() || [object, old].into_iter().flatten().any(selected)
+    }
+
+    /// Whether it depends on the namespace.
+    #[must_use]
+    pub fn asks_for_namespace(&self, about: &About) -> bool {
+        !self.namespaces.is_empty() && !about.namespace.is_empty()
+    }
+
+    /// Whether what is in a namespace with these labels is asked about.
+    #[must_use]
+    pub fn selects_namespace(&self, labels: &Value) -> bool {
+        selects(&self.namespaces, labels)
+    }
+}
+
+fn selector(value: &Value) -> Result<Selector, String> {
+    if value.is_null() {
+        return Ok(Selector::default());
+    }
+    let typed: LabelSelector = serde_json::from_value(value.clone()).map_err(|e| e.to_string())?;
+    Selector::from_object(&typed).map_err(|e| e.to_string())
+}
+
+fn selects(selector: &Selector, labels: &Value) -> bool {
+    selector.matches(|key| labels.get(key).and_then(Value::as_str))
+}
+
+impl Rule {
+    fn all(rules: &Value) -> Vec<Self> {
+        let list = |rule: &Value, field: &str| -> Vec<String> {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let read = |rule: &Value| Self {
+            operations: list(rule, "operations"),
+            groups: list(rule, "apiGroups"),
+            versions: list(rule, "apiVersions"),
+            resources: list(rule, "resources"),
+            names: list(rule, "resourceNames"),
+            scope: rule["scope"].as_str().unwrap_or("*").to_owned(),
+        };
+        rules.as_array().into_iter().flatten().map(read).collect()
+    }
+
+    fn matches(&self, about: &About, form: usize) -> bool {
+        let Some(form) = about.forms.get(form) else { return false };
+        let [group, version, resource] = &form.resource;
+        let named = |list: &[String], name: &str| list.iter().any(|n| n == "*" || n == name);
+        let covered = |wanted: &String| {
+            let (name, part) = wanted.split_once('/').unwrap_or((wanted, ""));
+            (name == "*" || name == resource) && (part == "*" || part == about.subresource)
+        };
+        let namespaced = !about.namespace.is_empty() && !about.is_namespace();
+        named(&self.operations, about.operation.name())
+            && named(&self.groups, group)
+            && named(&self.versions, version)
+            && self.resources.iter().any(covered)
+            && (self.names.is_empty() || self.names.contains(&about.name))
+            && match self.scope.as_str() {
+                "Namespaced" => namespaced,
+                "Cluster" => !namespaced,
+                _ => true,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::about::{Form, Operation};
+    use serde_json::json;
+
+    fn form(group: &str, version: &str, resource: &str) -> Form {
+        let of = |name: &str| [group, version, name].map(str::to_owned);
+        Form { resource: of(resource), kind: of("Kind") }
+    }
+
+    /// `UPDATE apps/v1/deployments/scale`, in a namespace or not.
+    fn about(text: &str, namespace: &str) -> About {
+        let (operation, path) = text.split_once(' ').unwrap();
+        let operation = match operation {
+            "CREATE" => Operation::Create,
+            "UPDATE" => Operation::Update,
+            "DELETE" => Operation::Delete,
+            _ => Operation::Connect,
+        };
+        let parts: Vec<&str> = path.split('/').collect();
+        About {
+            operation,
+            forms: vec![form(parts[0], parts[1], parts[2])],
+            subresource: parts.get(3).copied().unwrap_or("").to_owned(),
+            namespace: namespace.to_owned(),
+            name: "a".to_owned(),
+            user: Value::Null,
+            options: Value::Null,
+            dry: false,
+        }
+    }
+
+    fn rule(operation: &str, group: &str, version: &str, resource: &str, scope: &str) -> Value {
+        json!({"operations": [operation], "apiGroups": [group], "apiVersions": [version], "resources": [resource], "scope": scope})
+    }
+
+    #[test]
+    fn a_rule_is_about_operations_groups_versions_resources_and_scopes() {
+        let check = |rule: Value, text: &str, namespace: &str, expected: bool| {
+            let matching = Matching::of_webhook(&json!({"rules": [rule]})).unwrap();
+            assert_eq!(matching.form(&about(text, namespace)).is_some(), expected, "{rule} {text} {namespace}");
+        };
+        let pods = || rule("CREATE", "", "v1", "pods", "*");
+        check(pods(), "CREATE /v1/pods", "n", true);
+        check(pods(), "UPDATE /v1/pods", "n", false);
+        check(pods(), "CREATE apps/v1/pods", "n", false);
+        check(pods(), "CREATE /v2/pods", "n", false);
+        check(pods(), "CREATE /v1/nodes", "", false);
+        check(pods(), "CREATE /v1/pods/binding", "n", false);
+        for (resources, main, status, other) in [
+            ("*", true, false, false),
+            ("*/*", true, true, true),
+            ("*/status", false, true, false),
+            ("pods/*", true, true, true),
+            ("pods/status", false, true, false),
+        ] {
+            let rule = || rule("*", "*", "*", resources, "*");
+            check(rule(), "UPDATE /v1/pods", "n", main);
+            check(rule(), "UPDATE /v1/pods/status", "n", status);
+            check(rule(), "UPDATE /v1/pods/resize", "n", other);
+        }
+        for (scope, namespaced, cluster) in [("*", true, true), ("Namespaced", true, false), ("Cluster", false, true)] {
+            check(rule("*", "*", "*", "*", scope), "CREATE /v1/pods", "n", namespaced);
+            check(rule("*", "*", "*", "*", scope), "CREATE /v1/nodes", "", cluster);
+            // A namespace is in itself, and of the cluster all the same.
+            check(rule("*", "*", "*", "*", scope), "CREATE /v1/namespaces", "a", cluster);
+        }
+    }
+
+    #[test]
+    fn other_versions_of_the_same_objects_are_found_unless_that_is_not_wanted() {
+        let mut asked = about("CREATE autoscaling/v1/horizontalpodautoscalers", "n");
+        asked.forms.push(form("autoscaling", "v2", "horizontalpodautoscalers"));
+        let check = |policy: &str, version: &str, expected: Option<usize>| {
+            let rules = [rule("*", "autoscaling", version, "*", "*")];
+            let matching = Matching::of_webhook(&json!({"rules": rules, "matchPolicy": policy})).unwrap();
+            assert_eq!(matching.form(&asked), expected, "{policy} {version}");
+        };
+        check("Equivalent", "v1", Some(0));
+        check("Equivalent", "v2", Some(1));
+        check("Equivalent", "v3", None);
+        check("Exact", "v2", None);
+        check("Exact", "*", Some(0));
+    }
+
+    #[test]
+    fn a_policy_leaves_out_what_it_says_and_a_binding_may_say_nothing() {
+        let constraints = json!({
+            "resourceRules": [rule("*", "*", "*", "*", "*")], "excludeResourceRules": [rule("*", "", "*", "pods", "*")]});
+        let policy = Matching::of_policy(&constraints).unwrap();
+        assert_eq!(policy.form(&about("CREATE /v1/pods", "n")), None);
+        assert_eq!(policy.form(&about("CREATE /v1/nodes", "")), Some(0));
+        let mut named = rule("*", "*", "*", "*", "*");
+        named["resourceNames"] = json!(["b"]);
+        let named = Matching::of_policy(&json!({"resourceRules": [named]})).unwrap();
+        assert_eq!(named.form(&about("CREATE /v1/pods", "n")), None);
+        assert_eq!(Matching::of_binding(&Value::Null).unwrap().form(&about("CREATE /v1/pods", "n")), Some(0));
+        assert_eq!(Matching::of_policy(&Value::Null).unwrap().form(&about("CREATE /v1/pods", "n")), None);
+    }
+
+    #[test]
+    fn selectors_look_at_the_object_as_it_is_and_as_it_was() {
+        let of = |labels: Value| json!({"metadata": {"labels": labels}});
+        let matching = Matching::of_webhook(&json!({"objectSelector": {"matchLabels": {"a": "b"}}})).unwrap();
+        let (with, without) = (of(json!({"a": "b"})), of(json!({})));
+        assert!(matching.selects(Some(&with), None) && matching.selects(Some(&without), Some(&with)));
+        assert!(!matching.selects(Some(&without), None) && !matching.selects(Some(&json!({"command": ["a"]})), None));
+        let matching = Matching::of_webhook(
+            &json!({"namespaceSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}}),
+        )
+        .unwrap();
+        assert!(
+            matching.asks_for_namespace(&about("CREATE /v1/pods", "n"))
+                && !matching.asks_for_namespace(&about("CREATE /v1/nodes", ""))
+        );
+        assert!(matching.selects_namespace(&json!({})) && !matching.selects_namespace(&json!({"x": "y"})));
+        assert!(
+            Matching::of_webhook(&json!({"objectSelector": {"matchExpressions": [{"key": "x", "operator": "Like"}]}}))
+                .is_err()
+        );
+    }
+}

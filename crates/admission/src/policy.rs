@@ -1,0 +1,279 @@
+//! Validating admission policies: expressions that must hold of what is written
+//! (`apiserver/pkg/admission/plugin/policy/validating`).
+
+mod written;
+
+pub use written::{binding as check_binding, match_conditions, policy as check};
+
+use crate::{
+    conditions::{self, Conditions, Variables},
+    matching::Matching,
+};
+use expr::{Budget, EvalError, Key, Program, Type, Value};
+use serde_json::Value as Json;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Longer messages are not shown.
+const LONGEST_MESSAGE: usize = 5 << 10;
+
+/// A policy.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// What it is about; or why that cannot be said.
+    pub matching: Result<Matching, String>,
+    /// Whether requests go on when it cannot be evaluated.
+    pub is_optional: bool,
+    /// Version and kind of the objects by which its bindings configure it.
+    pub params: Option<(String, String)>,
+    conditions: Conditions,
+    variables: Vec<Expression>,
+    validations: Vec<Validation>,
+    annotations: Vec<Expression>,
+}
+
+/// An expression, and what it is called.
+#[derive(Debug, Clone)]
+struct Expression {
+    name: String,
+    source: String,
+    program: Result<Program, String>,
+}
+
+#[derive(Debug, Clone)]
+struct Validation {
+    expression: Expression,
+    message: String,
+    message_expression: Option<Expression>,
+    reason: String,
+}
+
+/// Where a policy holds.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// Its name.
+    pub name: String,
+    /// The policy's name.
+    pub policy: String,
+    /// What it is about, beside the policy; or why that cannot be said.
+    pub matching: Result<Matching, String>,
+    /// Which objects configure the policy here: `paramRef`.
+    pub params: Json,
+    /// What follows when the policy is not kept: `Deny`, `Warn`, `Audit`.
+    pub actions: Vec<String>,
+}
+
+/// Why something may not be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// What is told.
+    pub message: String,
+    /// The reason of the `Status`.
+    pub reason: String,
+    /// Whether the client is refused whatever the binding says.
+    pub always: bool,
+}
+
+impl Denial {
+    /// One that has the usual reason.
+    #[must_use]
+    pub fn new(message: String) -> Self {
+        Self { message, reason: "Invalid".to_owned(), always: false }
+    }
+
+    /// The HTTP code of its reason.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        match self.reason.as_str() {
+            "Forbidden" => 403,
+            "Unauthorized" => 401,
+            "RequestEntityTooLarge" => 413,
+            _ => 422,
+        }
+    }
+}
+
+impl Expression {
+    fn read(name: &str, source: &Json, types: &[(&str, Type)]) -> Self {
+        let source = source.as_str().unwrap_or("").to_owned();
+        Self { name: name.to_owned(), program: Program::compile(&source, types), source }
+    }
+
+    fn evaluate(&self, values: &Variables<'_>, budget: &mut Budget) -> Result<Value, EvalError> {
+        match &self.program {
+            Ok(program) => program.evaluate(values, budget),
+            Err(why) => Err(EvalError::Wrong(why.clone())),
+        }
+    }
+}
+
+/// What expressions of a policy can name beside what all can.
+fn more() -> Vec<(&'static str, Type)> {
+    vec![("params", Type::Dyn), ("namespaceObject", Type::Dyn)]
+}
+
+/// The variables of a policy, each over those before it; and the types that everything after them sees.
+fn variables(spec: &Json, types: &mut Vec<(&'static str, Type)>) -> Vec<Expression> {
+    let (mut known, mut all) = (BTreeMap::new(), Vec::new());
+    types.push(("variables", Type::Object(Arc::new(known.clone()))));
+    for variable in spec["variables"].as_array().into_iter().flatten() {
+        let name = variable["name"].as_str().unwrap_or("");
+        let expression = Expression::read(name, &variable["expression"], types);
+        let of = expression.program.as_ref().map_or(Type::Dyn, |program| program.result().clone());
+        known.insert(name.to_owned(), of);
+        if let Some((_, last)) = types.last_mut() {
+            *last = Type::Object(Arc::new(known.clone()));
+        }
+        all.push(expression);
+    }
+    all
+}
+
+impl Policy {
+    /// Reads a policy. What is wrong with an expression is told when it is needed.
+    #[must_use]
+    pub fn read(policy: &Json) -> Self {
+        let spec = &policy["spec"];
+        let text = |of: &Json, field: &str| of[field].as_str().unwrap_or("").to_owned();
+        let mut types = conditions::types(&more());
+        // Conditions are asked before there are variables.
+        let with_authorizer = |types: &[(&'static str, Type)]| [types, &[("authorizer", Type::AUTHORIZER)]].concat();
+        let conditions = Conditions::read(&spec["matchConditions"], &with_authorizer(&types));
+        let variables = variables(spec, &mut types);
+        let checked = with_authorizer(&types);
+        let validation = |validation: &Json| Validation {
+            expression: Expression::read("", &validation["expression"], &checked),
+            message: text(validation, "message").trim().to_owned(),
+            message_expression: validation["messageExpression"]
+                .as_str()
+                .filter(|e| !e.is_empty())
+                .map(|_| Expression::read("", &validation["messageExpression"], &types)),
+            reason: Some(text(validation, "reason")).filter(|r| !r.is_empty()).unwrap_or_else(|| "Invalid".to_owned()),
+        };
+        let annotation = |a: &Json| Expression::read(&text(a, "key"), &a["valueExpression"], &types);
+        let params = &spec["paramKind"];
+        Self {
+            name: text(&policy["metadata"], "name"),
+            matching: Matching::of_policy(&spec["matchConstraints"]),
+            is_optional: spec["failurePolicy"] == "Ignore",
+            params: params.is_object().then(|| (text(params, "apiVersion"), text(params, "kind"))),
+            conditions,
+            variables,
+            validations: spec["validations"].as_array().into_iter().flatten().map(validation).collect(),
+            annotations: spec["auditAnnotations"].as_array().into_iter().flatten().map(annotation).collect(),
+        }
+    }
+
+    /// Why a request does not keep the policy. `inputs` are [`conditions::inputs`].
+    #[must_use]
+    pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Vec<Denial> {
+        inputs.push(("params", Value::from(params)));
+        inputs.push(("namespaceObject", Value::from(namespace)));
+        match self.conditions.hold(&inputs) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(why) => return self.failed(why).into_iter().collect(),
+        }
+        let mut budget = Budget::default();
+        let failed = self.add_variables(&mut inputs, &mut budget);
+        let mut denials = Vec::new();
+        for validation in &self.validations {
+            match validation.expression.evaluate(&inputs, &mut budget) {
+                Ok(Value::Bool(true)) => {}
+                Ok(_) => denials.push(Denial {
+                    message: validation.told(&inputs, &mut budget),
+                    reason: validation.reason.clone(),
+                    always: false,
+                }),
+                Err(error) => denials.extend(self.failed(told(&validation.expression, error, &failed))),
+            }
+        }
+        for annotation in &self.annotations {
+            let why = match annotation.evaluate(&inputs, &mut budget) {
+                Ok(Value::String(_) | Value::Null) => continue,
+                Ok(_) => format!(
+                    "valueExpression '{}' resulted in unsupported return type. Return type must be either string or null.",
+                    annotation.source
+                ),
+                Err(error) => told(annotation, error, &failed),
+            };
+            denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
+        }
+        denials
+    }
+
+    /// Adds the variables; gives those that have no value, and why. Those matter only to whoever names them.
+    fn add_variables(&self, inputs: &mut Variables<'_>, budget: &mut Budget) -> BTreeMap<String, String> {
+        let (mut known, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        inputs.push(("variables", Value::Map(Arc::default())));
+        for variable in &self.variables {
+            match variable.evaluate(inputs, budget) {
+                Ok(value) => drop(known.insert(Key::String(variable.name.as_str().into()), value)),
+                Err(error) => drop(failed.insert(variable.name.clone(), error.to_string())),
+            }
+            if let Some((_, last)) = inputs.last_mut() {
+                *last = Value::Map(Arc::new(known.clone()));
+            }
+        }
+        failed
+    }
+
+    /// What comes of an expression that cannot be evaluated.
+    fn failed(&self, why: String) -> Option<Denial> {
+        (!self.is_optional).then(|| Denial::new(why))
+    }
+}
+
+/// Why an expression has no value; where a variable has none, why that is so.
+fn told(expression: &Expression, error: EvalError, failed: &BTreeMap<String, String>) -> String {
+    if let Err(why) = &expression.program {
+        return format!("compilation error: {why}");
+    }
+    let text = error.to_string();
+    let cause = text.strip_prefix("no such key: ").and_then(|name| Some((name, failed.get(name)?)));
+    match cause.filter(|(name, _)| expression.source.contains(&format!("variables.{name}"))) {
+        Some((name, why)) => {
+            let why = format!("composited variable {name:?} fails to evaluate: {why}");
+            conditions::told(&expression.source, &EvalError::Wrong(why))
+        }
+        None => conditions::told(&expression.source, &error),
+    }
+}
+
+impl Validation {
+    /// What is told when it does not hold.
+    fn told(&self, inputs: &Variables<'_>, budget: &mut Budget) -> String {
+        let made = self.message_expression.as_ref().and_then(|e| e.evaluate(inputs, budget).ok());
+        if let Some(Value::String(text)) = made {
+            let text = text.trim();
+            if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+                return text.to_owned();
+            }
+        }
+        if self.message.is_empty() {
+            format!("failed expression: {}", self.expression.source.trim())
+        } else {
+            self.message.clone()
+        }
+    }
+}
+
+impl Binding {
+    /// Reads a binding.
+    #[must_use]
+    pub fn read(binding: &Json) -> Self {
+        let spec = &binding["spec"];
+        let actions = spec["validationActions"].as_array().into_iter().flatten();
+        Self {
+            name: binding["metadata"]["name"].as_str().unwrap_or("").to_owned(),
+            policy: spec["policyName"].as_str().unwrap_or("").to_owned(),
+            matching: Matching::of_binding(&spec["matchResources"]),
+            params: spec["paramRef"].clone(),
+            actions: actions.filter_map(Json::as_str).map(str::to_owned).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

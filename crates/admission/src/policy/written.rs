@@ -1,0 +1,166 @@
+//! What is wrong with expressions, told to whoever writes them (`pkg/apis/admissionregistration/validation`).
+
+use super::{more, variables};
+use crate::conditions;
+use api::field::{FieldErrors, FieldPath};
+use expr::{Program, Type};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// So many conditions there may be.
+const MOST: usize = 64;
+const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+
+fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+    object[list].as_array().into_iter().flatten()
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object[field].as_str().unwrap_or("")
+}
+
+/// Checks the expressions of a policy's spec.
+pub fn policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let params = &spec["paramKind"];
+    for field in ["apiVersion", "kind"].into_iter().filter(|f| params.is_object() && text(params, f).is_empty()) {
+        errors.required(&path.child("paramKind").child(field), "");
+    }
+    let authorizer = ("authorizer", Type::AUTHORIZER);
+    let mut types = conditions::types(&more());
+    let with = |types: &[(&'static str, Type)]| [types, std::slice::from_ref(&authorizer)].concat();
+    conditions::check(spec, &with(&types), path, errors);
+    for (i, (variable, read)) in items(spec, "variables").zip(variables(spec, &mut types)).enumerate() {
+        let at = path.child("variables").index(i);
+        let name = text(variable, "name");
+        if name.is_empty() {
+            errors.required(&at.child("name"), "name is not specified");
+        } else if !is_identifier(name) {
+            errors.invalid(&at.child("name"), &variable["name"], "name is not a valid CEL identifier");
+        }
+        if text(variable, "expression").trim().is_empty() {
+            errors.required(&at.child("expression"), "expression is not specified");
+        } else if let Err(why) = &read.program {
+            errors.invalid(&at.child("expression"), &variable["expression"], why);
+        }
+    }
+    let checked = with(&types);
+    for (i, validation) in items(spec, "validations").enumerate() {
+        let at = path.child("validations").index(i);
+        words(validation, &at, errors);
+        expression(validation, "expression", &checked, &[Type::BOOL], "must evaluate to bool", &at, errors);
+        if !text(validation, "messageExpression").is_empty() {
+            let why = "must evaluate to string";
+            expression(validation, "messageExpression", &types, &[Type::STRING], why, &at, errors);
+        }
+    }
+    for (i, annotation) in items(spec, "auditAnnotations").enumerate() {
+        let at = path.child("auditAnnotations").index(i);
+        if text(annotation, "key").trim().is_empty() {
+            errors.required(&at.child("key"), "key is required");
+        }
+        let wanted = [Type::STRING, Type::Named("null_type")];
+        expression(
+            annotation,
+            "valueExpression",
+            &types,
+            &wanted,
+            "must evaluate to one of [string null_type]",
+            &at,
+            errors,
+        );
+    }
+}
+
+/// What each text of a validation must be.
+fn words(validation: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    let (source, message) = (text(validation, "expression").trim(), text(validation, "message"));
+    if source.is_empty() {
+        errors.required(&at.child("expression"), "expression is not specified");
+    }
+    if !message.is_empty() && message.trim().is_empty() {
+        errors.invalid(&at.child("message"), &json!(message), "message must be non-empty if specified");
+    } else if message.trim().contains('\n') {
+        errors.invalid(&at.child("message"), &json!(message), "message must not contain line breaks");
+    } else if source.contains('\n') && message.is_empty() {
+        errors.required(&at.child("message"), "message must be specified if expression contains line breaks");
+    }
+    if let Some(reason) = validation["reason"].as_str().filter(|reason| !REASONS.contains(reason)) {
+        errors.not_supported(&at.child("reason"), &json!(reason), &REASONS);
+    }
+}
+
+/// An expression makes sense, and gives what it should.
+fn expression(
+    holder: &Value,
+    field: &str,
+    types: &[(&str, Type)],
+    wanted: &[Type],
+    otherwise: &str,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let source = text(holder, field);
+    if source.trim().is_empty() {
+        if field == "valueExpression" {
+            errors.required(&at.child(field), "valueExpression is required");
+        }
+        return;
+    }
+    match Program::compile(source, types) {
+        Err(why) => errors.invalid(&at.child(field), &holder[field], &why),
+        Ok(program) if *program.result() == Type::Dyn || wanted.contains(program.result()) => {}
+        Ok(_) => errors.invalid(&at.child(field), &holder[field], otherwise),
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit())
+}
+
+/// Checks which objects a binding names to configure its policy.
+pub fn binding(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (params, path) = (&spec["paramRef"], path.child("paramRef"));
+    if params.is_null() {
+        return;
+    }
+    match (text(params, "name").is_empty(), params["selector"].is_null()) {
+        (false, false) => errors.forbidden(&path.child("name"), "name and selector are mutually exclusive"),
+        (true, true) => errors.required(&path, "one of name or selector must be specified"),
+        _ => {}
+    }
+    let actions = ["Allow", "Deny"];
+    match text(params, "parameterNotFoundAction") {
+        "" => errors.required(&path.child("parameterNotFoundAction"), ""),
+        action if !actions.contains(&action) => {
+            errors.not_supported(&path.child("parameterNotFoundAction"), &json!(action), &actions);
+        }
+        _ => {}
+    }
+}
+
+/// Checks the `matchConditions` of a webhook or a policy, over variables of these types.
+pub fn match_conditions(holder: &Value, types: &[(&str, Type)], path: &FieldPath, errors: &mut FieldErrors) {
+    let (path, mut names) = (path.child("matchConditions"), BTreeSet::new());
+    let count = items(holder, "matchConditions").count();
+    if count > MOST {
+        errors.push("FieldValueTooMany", &path, format!("Too many: {count}: must have at most {MOST} items"));
+    }
+    for (i, condition) in items(holder, "matchConditions").enumerate() {
+        let (at, name) = (path.index(i), text(condition, "name"));
+        if text(condition, "expression").trim().is_empty() {
+            errors.required(&at.child("expression"), "");
+        } else {
+            expression(condition, "expression", types, &[Type::BOOL], "must evaluate to bool", &at, errors);
+        }
+        if name.is_empty() {
+            errors.required(&at.child("name"), "");
+        } else {
+            let wrong = api::names::qualified_name(name);
+            wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &condition["name"], e));
+            if !names.insert(name) {
+                errors.duplicate(&at.child("name"), &condition["name"]);
+            }
+        }
+    }
+}

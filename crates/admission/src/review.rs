@@ -1,0 +1,170 @@
+//! AdmissionReview: what a webhook is asked, and what its answer means
+//! (`apiserver/pkg/admission/plugin/webhook/{request,errors}`).
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+/// What a webhook said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Whether the request may go on.
+    pub allowed: bool,
+    /// What becomes of the object, as a JSON patch.
+    pub patch: Option<Vec<u8>>,
+    /// What the client is told.
+    pub warnings: Vec<String>,
+    /// Why not: a `Status`.
+    pub status: Value,
+}
+
+/// The review of a request, which has everything but its uid and its objects.
+#[must_use]
+pub fn ask(version: &str, uid: &str, mut request: Value, object: &Value, old: &Value) -> Value {
+    request["uid"] = json!(uid);
+    request["object"] = object.clone();
+    request["oldObject"] = old.clone();
+    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+}
+
+/// Reads the answer (`VerifyAdmissionResponse`).
+///
+/// # Errors
+/// When it is none to what was asked.
+pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<Answer, String> {
+    let response = &answer["response"];
+    if response.is_null() {
+        return Err("webhook response was absent".to_owned());
+    }
+    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or("").to_owned();
+    let (patch, kind) = (text(response, "patch"), response["patchType"].as_str());
+    if version == "v1" {
+        let answered = text(response, "uid");
+        if answered != uid {
+            return Err(format!("expected response.uid={uid:?}, got {answered:?}"));
+        }
+        let expected = format!("admission.k8s.io/{version}, Kind=AdmissionReview");
+        let got = format!("{}, Kind={}", text(answer, "apiVersion"), text(answer, "kind"));
+        if got != expected {
+            return Err(format!("expected webhook response of {expected}, got {got}"));
+        }
+        match (mutating, patch.is_empty(), kind) {
+            (true, false, None) => return Err("webhook returned response.patch but not response.patchType".to_owned()),
+            (true, true, Some(_)) => {
+                return Err("webhook returned response.patchType but not response.patch".to_owned());
+            }
+            (false, false, _) => return Err("validating webhook may not return response.patch".to_owned()),
+            (false, _, Some(_)) => return Err("validating webhook may not return response.patchType".to_owned()),
+            _ => {}
+        }
+    }
+    if let Some(kind) = kind.filter(|kind| mutating && *kind != "JSONPatch") {
+        return Err(format!("webhook returned invalid response.patchType of {kind:?}"));
+    }
+    let patch = STANDARD.decode(patch).map_err(|e| format!("response.patch: {e}"))?;
+    let warnings = response["warnings"].as_array().into_iter().flatten();
+    Ok(Answer {
+        allowed: response["allowed"] == true,
+        patch: Some(patch).filter(|patch| mutating && !patch.is_empty()),
+        warnings: warnings.filter_map(Value::as_str).map(str::to_owned).collect(),
+        status: response["status"].clone(),
+    })
+}
+
+/// The `Status` that the client gets of a webhook that says no (`ToStatusErr`).
+#[must_use]
+pub fn refusal(webhook: &str, status: &Value) -> Value {
+    let mut told = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400});
+    if let Some(code) = status["code"].as_u64().filter(|code| (400..600).contains(code)) {
+        told["code"] = json!(code);
+    }
+    let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty());
+    let by = format!("admission webhook {webhook:?} denied the request");
+    let message = match text("message").or(text("reason")) {
+        Some(why) => format!("{by}: {why}"),
+        None => format!("{by} without explanation"),
+    };
+    told["message"] = json!(message);
+    if let Some(reason) = text("reason") {
+        told["reason"] = json!(reason);
+    }
+    if status["details"].is_object() {
+        told["details"] = status["details"].clone();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(response: &Value) -> Value {
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+    }
+
+    #[test]
+    fn an_answer_is_one_to_what_was_asked() {
+        let check = |mutating: bool, answer: &Value, expected: &str| {
+            let got = read("v1", "u", mutating, answer).map(|answer| answer.allowed.to_string());
+            assert_eq!(got.unwrap_or_else(|why| why), expected, "{answer}");
+        };
+        let patch = STANDARD.encode("[]");
+        check(true, &answer(&json!({"uid": "u", "allowed": true})), "true");
+        check(true, &answer(&json!({"uid": "u"})), "false");
+        check(true, &answer(&json!({"uid": "u", "allowed": true, "patch": patch, "patchType": "JSONPatch"})), "true");
+        check(true, &answer(&Value::Null), "webhook response was absent");
+        check(true, &answer(&json!({"uid": "x"})), "expected response.uid=\"u\", got \"x\"");
+        check(
+            true,
+            &answer(&json!({"uid": "u", "patch": patch})),
+            "webhook returned response.patch but not response.patchType",
+        );
+        check(
+            true,
+            &answer(&json!({"uid": "u", "patchType": "JSONPatch"})),
+            "webhook returned response.patchType but not response.patch",
+        );
+        check(
+            true,
+            &answer(&json!({"uid": "u", "patch": patch, "patchType": "Merge"})),
+            "webhook returned invalid response.patchType of \"Merge\"",
+        );
+        check(false, &answer(&json!({"uid": "u", "patch": patch})), "validating webhook may not return response.patch");
+        check(
+            false,
+            &answer(&json!({"uid": "u", "patchType": "x"})),
+            "validating webhook may not return response.patchType",
+        );
+        let other =
+            json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": {"uid": "u"}});
+        check(
+            true,
+            &other,
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got admission.k8s.io/v1beta1, Kind=AdmissionReview",
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_who_refused_and_why() {
+        let check = |status: Value, message: &str, code: u16| {
+            let told = refusal("x.y.z", &status);
+            assert_eq!(
+                (told["message"].as_str(), told["code"].as_u64()),
+                (Some(message), Some(code.into())),
+                "{status}"
+            );
+            assert_eq!(told["status"], "Failure");
+        };
+        check(Value::Null, "admission webhook \"x.y.z\" denied the request without explanation", 400);
+        check(json!({"message": "no"}), "admission webhook \"x.y.z\" denied the request: no", 400);
+        check(
+            json!({"reason": "Forbidden", "code": 403}),
+            "admission webhook \"x.y.z\" denied the request: Forbidden",
+            403,
+        );
+        check(
+            json!({"status": "Success", "code": 200}),
+            "admission webhook \"x.y.z\" denied the request without explanation",
+            400,
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Who is asked about a request beside the server itself: policies and webhooks, in upstream's order.
+
+use super::{
+    policies,
+    review::{self, Review},
+    webhooks::{self, Again},
+};
+use crate::{
+    request::Resource,
+    service::{ApiServer, Call},
+    status::ApiError,
+};
+use admission::about::Operation;
+use serde_json::Value;
+
+/// Nothing is done again.
+const NOTHING: Again<'static> = &|_| Ok(());
+
+/// Lets others change a new or changed object; says whether they did.
+pub(crate) async fn mutate(
+    review: &Review<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+    again: Again<'_>,
+) -> Result<bool, ApiError> {
+    Box::pin(webhooks::mutate(review, object, old, again)).await
+}
+
+/// Asks others whether an object may be written as it is.
+pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+    if !review.asked.policies.is_empty() {
+        Box::pin(policies::validate(review, object, old)).await?;
+    }
+    Box::pin(webhooks::validate(review, object, old)).await
+}
+
+/// Asks about an object that is to go.
+pub(crate) async fn end(review: &Review<'_>, old: &Value) -> Result<(), ApiError> {
+    Box::pin(webhooks::mutate(review, &mut Value::Null, Some(old), NOTHING)).await?;
+    validate(review, None, Some(old)).await
+}
+
+/// Asks about a request for something of an object, whose body is of a kind of its own: a Binding, an Eviction.
+pub(crate) async fn body(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    kind: [&str; 3],
+    body: &mut Value,
+    dry: bool,
+) -> Result<(), ApiError> {
+    let options = || review::options(call, "CreateOptions", dry);
+    let Some(review) = Review::of(server, resource, call, Operation::Create, options) else { return Ok(()) };
+    request(&review.of_kind(kind), body).await
+}
+
+/// Asks about a connection to what an object stands for; `options` is what its query says.
+pub(crate) async fn connect(
+    server: &ApiServer,
+    resource: &Resource,
+    call: &Call,
+    kind: &str,
+    fields: &[&str],
+) -> Result<(), ApiError> {
+    let Some(review) = Review::of(server, resource, call, Operation::Connect, || Value::Null) else { return Ok(()) };
+    let mut options = super::connect::options(call, kind, fields);
+    request(&review.of_kind(["", "v1", kind]), &mut options).await
+}
+
+async fn request(review: &Review<'_>, body: &mut Value) -> Result<(), ApiError> {
+    let named = |body: &mut Value| {
+        let [group, version, kind] = &review.about.forms[0].kind;
+        body["apiVersion"] = if group.is_empty() { version.clone() } else { format!("{group}/{version}") }.into();
+        body["kind"] = kind.as_str().into();
+    };
+    named(body);
+    mutate(review, body, None, NOTHING).await?;
+    validate(review, Some(body), None).await
+}

@@ -1,0 +1,160 @@
+//! Validating admission policies where their bindings say that they hold
+//! (`apiserver/pkg/admission/plugin/policy/{generic,validating}`).
+
+use super::review::Review;
+use crate::{convert, kinds::Kind, kinds::selector, status::ApiError};
+use admission::{
+    conditions,
+    matching::Matching,
+    policy::{Binding, Denial, Policy},
+};
+use serde_json::{Value, json};
+use store::{Key, Scope};
+
+/// Refuses what a policy does not allow.
+pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+    let mut refused: Option<(&Policy, Option<&Binding>, Denial)> = None;
+    for (policy, bindings) in &review.asked.policies {
+        let form = match concerns(review, &policy.matching, object, old) {
+            Ok(Some(form)) => form,
+            Ok(None) => continue,
+            Err(_) if policy.is_optional => continue,
+            Err(why) => {
+                refused.get_or_insert((policy, None, Denial::new(format!("failed to configure policy: {why}"))));
+                continue;
+            }
+        };
+        let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
+        for binding in bindings {
+            for denial in decide(review, policy, binding, form, [object, old], [&now, &before]).await? {
+                let does = |action: &str| binding.actions.iter().any(|a| a == action);
+                if does("Warn") && !denial.always {
+                    let (policy, binding) = (&policy.name, &binding.name);
+                    let told = format!(
+                        "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {}",
+                        denial.message
+                    );
+                    review.call.told.lock().push(told);
+                }
+                if does("Deny") || denial.always {
+                    refused.get_or_insert((policy, Some(binding), denial));
+                }
+            }
+        }
+    }
+    refused.map_or(Ok(()), |(policy, binding, denial)| Err(refusal(review, policy, binding, &denial)))
+}
+
+/// In which form a request is what this is about, if it is.
+fn concerns(
+    review: &Review<'_>,
+    matching: &Result<Matching, String>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<usize>, String> {
+    let matching = matching.as_ref().map_err(Clone::clone)?;
+    let Some(form) = matching.form(&review.about).filter(|_| matching.selects(object, old)) else { return Ok(None) };
+    let selected = review.selects_namespace(matching, object).map_err(|e| e.to_string())?;
+    Ok(selected.then_some(form))
+}
+
+/// What a policy says against a request where a binding says that it holds.
+async fn decide(
+    review: &Review<'_>,
+    policy: &Policy,
+    binding: &Binding,
+    form: usize,
+    objects: [Option<&Value>; 2],
+    [now, before]: [&Value; 2],
+) -> Result<Vec<Denial>, ApiError> {
+    let wrong = |why: String| {
+        let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {why}")) };
+        if policy.is_optional { Vec::new() } else { vec![denial] }
+    };
+    match concerns(review, &binding.matching, objects[0], objects[1]) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(Vec::new()),
+        Err(why) => return Ok(wrong(why)),
+    }
+    let params = match params(review, policy, binding).await {
+        Ok(params) => params,
+        Err(why) => return Ok(wrong(why)),
+    };
+    let about = &review.about;
+    let namespace =
+        if about.namespace.is_empty() || about.is_namespace() { Value::Null } else { exposed(&review.namespace()?) };
+    let request = about.request(form);
+    let mut denials = Vec::new();
+    for params in &params {
+        let inputs = conditions::inputs(now, before, &request, review.authority());
+        denials.extend(policy.decide(inputs, params, &namespace));
+    }
+    Ok(denials)
+}
+
+/// What expressions may see of a namespace (`CreateNamespaceObject`).
+fn exposed(namespace: &Value) -> Value {
+    let mut shown = namespace.clone();
+    for field in ["managedFields", "ownerReferences", "selfLink"] {
+        shown["metadata"].as_object_mut().map(|m| m.remove(field));
+    }
+    shown
+}
+
+/// The objects that configure a policy for a binding; null for one that needs none (`CollectParams`).
+async fn params(review: &Review<'_>, policy: &Policy, binding: &Binding) -> Result<Vec<Value>, String> {
+    let (Some((version, kind)), reference) = (&policy.params, &binding.params) else { return Ok(vec![Value::Null]) };
+    if reference.is_null() {
+        return Ok(vec![Value::Null]);
+    }
+    let server = review.server;
+    let (group, name) = version.rsplit_once('/').unwrap_or(("", version));
+    let served = server.registry.served();
+    let known = served.kinds(group, name).find(|k| k.info().kind == kind && !k.info().question);
+    let known = known.ok_or_else(|| format!("paramKind kind `{version}, Kind={kind}` not known"))?;
+    let given = reference["namespace"].as_str().unwrap_or("");
+    let namespace = match (known.info().namespaced, given) {
+        (true, "") if review.about.namespace.is_empty() => {
+            return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into());
+        }
+        (true, "") => review.about.namespace.as_str(),
+        (true, given) => given,
+        (false, "") => "",
+        (false, _) => return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into()),
+    };
+    let found = find(review, known, namespace, reference).await.map_err(|e| e.to_string())?;
+    if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    Ok(found)
+}
+
+async fn find(
+    review: &Review<'_>,
+    kind: &dyn Kind,
+    namespace: &str,
+    reference: &Value,
+) -> Result<Vec<Value>, ApiError> {
+    let (server, storage) = (review.server, kind.info().storage);
+    if let Some(name) = reference["name"].as_str().filter(|name| !name.is_empty()) {
+        let stored = server.store.get(&Key::new(storage, namespace, name));
+        let stored: Vec<store::Object> = stored.into_iter().collect();
+        return convert::decode_all(&server.webhooks, kind, &stored).await;
+    }
+    let scope = Scope::resource(storage).in_namespace(namespace);
+    let all = server.store.list(&scope, None, None).objects;
+    let mut all = convert::decode_all(&server.webhooks, kind, &all).await?;
+    all.retain(|o| selector::selects(&reference["selector"], &o["metadata"]["labels"]).unwrap_or(false));
+    Ok(all)
+}
+
+/// The refusal that a client gets.
+fn refusal(review: &Review<'_>, policy: &Policy, binding: Option<&Binding>, denial: &Denial) -> ApiError {
+    let with = binding.map_or_else(String::new, |binding| format!(" with binding '{}'", binding.name));
+    let why = format!("ValidatingAdmissionPolicy '{}'{with} denied request: {}", policy.name, denial.message);
+    let mut status = review.forbidden(&why).to_json();
+    status["reason"] = json!(denial.reason);
+    status["code"] = json!(denial.code());
+    status["details"]["causes"] = json!([{"message": why}]);
+    ApiError::given(status)
+}

@@ -1,0 +1,187 @@
+//! Admission webhooks: those that change objects are asked one after the other, those that do not all at once, when nothing
+//! changes any more (`apiserver/pkg/admission/plugin/webhook/{mutating,validating}`).
+
+use super::{hooks::Hook, review::Review};
+use crate::{patch, status::ApiError};
+use admission::{
+    conditions,
+    review::{self, Answer},
+};
+use futures::future;
+use serde_json::Value;
+use std::{collections::BTreeSet, time::Duration};
+
+/// What is done again when webhooks have changed an object: what the server itself fills in.
+pub(crate) type Again<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync);
+
+/// Lets webhooks change an object; says whether they did.
+pub(crate) async fn mutate(
+    review: &Review<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+    again: Again<'_>,
+) -> Result<bool, ApiError> {
+    let mut round = Round::default();
+    for (place, hook) in review.asked.mutating.iter().enumerate() {
+        round.ask(review, place, hook, object, old).await?;
+    }
+    if !round.changed {
+        return Ok(false);
+    }
+    let before = object.clone();
+    again(object)?;
+    if *object != before {
+        round.look_again();
+    }
+    // Once more, and no more often: who wants to see what came after.
+    let wanted = std::mem::take(&mut round.wanted);
+    for place in wanted {
+        if let Some(hook) = review.asked.mutating.get(place) {
+            round.ask(review, place, hook, object, old).await?;
+        }
+    }
+    Ok(true)
+}
+
+/// Who was asked, and who wants to be asked again.
+#[derive(Default)]
+struct Round {
+    changed: bool,
+    /// Those that want to see what becomes of an object after them.
+    past: BTreeSet<usize>,
+    /// Those of them after which it has changed.
+    wanted: BTreeSet<usize>,
+}
+
+impl Round {
+    fn look_again(&mut self) {
+        self.wanted.append(&mut self.past);
+    }
+
+    async fn ask(
+        &mut self,
+        review: &Review<'_>,
+        place: usize,
+        hook: &Hook,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let shown = Some(&*object).filter(|o| !o.is_null());
+        let Some(form) = wants(review, hook, shown, old).await? else { return Ok(()) };
+        let (now, before) = (review.in_form(shown, form).await?, review.in_form(old, form).await?);
+        let answer = call(review, hook, form, &now, &before, true).await?;
+        if let Some(patch) = answer.and_then(|answer| answer.patch).filter(|patch| patch.trim_ascii() != b"[]") {
+            let name = &hook.webhook.name;
+            if now.is_null() {
+                let why = "attempted to modify the object, which is not supported for this operation";
+                return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
+            }
+            let patched = patch::apply(patch::JSON, &now, &patch).map_err(ApiError::internal)?;
+            let made = review.taken(patched.value, form).await?;
+            if made != *object {
+                *object = made;
+                self.changed = true;
+                self.look_again();
+            }
+        }
+        if hook.webhook.is_reinvoked {
+            self.past.insert(place);
+        }
+        Ok(())
+    }
+}
+
+/// Asks webhooks whether an object may be written as it is.
+pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+    let mut wanted = Vec::new();
+    for hook in &review.asked.validating {
+        if let Some(form) = wants(review, hook, object, old).await? {
+            wanted.push((hook, form));
+        }
+    }
+    let calls = wanted.into_iter().map(|(hook, form)| async move {
+        let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
+        call(review, hook, form, &now, &before, false).await.map(drop)
+    });
+    future::join_all(calls).await.into_iter().collect()
+}
+
+/// In which form a webhook wants to see the request, if it does.
+async fn wants(
+    review: &Review<'_>,
+    hook: &Hook,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<usize>, ApiError> {
+    let webhook = &hook.webhook;
+    let Some(form) = webhook.form(&review.about, object, old) else { return Ok(None) };
+    let matching = webhook.matching.as_ref().map_err(ApiError::internal)?;
+    if !review.selects_namespace(matching, object)? {
+        return Ok(None);
+    }
+    if webhook.conditions.is_empty() {
+        return Ok(Some(form));
+    }
+    let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
+    let variables = conditions::inputs(&now, &before, &review.about.request(form), review.authority());
+    match webhook.conditions.hold(&variables) {
+        Ok(true) => Ok(Some(form)),
+        Ok(false) => Ok(None),
+        Err(_) if webhook.is_optional => Ok(None),
+        Err(why) => Err(review.forbidden(&why)),
+    }
+}
+
+/// Asks one webhook. `None` when it cannot be asked, and need not be.
+async fn call(
+    review: &Review<'_>,
+    hook: &Hook,
+    form: usize,
+    object: &Value,
+    old: &Value,
+    mutating: bool,
+) -> Result<Option<Answer>, ApiError> {
+    let webhook = &hook.webhook;
+    if review.about.dry && !webhook.takes_dry_runs {
+        let why = format!("admission webhook {:?} does not support dry run", webhook.name);
+        return Err(ApiError::bad_request(why));
+    }
+    let answer = match ask(review, hook, form, object, old, mutating).await {
+        Ok(answer) => answer,
+        Err(why) if webhook.is_optional => {
+            tracing::warn!(webhook = webhook.name, why, "a webhook cannot be called, and the request goes on");
+            return Ok(None);
+        }
+        Err(why) => return Err(ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))),
+    };
+    review.call.told.lock().extend(answer.warnings.iter().cloned());
+    if answer.allowed { Ok(Some(answer)) } else { Err(ApiError::given(review::refusal(&webhook.name, &answer.status))) }
+}
+
+async fn ask(
+    review: &Review<'_>,
+    hook: &Hook,
+    form: usize,
+    object: &Value,
+    old: &Value,
+    mutating: bool,
+) -> Result<Answer, String> {
+    let target = hook.target.as_ref().map_err(|why| format!("could not get REST client: {why}"))?;
+    let unknown =
+        "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+    let version = hook.webhook.review.ok_or(unknown)?;
+    let uid = uuid::Uuid::new_v4().to_string();
+    let asked = review::ask(version, &uid, review.about.request(form), object, old);
+    let timeout = Duration::from_secs(hook.webhook.timeout);
+    let answer = review.server.webhooks.call(target, timeout, &asked).await;
+    let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
+    review::read(version, &uid, mutating, &answer).map_err(|why| format!("received invalid webhook response: {why}"))
+}
+
+impl Review<'_> {
+    /// A refusal in the words for the resource.
+    pub(crate) fn forbidden(&self, why: &str) -> ApiError {
+        let Some(form) = self.about.forms.first() else { return ApiError::internal(why) };
+        ApiError::forbidden_to(&form.resource[0], &form.resource[2], &self.about.name, why)
+    }
+}

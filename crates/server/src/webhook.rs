@@ -1,0 +1,92 @@
+//! Calls of webhooks: HTTPS to a URL or to a Service, within a time and with a bound on what comes back
+//! (`apiserver/pkg/util/webhook`). What is asked, and what an answer means, is the matter of whoever calls.
+
+mod answer;
+mod connect;
+mod endpoint;
+mod target;
+mod trust;
+
+pub(crate) use target::Target;
+
+use bytes::Bytes;
+use connect::Connector;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::{collections::HashMap, error::Error, time::Duration};
+use store::Store;
+
+/// What an answer may be at most: a list of converted objects may be long.
+const MAX_ANSWER: usize = 64 << 20;
+/// How long a connection that nobody uses stays open, as Go's.
+const IDLE: Duration = Duration::from_secs(90);
+/// So many places are remembered at most; whoever changes configurations again and again makes new ones.
+const MOST: usize = 256;
+
+type Hooks = Client<Connector, Full<Bytes>>;
+
+/// Calls webhooks, over connections that it keeps.
+pub(crate) struct Webhooks {
+    store: Store,
+    clients: Mutex<HashMap<target::Peer, Hooks>>,
+}
+
+impl Webhooks {
+    /// Services are found in this store.
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, clients: Mutex::default() }
+    }
+
+    /// Sends a review and gives the answer, or says why there is none, in the words of Go's client.
+    pub(crate) async fn call(&self, target: &Target, timeout: Duration, review: &Value) -> Result<Value, String> {
+        let url = format!("{}?timeout={}s", target.url(), timeout.as_secs());
+        let failed = |why: &str| format!("Post {url:?}: {why}");
+        let client = self.client(target.peer())?;
+        let request = Request::post(&url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, "kube-apiserver-admission")
+            .body(Full::new(Bytes::from(review.to_string())))
+            .map_err(|e| failed(&e.to_string()))?;
+        let work = async {
+            let response = client.request(request).await.map_err(|e| failed(&cause(&e)))?;
+            let status = response.status().as_u16();
+            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+            let body = body.map_err(|e| failed(&cause(&*e)))?.to_bytes();
+            answer::read(status, &body)
+        };
+        tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
+    }
+
+    fn client(&self, peer: &target::Peer) -> Result<Hooks, String> {
+        let mut clients = self.clients.lock();
+        if let Some(known) = clients.get(peer) {
+            return Ok(known.clone());
+        }
+        let connector = Connector::new(self.store.clone(), peer)?;
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        if clients.len() >= MOST {
+            clients.clear();
+        }
+        clients.insert(peer.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+/// The innermost reason.
+fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(inner) = last.source() {
+        last = inner;
+    }
+    last.to_string()
+}

@@ -1,0 +1,116 @@
+//! A connection to a webhook: TCP to the URL's host, or to a ready endpoint of a Service, and TLS above.
+
+use super::{
+    endpoint,
+    target::{Peer, Service},
+    trust,
+};
+use futures::{FutureExt, future::BoxFuture};
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use rustls::{ClientConfig, pki_types::ServerName};
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use store::Store;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+/// Connects to one webhook, or to those of one authority.
+#[derive(Clone)]
+pub(super) struct Connector {
+    store: Store,
+    service: Option<Service>,
+    tls: TlsConnector,
+}
+
+impl Connector {
+    pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, String> {
+        let config: ClientConfig = trust::config(&peer.authorities)?;
+        Ok(Self { store, service: peer.service.clone(), tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn connect(self, url: Uri) -> Result<Tls, io::Error> {
+        let host = url.host().unwrap_or("").trim_matches(['[', ']']).to_owned();
+        let port = url.port_u16().unwrap_or(443);
+        let (address, port) = match &self.service {
+            None => (host.clone(), port),
+            Some(service) => endpoint::of(&self.store, service).map_err(io::Error::other)?,
+        };
+        let stream = TcpStream::connect((address.as_str(), port)).await.map_err(|e| dial(&e, &address, port))?;
+        // A webhook waits for what is sent, and we for the answer.
+        let _ = stream.set_nodelay(true);
+        let name = ServerName::try_from(host).map_err(io::Error::other)?;
+        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(trust::refusal(&e)))?;
+        Ok(Tls(TokioIo::new(stream)))
+    }
+}
+
+/// Go's words for a connection that is not made.
+fn dial(error: &io::Error, address: &str, port: u16) -> io::Error {
+    let at = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
+    let why = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        _ if error.to_string().contains("failed to lookup address") => {
+            return io::Error::other(format!("dial tcp: lookup {address}: no such host"));
+        }
+        _ => error.to_string(),
+    };
+    io::Error::other(format!("dial tcp {at}: {why}"))
+}
+
+impl tower::Service<Uri> for Connector {
+    type Response = Tls;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, Result<Tls, io::Error>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        self.clone().connect(url).boxed()
+    }
+}
+
+/// A connection on which HTTP/1.1 is spoken.
+pub(super) struct Tls(TokioIo<TlsStream<TcpStream>>);
+
+impl Connection for Tls {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Tls {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<Result<(), io::Error>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Tls {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize, io::Error>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

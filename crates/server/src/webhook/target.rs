@@ -1,0 +1,82 @@
+//! Where a webhook is: `clientConfig`.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::Uri;
+use serde_json::Value;
+
+/// Where a webhook is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    url: String,
+    peer: Peer,
+}
+
+/// Who is there, and by what they are known: connections are shared by those who have all of this in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Peer {
+    /// Certificates in PEM; none stands for those that the machine trusts.
+    pub(super) authorities: Vec<u8>,
+    pub(super) service: Option<Service>,
+}
+
+/// A Service, and one of its ports.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Service {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+impl Target {
+    /// Reads `clientConfig`.
+    ///
+    /// # Errors
+    /// Why nobody can be called there.
+    pub(crate) fn read(config: &Value) -> Result<Self, String> {
+        let authorities = STANDARD.decode(config["caBundle"].as_str().unwrap_or("")).map_err(|e| e.to_string())?;
+        let service = &config["service"];
+        if service.is_null() {
+            let url = config["url"].as_str().unwrap_or("");
+            let parsed: Uri = url.parse().map_err(|e| format!("Unparsable URL: {e}"))?;
+            let authority = parsed.authority().ok_or("webhook configuration must have either service or URL")?;
+            let url = format!("https://{authority}{}", parsed.path());
+            return Ok(Self { url, peer: Peer { authorities, service: None } });
+        }
+        let text = |field: &str| service[field].as_str().unwrap_or("").to_owned();
+        let port = u16::try_from(service["port"].as_u64().unwrap_or(443)).map_err(|e| e.to_string())?;
+        let service = Service { namespace: text("namespace"), name: text("name"), port };
+        let path = config["service"]["path"].as_str().unwrap_or("").trim_start_matches('/');
+        let url = format!("https://{}.{}.svc:{port}/{path}", service.name, service.namespace);
+        url.parse::<Uri>().map_err(|e| format!("Unparsable URL: {e}"))?;
+        Ok(Self { url, peer: Peer { authorities, service: Some(service) } })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_webhook_is_found_by_its_url_or_as_a_service() {
+        let check = |config: Value, url: &str| assert_eq!(Target::read(&config).unwrap().url(), url);
+        check(json!({"url": "https://example.com/path"}), "https://example.com/path");
+        check(json!({"url": "https://127.0.0.1:9443"}), "https://127.0.0.1:9443/");
+        check(json!({"service": {"name": "s", "namespace": "n"}}), "https://s.n.svc:443/");
+        check(
+            json!({"service": {"name": "s", "namespace": "n", "port": 9443, "path": "/a/b"}}),
+            "https://s.n.svc:9443/a/b",
+        );
+        for wrong in [json!({}), json!({"url": "https://"}), json!({"url": "https://a", "caBundle": "%"})] {
+            assert!(Target::read(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Versions that a webhook makes of each other.
+
+use super::*;
+use crate::hook::Hook;
+
+const OLD: &str = "/apis/stable.example.com/v1beta1/namespaces/default/crontabs";
+
+/// `v1` has a `spec.schedule`, and `v1beta1`, in which objects are stored, a `spec.cron`.
+fn definition(config: &Value) -> Value {
+    let mut definition = crontabs(&json!({"schedule": {"type": "string"}, "replicas": {"type": "integer"},
+        "given": {"type": "string", "default": "new"}}));
+    let mut old = definition["spec"]["versions"][0].clone();
+    old["name"] = json!("v1beta1");
+    old["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] =
+        json!({"cron": {"type": "string"}, "replicas": {"type": "integer"}});
+    definition["spec"]["versions"][0]["storage"] = json!(false);
+    definition["spec"]["versions"].as_array_mut().unwrap().push(old);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook",
+        "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}});
+    definition
+}
+
+/// Renames the field, and counts how often an object was converted.
+fn convert(_path: &str, review: &Value) -> (u16, Value) {
+    let request = &review["request"];
+    let wanted = request["desiredAPIVersion"].clone();
+    let objects = request["objects"].as_array().unwrap().iter().map(|object| {
+        let mut object = object.clone();
+        let (from, to) = if wanted == "stable.example.com/v1" { ("cron", "schedule") } else { ("schedule", "cron") };
+        if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
+            object["spec"][to] = value;
+        }
+        object["spec"]["unknown"] = json!(true);
+        object["apiVersion"] = wanted.clone();
+        object["metadata"]["annotations"]["to"] = wanted.clone();
+        object
+    });
+    let objects: Vec<Value> = objects.collect();
+    let response = json!({"uid": request["uid"], "convertedObjects": objects, "result": {"status": "Success"}});
+    (200, json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}))
+}
+
+async fn with_versions(hook: &Hook) -> Api {
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition(&hook.config("/convert"))), 201, json!({})).await;
+    api
+}
+
+#[tokio::test]
+async fn objects_are_stored_in_one_version_and_had_in_another() {
+    let hook = Hook::new(convert).await;
+    let api = with_versions(&hook).await;
+    let new = crontab("a", &json!({"schedule": "* * * * *", "replicas": 2}));
+    let expected = json!({"apiVersion": "stable.example.com/v1",
+        "spec": {"schedule": "* * * * *", "given": "new", "cron": null, "unknown": null}});
+    // `given` is not in the stored version: what comes back has lost it.
+    let expected_back = json!({"apiVersion": "stable.example.com/v1",
+        "spec": {"schedule": "* * * * *", "cron": null, "unknown": null}});
+    api.check(post(CRONTABS, &new), 201, expected_back.clone()).await;
+    let asked = hook.asked();
+    assert_eq!((asked.len(), &asked[0].0[..]), (2, "/convert"));
+    let review = &asked[0].1;
+    assert_eq!(review["apiVersion"], "apiextensions.k8s.io/v1");
+    assert_eq!(review["request"]["desiredAPIVersion"], "stable.example.com/v1beta1");
+    compare_all(&expected, &review["request"]["objects"][0]);
+    // As it is stored nobody is asked.
+    let stored = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"cron": "* * * * *", "schedule": null, "unknown": null},
+        "metadata": {"annotations": {"to": "stable.example.com/v1beta1"}}});
+    api.check(get(format!("{OLD}/a")), 200, stored).await;
+    assert!(hook.asked().is_empty());
+    api.check(get(format!("{CRONTABS}/a")), 200, expected_back).await;
+    // A patch is one of the version that it is sent to.
+    let patch = json!({"spec": {"schedule": "1 * * * *"}});
+    api.check(merge(format!("{CRONTABS}/a"), &patch), 200, json!({"spec": {"schedule": "1 * * * *"}})).await;
+    api.check(get(format!("{OLD}/a")), 200, json!({"spec": {"cron": "1 * * * *"}, "metadata": {"generation": 2}}))
+        .await;
+    let scaled = json!({"metadata": {"name": "a"}, "spec": {"replicas": 5}});
+    api.check(put(format!("{CRONTABS}/a/scale"), &scaled), 200, json!({"spec": {"replicas": 5}})).await;
+    api.check(get(format!("{CRONTABS}/a/scale")), 200, json!({"spec": {"replicas": 5}})).await;
+    let status = json!({"status": {"replicas": 4}});
+    api.check(
+        merge(format!("{CRONTABS}/a/status"), &status),
+        200,
+        json!({"apiVersion": "stable.example.com/v1", "status": {"replicas": 4}}),
+    )
+    .await;
+    let applied = json!({"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "a"}, "spec": {"schedule": "2 * * * *"}});
+    api.check(
+        apply(format!("{CRONTABS}/a?force=true"), "me", &applied),
+        200,
+        json!({"spec": {"schedule": "2 * * * *"}}),
+    )
+    .await;
+    api.check(
+        get(format!("{OLD}/a")),
+        200,
+        json!({"spec": {"cron": "2 * * * *", "replicas": 5}, "status": {"replicas": 4}}),
+    )
+    .await;
+    api.check(delete(format!("{CRONTABS}/a")), 200, json!({"status": "Success"})).await;
+}
+
+/// At least this, as in answers.
+fn compare_all(expected: &Value, got: &Value) {
+    let mut wrong = Vec::new();
+    compare(expected, got, "", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:#?}\n{got:#}");
+}
+
+#[tokio::test]
+async fn a_list_is_converted_at_once_and_a_watch_as_it_goes() {
+    let hook = Hook::new(convert).await;
+    let api = with_versions(&hook).await;
+    let old = |name: &str, cron: &str| {
+        json!({"apiVersion": "stable.example.com/v1beta1", "kind": "CronTab",
+            "metadata": {"name": name, "labels": {"name": name}}, "spec": {"cron": cron}})
+    };
+    for name in ["a", "b", "c"] {
+        api.check(post(OLD, &old(name, name)), 201, json!({})).await;
+    }
+    assert!(hook.asked().is_empty());
+    let items = json!([{"spec": {"schedule": "a"}}, {"spec": {"schedule": "b"}}, {"spec": {"schedule": "c"}}]);
+    let list = api.check(get(CRONTABS), 200, json!({"apiVersion": "stable.example.com/v1", "items": items})).await.body;
+    let asked = hook.asked();
+    assert_eq!((asked.len(), asked[0].1["request"]["objects"].as_array().unwrap().len()), (1, 3));
+    api.check(get(format!("{CRONTABS}?labelSelector=name%3Db")), 200, json!({"items": [{"spec": {"schedule": "b"}}]}))
+        .await;
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=true&resourceVersion={}", version(&list))).await;
+    let mut from_now = api.watch(&format!("{CRONTABS}?watch=true")).await;
+    for name in ["a", "b", "c"] {
+        from_now.check("ADDED", json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": name}})).await;
+    }
+    api.check(merge(format!("{OLD}/a"), &json!({"spec": {"cron": "x"}})), 200, json!({})).await;
+    let changed = json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": "x", "cron": null}});
+    watch.check("MODIFIED", changed.clone()).await;
+    from_now.check("MODIFIED", changed).await;
+    api.check(delete(format!("{OLD}/b")), 200, json!({})).await;
+    watch.check("DELETED", json!({"spec": {"schedule": "b"}})).await;
+}
+
+#[tokio::test]
+async fn what_was_stored_in_another_version_is_converted_too() {
+    let hook = Hook::new(convert).await;
+    let api = with_versions(&hook).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"schedule": "1"}))), 201, json!({})).await;
+    // From now on objects are stored as `v1`; the one that is there is not.
+    let versions = definition(&hook.config("/convert"))["spec"]["versions"].clone();
+    let mut versions = versions.as_array().unwrap().clone();
+    versions[0]["storage"] = json!(true);
+    versions[1]["storage"] = json!(false);
+    let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    api.check(merge(&path, &json!({"spec": {"versions": versions}})), 200, json!({})).await;
+    hook.asked();
+    api.check(get(format!("{OLD}/a")), 200, json!({"spec": {"cron": "1"}})).await;
+    assert!(hook.asked().is_empty());
+    api.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"schedule": "1"}})).await;
+    api.check(merge(format!("{CRONTABS}/a"), &json!({"spec": {"replicas": 3}})), 200, json!({})).await;
+    hook.asked();
+    let now = json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": "1", "given": "new", "replicas": 3}});
+    api.check(get(format!("{CRONTABS}/a")), 200, now).await;
+    assert!(hook.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_wrong_is_told_in_upstreams_words() {
+    let hook = Hook::new(|path, review| {
+        let (code, mut answer) = convert(path, review);
+        let objects = &mut answer["response"]["convertedObjects"];
+        match path {
+            "/down" => return (500, json!("out of order")),
+            "/uid" => answer["response"]["uid"] = json!("other"),
+            "/none" => *objects = json!([]),
+            "/version" => objects[0]["apiVersion"] = json!("stable.example.com/v3"),
+            "/name" => objects[0]["metadata"]["name"] = json!("b"),
+            "/refused" => answer["response"]["result"] = json!({"status": "Failed", "message": "I will not"}),
+            _ => {}
+        }
+        (code, answer)
+    })
+    .await;
+    let api = with_versions(&hook).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"schedule": "1"}))), 201, json!({})).await;
+    let webhook = "conversion webhook for stable.example.com/v1beta1, Kind=CronTab";
+    let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    for (at, words) in [
+        ("/down", " failed: an error on the server (\"out of order\") has prevented the request from succeeding"),
+        ("/none", " returned 0 objects, expected 1"),
+        (
+            "/version",
+            " returned invalid converted object at index 0: invalid groupVersion (expected stable.example.com/v1, received stable.example.com/v3)",
+        ),
+        ("/name", " returned invalid converted object at index 0: must have the same name: a != b"),
+        ("/refused", " failed: I will not"),
+    ] {
+        let conversion = json!({"webhook": {"clientConfig": hook.config(at)}});
+        api.check(merge(&path, &json!({"spec": {"conversion": conversion}})), 200, json!({})).await;
+        let told = json!({"message": format!("{webhook}{words}"), "code": 500});
+        api.check(get(format!("{CRONTABS}/a")), 500, told.clone()).await;
+        api.check(get(CRONTABS), 500, told.clone()).await;
+        let mut watch = api.watch(&format!("{CRONTABS}?watch=true")).await;
+        watch.check("ERROR", told).await;
+        assert!(watch.try_next().await.is_none());
+    }
+    // What nobody can convert can be deleted all the same.
+    api.check(delete(format!("{CRONTABS}/a")), 200, json!({"status": "Success"})).await;
+}
+
+#[tokio::test]
+async fn a_webhook_is_found_behind_its_service() {
+    let hook = Hook::new(convert).await;
+    let api = Api::new().await;
+    let service =
+        json!({"service": {"name": "hook", "namespace": "default", "path": "/convert"}, "caBundle": hook.bundle()});
+    api.check(post(DEFINITIONS, &definition(&service)), 201, json!({})).await;
+    let new = crontab("a", &json!({"schedule": "1"}));
+    let url = "Post \"https://hook.default.svc:443/convert?timeout=30s\"";
+    let failed = |why: &str| json!({"message": format!("conversion webhook for stable.example.com/v1, Kind=CronTab failed: {url}: {why}")});
+    api.check(post(CRONTABS, &new), 500, failed("service \"hook\" not found")).await;
+    let spec = json!({"ports": [{"port": 443, "targetPort": 9443}]});
+    api.check(
+        post("/api/v1/namespaces/default/services", &json!({"metadata": {"name": "hook"}, "spec": spec})),
+        201,
+        json!({}),
+    )
+    .await;
+    api.check(post(CRONTABS, &new), 500, failed("no endpoints available for service \"hook\"")).await;
+    let slice = json!({
+        "metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}}, "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"port": hook.port}],
+    });
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    api.check(post(slices, &slice), 201, json!({})).await;
+    api.check(post(CRONTABS, &new), 201, json!({"spec": {"schedule": "1"}})).await;
+}
+
+#[tokio::test]
+async fn a_certificate_may_stand_for_itself_and_must_be_trusted() {
+    let hook = Hook::self_signed(convert).await;
+    let api = with_versions(&hook).await;
+    let new = crontab("a", &json!({"schedule": "1"}));
+    api.check(post(CRONTABS, &new), 201, json!({"spec": {"schedule": "1"}})).await;
+    let other = Hook::new(convert).await;
+    let mut config = hook.config("/convert");
+    config["caBundle"] = json!(other.bundle());
+    let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    api.check(merge(&path, &json!({"spec": {"conversion": {"webhook": {"clientConfig": config}}}})), 200, json!({}))
+        .await;
+    let answer = api.ask(&get(format!("{CRONTABS}/a"))).await;
+    let words = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    assert!(answer.body["message"].as_str().unwrap().ends_with(words), "{}", answer.body);
+}

@@ -1,0 +1,145 @@
+//! Validating admission policies and where they hold.
+
+use crate::{common::*, custom::*, webhooks::GROUP};
+use serde_json::{Value, json};
+
+async fn policy(api: &Api, name: &str, spec: Value) {
+    let mut spec = spec;
+    if spec["matchConstraints"].is_null() {
+        let rule = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
+        spec["matchConstraints"] = json!({"resourceRules": [rule]});
+    }
+    let object = json!({"metadata": {"name": name}, "spec": spec});
+    api.check(post(format!("{GROUP}/validatingadmissionpolicies"), &object), 201, json!({})).await;
+}
+
+async fn bind(api: &Api, name: &str, policy: &str, more: Value) {
+    let mut spec = json!({"policyName": policy, "validationActions": ["Deny"]});
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let object = json!({"metadata": {"name": name}, "spec": spec});
+    api.check(post(format!("{GROUP}/validatingadmissionpolicybindings"), &object), 201, json!({})).await;
+}
+
+fn map(name: &str, data: Value) -> Value {
+    json!({"metadata": {"name": name}, "data": data})
+}
+
+#[tokio::test]
+async fn a_policy_holds_where_it_is_bound() {
+    let api = Api::new().await;
+    let validation = json!({"expression": "has(object.data) && object.data.owner != ''", "message": "say who owns it"});
+    policy(&api, "owned", json!({"validations": [validation]})).await;
+    api.check(post(CONFIG_MAPS, &map("before", json!({}))), 201, json!({})).await;
+    bind(&api, "everywhere", "owned", json!({})).await;
+    let message = "ValidatingAdmissionPolicy 'owned' with binding 'everywhere' denied request: say who owns it";
+    let refused = json!({
+        "message": format!("configmaps \"a\" is forbidden: {message}"), "reason": "Invalid", "code": 422,
+        "details": {"name": "a", "kind": "configmaps", "causes": [{"message": message}]},
+    });
+    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, refused.clone()).await;
+    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a", json!({}))), 422, refused).await;
+    api.check(post(CONFIG_MAPS, &map("a", json!({"owner": "me"}))), 201, json!({})).await;
+    api.check(merge(format!("{CONFIG_MAPS}/a"), &json!({"data": {"owner": ""}})), 422, json!({"reason": "Invalid"}))
+        .await;
+    // A binding that is gone binds nobody.
+    api.check(delete(format!("{GROUP}/validatingadmissionpolicybindings/everywhere")), 200, json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("b", json!({}))), 201, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_binding_says_what_follows_and_for_whom() {
+    let api = Api::new().await;
+    let validation = json!({"expression": "false", "reason": "Forbidden", "messageExpression": "request.name + ' in ' + namespaceObject.metadata.name + ' by ' + request.userInfo.username"});
+    policy(&api, "never", json!({"validations": [validation]})).await;
+    bind(&api, "warns", "never", json!({"validationActions": ["Warn", "Audit"]})).await;
+    let made = api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({})).await;
+    let warning =
+        "299 - \"Validation failed for ValidatingAdmissionPolicy 'never' with binding 'warns': a in default by test\"";
+    assert_eq!(made.warnings(), [warning]);
+    let select = json!({"matchResources": {"objectSelector": {"matchLabels": {"strict": "yes"}}}});
+    bind(&api, "denies", "never", select).await;
+    api.check(post(CONFIG_MAPS, &map("b", json!({}))), 201, json!({})).await;
+    let strict = json!({"metadata": {"name": "c", "labels": {"strict": "yes"}}});
+    let message = "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'denies' denied request: c in default by test";
+    let refused = api.check(post(CONFIG_MAPS, &strict), 403, json!({"message": message, "reason": "Forbidden"})).await;
+    assert_eq!(refused.warnings().len(), 1);
+}
+
+#[tokio::test]
+async fn parameters_are_objects_that_a_binding_names() {
+    let api = with_crontabs(&spec()).await;
+    let rule = json!({"operations": ["CREATE"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
+    policy(&api, "limited", json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "matchConstraints": {"resourceRules": [rule]},
+        "variables": [{"name": "most", "expression": "int(params.data.most)"}],
+        "validations": [{"expression": "object.spec.replicas <= variables.most", "messageExpression": "'at most ' + string(variables.most)"}],
+    }))
+    .await;
+    let by_name = json!({"paramRef": {"name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny"}});
+    bind(&api, "named", "limited", by_name).await;
+    let denied = |why: &str| {
+        let message = format!(
+            "crontabs.stable.example.com \"a\" is forbidden: ValidatingAdmissionPolicy 'limited' with binding 'named' denied request: {why}"
+        );
+        json!({"message": message})
+    };
+    let tab = |replicas: i64| post(CRONTABS, &crontab("a", &json!({"replicas": replicas})));
+    let missing = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    api.check(tab(3), 422, denied(missing)).await;
+    api.check(post(CONFIG_MAPS, &map("limits", json!({"most": "2"}))), 201, json!({})).await;
+    api.check(tab(3), 422, denied("at most 2")).await;
+    // Of several, every one must be kept.
+    let path = format!("{GROUP}/validatingadmissionpolicybindings/named");
+    let labelled = |name: &str, most: &str| json!({"metadata": {"name": name, "labels": {"of": "limits"}}, "data": {"most": most}});
+    let params = json!([{"op": "replace", "path": "/spec/paramRef", "value": {"selector": {"matchLabels": {"of": "limits"}}, "parameterNotFoundAction": "Allow"}}]);
+    api.check(patch("json-patch", path, &params), 200, json!({})).await;
+    api.check(post(format!("{CRONTABS}?dryRun=All"), &crontab("a", &json!({"replicas": 3}))), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &labelled("x", "5")), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &labelled("y", "1")), 201, json!({})).await;
+    api.check(tab(3), 422, denied("at most 1")).await;
+    api.check(tab(1), 201, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_evaluated_fails_or_is_left_out() {
+    let api = Api::new().await;
+    let spec =
+        |fails: &str| json!({"failurePolicy": fails, "validations": [{"expression": "object.data.none == 'x'"}]});
+    policy(&api, "ignored", spec("Ignore")).await;
+    bind(&api, "ignored", "ignored", json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("a", json!({"x": "y"}))), 201, json!({})).await;
+    policy(&api, "fails", spec("Fail")).await;
+    bind(&api, "fails", "fails", json!({})).await;
+    let message = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'fails' with binding 'fails' denied request: expression 'object.data.none == 'x'' resulted in error: no such key: none";
+    api.check(post(CONFIG_MAPS, &map("b", json!({"x": "y"}))), 422, json!({"message": message})).await;
+    let refused = api.ask(&post(format!("{GROUP}/validatingadmissionpolicies"), &json!({"metadata": {"name": "wrong"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]},
+        "validations": [{"expression": "objekt == 1"}]}}))).await;
+    let words = "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"wrong\" is invalid: spec.validations[0].expression: Invalid value: \"objekt == 1\": compilation failed: ERROR: <input>";
+    assert!(refused.status == 422 && refused.body["message"].as_str().unwrap().starts_with(words), "{}", refused.body);
+}
+
+#[tokio::test]
+async fn deletions_and_connections_are_checked_too() {
+    let api = Api::new().await;
+    let rule = json!({"operations": ["DELETE", "CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "pods/exec"]});
+    policy(&api, "kept", json!({
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}},
+        "matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}],
+        "validations": [{"expression": "request.operation == 'DELETE' ? !has(oldObject.metadata.labels) : !('sh' in object.command)", "message": "no"}],
+    }))
+    .await;
+    bind(&api, "kept", "kept", json!({})).await;
+    for name in ["a", "b"] {
+        api.create_config_map(name, json!({"keep": "yes"})).await;
+    }
+    api.bound_pod("p").await;
+    api.check(delete(format!("{CONFIG_MAPS}/a")), 422, json!({})).await;
+    api.check(delete(format!("{CONFIG_MAPS}/a")).by("me", &["system:masters"]), 200, json!({})).await;
+    let refused = json!({"message": "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kept' with binding 'kept' denied request: no"});
+    api.check(post(format!("{PODS}/p/exec?command=sh&container=c"), &Value::Null), 422, refused).await;
+    let other = api.ask(&post(format!("{PODS}/p/exec?command=ls&container=c"), &Value::Null)).await;
+    assert_ne!(other.status, 422);
+}

@@ -1,0 +1,119 @@
+//! Parts of objects, deletions and connections.
+
+use super::*;
+
+/// What was asked, as `UPDATE deployments/scale Scale a`.
+fn told(hook: &Hook) -> Vec<String> {
+    let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+    let one = |(_, review): (String, Value)| {
+        let request = &review["request"];
+        let part = request["subResource"].as_str().map_or(String::new(), |part| format!("/{part}"));
+        let resource = text(&request["resource"]["resource"]);
+        format!(
+            "{} {resource}{part} {} {}",
+            text(&request["operation"]),
+            text(&request["kind"]["kind"]),
+            text(&request["name"])
+        )
+    };
+    hook.asked().into_iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn parts_of_objects_are_asked_about_as_what_they_are() {
+    let api = Api::new().await;
+    let hook = Hook::new(|_, review| match review["request"]["kind"]["kind"].as_str() {
+        Some("Scale") => patches(review, json!([{"op": "replace", "path": "/spec/replicas", "value": 4}])),
+        _ => says(review, json!({})),
+    })
+    .await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}});
+    let deployment =
+        json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    api.check(post(deployments, &deployment), 201, json!({})).await;
+    api.create_pod("p").await;
+    mutating(&api, "m", hook.config("/"), json!({})).await;
+    let scaled = json!({"spec": {"replicas": 4}});
+    api.check(merge(format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}})), 200, scaled.clone()).await;
+    api.check(get(format!("{deployments}/d")), 200, scaled).await;
+    let condition = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    api.check(merge(format!("{PODS}/p/status"), &condition), 200, json!({})).await;
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    api.check(post(format!("{PODS}/p/binding"), &binding), 201, json!({})).await;
+    let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    api.check(post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review), 201, json!({})).await;
+    let expected = [
+        "UPDATE deployments/scale Scale d",
+        "UPDATE pods/status Pod p",
+        "CREATE pods/binding Binding p",
+        "CREATE selfsubjectaccessreviews SelfSubjectAccessReview ",
+    ];
+    assert_eq!(told(&hook), expected);
+}
+
+#[tokio::test]
+async fn deletions_are_asked_about_with_what_goes() {
+    let api = Api::new().await;
+    let hook = Hook::new(|_, review| {
+        let old = &review["request"]["oldObject"];
+        says(
+            review,
+            json!({"allowed": old["metadata"]["labels"]["keep"].is_null(), "status": {"message": "it is kept"}}),
+        )
+    })
+    .await;
+    for (name, labels) in [("a", json!({})), ("b", json!({})), ("kept", json!({"keep": "yes"}))] {
+        api.create_config_map(name, labels).await;
+    }
+    api.create_pod("p").await;
+    validating(&api, "v", hook.config("/"), json!({})).await;
+    api.check(delete_with(format!("{CONFIG_MAPS}/a"), &json!({"propagationPolicy": "Background"})), 200, json!({}))
+        .await;
+    let request = hook.asked().remove(0).1["request"].clone();
+    assert_eq!((&request["object"], &request["oldObject"]["metadata"]["name"]), (&Value::Null, &json!("a")));
+    assert_eq!(
+        request["options"],
+        json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": "Background"})
+    );
+    let kept = json!({"message": "admission webhook \"v.example.com\" denied the request: it is kept"});
+    api.check(delete(format!("{CONFIG_MAPS}/kept")), 400, kept.clone()).await;
+    api.check(get(format!("{CONFIG_MAPS}/kept")), 200, json!({})).await;
+    hook.asked();
+    api.check(delete(CONFIG_MAPS), 400, kept).await;
+    assert_eq!(told(&hook), ["DELETE configmaps ConfigMap ", "DELETE configmaps ConfigMap "]);
+    api.check(get(format!("{CONFIG_MAPS}/b")), 404, json!({})).await;
+    api.check(post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})), 201, json!({})).await;
+    // What an eviction does is not asked about again.
+    assert_eq!(told(&hook), ["CREATE pods/eviction Eviction p"]);
+}
+
+#[tokio::test]
+async fn connections_are_asked_about_with_their_options() {
+    let api = Api::new().await;
+    let hook = Hook::new(|_, review| says(review, json!({"allowed": false, "status": {"message": "no way in"}}))).await;
+    api.bound_pod("p").await;
+    let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec", "pods/portforward"]}]);
+    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    let refused = json!({"message": "admission webhook \"v.example.com\" denied the request: no way in"});
+    api.check(
+        post(format!("{PODS}/p/exec?command=ls&command=-l&stdout=true&container=c"), &Value::Null),
+        400,
+        refused.clone(),
+    )
+    .await;
+    let request = hook.asked().remove(0).1["request"].clone();
+    assert_eq!(
+        request["object"],
+        json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls", "-l"], "stdout": true, "container": "c"})
+    );
+    assert_eq!(
+        (&request["operation"], &request["subResource"], &request["name"]),
+        (&json!("CONNECT"), &json!("exec"), &json!("p"))
+    );
+    api.check(post(format!("{PODS}/p/portforward?ports=80"), &Value::Null), 400, refused).await;
+    assert_eq!(hook.asked()[0].1["request"]["object"]["ports"], json!([80]));
+    let answer = api.ask(&post(format!("{PODS}/p/attach?container=c"), &Value::Null)).await;
+    assert_ne!(answer.body["message"], "admission webhook \"v.example.com\" denied the request: no way in");
+}
