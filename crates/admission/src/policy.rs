@@ -73,13 +73,30 @@ pub struct Denial {
     pub reason: String,
     /// Whether the client is refused whatever the binding says.
     pub always: bool,
+    /// Which of the policy's validations it is about.
+    pub index: usize,
+}
+
+/// What a policy says of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Why it is not kept.
+    pub denials: Vec<Denial>,
+    /// What is for the audit log: keys and values.
+    pub annotations: Vec<(String, String)>,
+}
+
+impl From<Vec<Denial>> for Said {
+    fn from(denials: Vec<Denial>) -> Self {
+        Self { denials, annotations: Vec::new() }
+    }
 }
 
 impl Denial {
     /// One that has the usual reason.
     #[must_use]
     pub fn new(message: String) -> Self {
-        Self { message, reason: "Invalid".to_owned(), always: false }
+        Self { message, reason: "Invalid".to_owned(), always: false, index: 0 }
     }
 
     /// The HTTP code of its reason.
@@ -165,33 +182,44 @@ impl Policy {
         }
     }
 
-    /// Why a request does not keep the policy. `inputs` are [`conditions::inputs`].
+    /// Whether a request keeps the policy. `inputs` are [`conditions::inputs`].
     #[must_use]
-    pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Vec<Denial> {
+    pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Said {
         inputs.push(("params", Value::from(params)));
         inputs.push(("namespaceObject", Value::from(namespace)));
         match self.conditions.hold(&inputs) {
             Ok(true) => {}
-            Ok(false) => return Vec::new(),
-            Err(why) => return self.failed(why).into_iter().collect(),
+            Ok(false) => return Said::default(),
+            Err(why) => return Vec::from_iter(self.failed(why)).into(),
         }
         let mut budget = Budget::default();
         let failed = self.add_variables(&mut inputs, &mut budget);
-        let mut denials = Vec::new();
-        for validation in &self.validations {
+        let (mut denials, mut annotations) = (Vec::new(), Vec::new());
+        for (index, validation) in self.validations.iter().enumerate() {
             match validation.expression.evaluate(&inputs, &mut budget) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => denials.push(Denial {
                     message: validation.told(&inputs, &mut budget),
                     reason: validation.reason.clone(),
                     always: false,
+                    index,
                 }),
-                Err(error) => denials.extend(self.failed(told(&validation.expression, error, &failed))),
+                Err(error) => {
+                    let denial = self.failed(told(&validation.expression, error, &failed));
+                    denials.extend(denial.map(|denial| Denial { index, ..denial }));
+                }
             }
         }
         for annotation in &self.annotations {
             let why = match annotation.evaluate(&inputs, &mut budget) {
-                Ok(Value::String(_) | Value::Null) => continue,
+                Ok(Value::String(text)) => {
+                    let text = text.trim();
+                    if !text.is_empty() {
+                        annotations.push((annotation.name.clone(), text.to_owned()));
+                    }
+                    continue;
+                }
+                Ok(Value::Null) => continue,
                 Ok(_) => format!(
                     "valueExpression '{}' resulted in unsupported return type. Return type must be either string or null.",
                     annotation.source
@@ -200,7 +228,7 @@ impl Policy {
             };
             denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
         }
-        denials
+        Said { denials, annotations }
     }
 
     /// Adds the variables; gives those that have no value, and why. Those matter only to whoever names them.

@@ -245,7 +245,7 @@ impl Parts {
 pub(crate) async fn run(client: Client, stop: CancellationToken) {
     let mut pause = Duration::from_millis(100);
     let discovery = loop {
-        match Discovery::new(client.clone()).run().await {
+        match Discovery::new(client.clone()).run_aggregated().await {
             Ok(discovery) => break discovery,
             Err(e) => tracing::warn!("the garbage collector does not know what is served: {e}"),
         }

@@ -119,7 +119,7 @@ impl Remaining {
     }
 
     /// Upstream's conditions and words (`namespace/deletion/status_condition_utils.go`).
-    fn conditions(&self) -> [(&'static str, &'static str, &'static str, String); 2] {
+    fn conditions(&self) -> [(&'static str, &'static str, &'static str, String); 5] {
         let list = |counts: &BTreeMap<String, usize>, verb: &str| {
             let counts: Vec<_> =
                 counts.iter().map(|(what, n)| format!("{what} {verb} {n} resource instances")).collect();
@@ -133,6 +133,24 @@ impl Remaining {
             ("True", "SomeFinalizersRemain", format!("Some content in the namespace has finalizers remaining: {list}"))
         };
         [
+            (
+                "NamespaceDeletionDiscoveryFailure",
+                "False",
+                "ResourcesDiscovered",
+                "All resources successfully discovered".into(),
+            ),
+            (
+                "NamespaceDeletionGroupVersionParsingFailure",
+                "False",
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed".into(),
+            ),
+            (
+                "NamespaceDeletionContentFailure",
+                "False",
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization".into(),
+            ),
             ("NamespaceContentRemaining", "True", "SomeResourcesRemain", resources),
             ("NamespaceFinalizersRemaining", finalizers.0, finalizers.1, finalizers.2),
         ]
@@ -171,7 +189,7 @@ async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -
 /// Deletes what is there; returns what is left. Nothing else is touched before the last Pod is gone: a Pod that
 /// shuts down may need its configuration.
 async fn delete_content(client: &Client, namespace: &str) -> Result<Remaining, kube::Error> {
-    let discovery = Discovery::new(client.clone()).run().await?;
+    let discovery = Discovery::new(client.clone()).run_aggregated().await?;
     let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let deletable = resources.filter(|(_, capabilities)| {
         capabilities.scope == Scope::Namespaced

@@ -5,10 +5,12 @@ use crate::{
     reply::{Body, Frames, Passed},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 
+const JSON: &str = "application/json";
 /// The media type of YAML.
 pub(crate) const YAML: &str = "application/yaml";
 
@@ -54,6 +56,29 @@ pub(crate) async fn answer(response: Response<Body>, form: Form) -> Response<Bod
         Form::Yaml => rewritten(response, YAML, yaml).await,
         Form::Protobuf => protobuf::answer(response).await,
     }
+}
+
+/// Whether the client would rather read the answer itself (`isPrettyPrint`).
+pub(crate) fn is_pretty(head: &Parts) -> bool {
+    let query = head.uri.query().unwrap_or("");
+    if let Some((_, asked)) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "pretty") {
+        return matches!(asked.as_ref(), "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = head.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|program| agent.starts_with(program))
+}
+
+/// The largest answer that is indented, in bytes: nobody reads more.
+const MAX_PRETTY: u64 = 4 << 20;
+
+/// A whole answer in JSON, indented for people.
+pub(crate) async fn pretty(response: Response<Body>) -> Response<Body> {
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == JSON);
+    let is_small = response.body().size_hint().exact().is_some_and(|size| size <= MAX_PRETTY);
+    if !is_json || !is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
+        return response;
+    }
+    rewritten(response, JSON, |value| serde_json::to_vec_pretty(value).ok()).await
 }
 
 /// A whole answer, encoded anew; what cannot be encoded stays as it is.

@@ -37,6 +37,18 @@ pub(crate) fn view(accept: &str) -> Result<View, ApiError> {
     Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
 }
 
+/// Kinds that clients define have no binary form: who reads nothing else cannot have them.
+pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
+    let read = |choice: &str| {
+        let media = choice.split(';').next().map_or("", str::trim);
+        matches!(media, "application/json" | "application/*" | "*/*") || media == form::YAML
+    };
+    if accept.is_empty() || accept.split(',').any(read) {
+        return Ok(());
+    }
+    Err(not_acceptable("application/json, application/yaml"))
+}
+
 /// What the Accept header asks for of a watch: there are no streams of YAML.
 pub(crate) fn stream_view(accept: &str) -> Result<View, ApiError> {
     let streams: Vec<&str> =

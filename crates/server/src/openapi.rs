@@ -20,6 +20,7 @@ use crate::{
 };
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
@@ -190,6 +191,9 @@ fn respond(
     // A URL with a hash never means anything else.
     let cache = if asked.is_some() { "public, immutable, max-age=31536000" } else { "no-cache, private" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    if asked.is_some() {
+        response.headers_mut().insert(header::EXPIRES, in_a_year());
+    }
     Ok(tagged(response, &document.hash))
 }
 
@@ -197,6 +201,12 @@ fn respond(
 pub(crate) fn has_seen(headers: &HeaderMap, hash: &str) -> bool {
     let tags = headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or("");
     tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{hash}\""))
+}
+
+fn in_a_year() -> HeaderValue {
+    let then = jiff::Timestamp::now() + SignedDuration::from_hours(365 * 24);
+    let text = then.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    text.parse().unwrap_or(HeaderValue::from_static("0"))
 }
 
 /// The hash of a document, in the form of upstream's.

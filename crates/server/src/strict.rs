@@ -97,7 +97,7 @@ fn named_as_expected(info: &KindInfo, object: &Value) -> Result<(), ApiError> {
     }
     match text("kind") {
         Some(kind) if kind != info.kind => Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {expected:?}",
+            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {expected:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
             info.version, info.kind
         ))),
         _ => Ok(()),

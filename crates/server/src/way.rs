@@ -2,11 +2,11 @@
 
 use crate::{
     UserInfo, aggregation,
-    audit::Trail,
+    audit::{self, Trail},
     authz::{self, Attributes},
     compress, deadline, discovery, form,
     forward::Outgoing,
-    health, openapi, protobuf, proxy,
+    health, object, openapi, protobuf, proxy,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     service::{ApiServer, Call},
@@ -43,6 +43,8 @@ impl ApiServer {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
         let (head, body) = request.into_parts();
         let trail = Trail::begin(self.audit.as_ref(), &head);
+        let (name, id) = audit::id_header(&head.headers);
+        let is_pretty = form::is_pretty(&head);
         let work = AssertUnwindSafe(self.answer(user, head, body, &trail)).catch_unwind();
         let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
@@ -54,8 +56,10 @@ impl ApiServer {
                 reply::error(&ApiError::internal("the request could not be handled"))
             }
         };
-        let response = trail.answered(response).await;
+        let mut response = trail.answered(response).await;
+        response.headers_mut().entry(name).or_insert(id);
         let response = form::answer(response, form).await;
+        let response = if is_pretty { form::pretty(response).await } else { response };
         if gzip { compress::answer(response) } else { response }
     }
 
@@ -130,6 +134,9 @@ impl ApiServer {
             return Ok(answer);
         }
         let resource = request::resource(&served, path)?;
+        if resource.kind.is_custom() {
+            object::require_text(&accept)?;
+        }
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
         let Parts { method, uri, headers, extensions, .. } = head;

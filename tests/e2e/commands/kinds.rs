@@ -187,14 +187,20 @@ fn every_kind(cluster: &Cluster) {
         // kubectl 1.32 describes these in versions that Kubernetes 1.35 does not serve unless it is told to.
         let beta = ["servicecidr", "volumeattributesclass"].contains(&kind);
         let described = if beta { "get" } else { "describe" };
+        let warned = if kind == "endpoints" {
+            "Warning: v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+        } else {
+            ""
+        };
+        let done = |what: &str| format!("{called} {what} {warned}");
         shell.check(&[
-            ("kubectl create -f one.yaml --validate=strict", 0, &format!("{called} created")),
-            (&format!("kubectl get {called} -o name"), 0, &called),
+            ("kubectl create -f one.yaml --validate=strict", 0, &done("created")),
+            (&format!("kubectl get {called} -o name"), 0, &format!("{called} {warned}")),
             (&format!("kubectl get {called} --no-headers"), 0, &format!("{name}...")),
             (&format!("kubectl {described} {called}"), 0, &format!("N...{name}...")),
             (&format!("kubectl explain {kind}"), 0, "...KIND: ...VERSION: ..."),
-            ("kubectl apply -f one.yaml --server-side --force-conflicts", 0, &format!("{called} serverside-applied")),
-            (&format!("kubectl label {called} seen=yes"), 0, &format!("{called} labeled")),
+            ("kubectl apply -f one.yaml --server-side --force-conflicts", 0, &done("serverside-applied")),
+            (&format!("kubectl label {called} seen=yes"), 0, &done("labeled")),
             (&format!("kubectl delete {called} --timeout=30s"), 0, &format!("...{name}\" deleted...")),
             (&format!("kubectl get {called}"), 1, "Error from server (NotFound): ..."),
         ]);

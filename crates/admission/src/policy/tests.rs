@@ -21,7 +21,7 @@ fn decide(spec: &Json, object: &Json, params: &Json) -> Vec<Denial> {
     let policy = Policy::read(&json!({"metadata": {"name": "p"}, "spec": spec}));
     let request = json!({"operation": "CREATE", "userInfo": {"username": "ann"}});
     let inputs = conditions::inputs(object, &Json::Null, &request, Arc::new(Getters));
-    policy.decide(inputs, params, &json!({"metadata": {"name": "n", "labels": {"env": "test"}}}))
+    policy.decide(inputs, params, &json!({"metadata": {"name": "n", "labels": {"env": "test"}}})).denials
 }
 
 #[track_caller]

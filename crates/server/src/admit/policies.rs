@@ -6,9 +6,10 @@ use crate::{convert, kinds::Kind, kinds::selector, status::ApiError};
 use admission::{
     conditions,
     matching::Matching,
-    policy::{Binding, Denial, Policy},
+    policy::{Binding, Denial, Policy, Said},
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use store::{Key, Scope};
 
 /// Refuses what a policy does not allow.
@@ -25,8 +26,16 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
             }
         };
         let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
+        let mut noted: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for binding in bindings {
-            for denial in decide(review, policy, binding, form, [object, old], [&now, &before]).await? {
+            let said = decide(review, policy, binding, form, [object, old], [&now, &before]).await?;
+            for (key, value) in said.annotations {
+                let values = noted.entry(format!("{}/{key}", policy.name)).or_default();
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+            for denial in said.denials {
                 let does = |action: &str| binding.actions.iter().any(|a| a == action);
                 if does("Warn") && !denial.always {
                     let (policy, binding) = (&policy.name, &binding.name);
@@ -36,13 +45,29 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
                     );
                     review.call.told.lock().push(told);
                 }
+                if does("Audit") && !denial.always {
+                    review.call.trail.annotate(FAILURE, failure(policy, binding, &denial));
+                }
                 if does("Deny") || denial.always {
                     refused.get_or_insert((policy, Some(binding), denial));
                 }
             }
         }
+        for (key, values) in noted {
+            review.call.trail.annotate(key, values.join(", "));
+        }
     }
     refused.map_or(Ok(()), |(policy, binding, denial)| Err(refusal(review, policy, binding, &denial)))
+}
+
+/// What the audit log says of what a policy does not allow.
+const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// Upstream's `ValidationFailureValue`, in a list.
+fn failure(policy: &Policy, binding: &Binding, denial: &Denial) -> String {
+    let value = json!([{"message": denial.message, "policy": policy.name, "binding": binding.name,
+        "expressionIndex": denial.index, "validationActions": binding.actions}]);
+    value.to_string()
 }
 
 /// In which form a request is what this is about, if it is.
@@ -66,14 +91,14 @@ async fn decide(
     form: usize,
     objects: [Option<&Value>; 2],
     [now, before]: [&Value; 2],
-) -> Result<Vec<Denial>, ApiError> {
+) -> Result<Said, ApiError> {
     let wrong = |why: String| {
         let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {why}")) };
-        if policy.is_optional { Vec::new() } else { vec![denial] }
+        Said::from(if policy.is_optional { Vec::new() } else { vec![denial] })
     };
     match concerns(review, &binding.matching, objects[0], objects[1]) {
         Ok(Some(_)) => {}
-        Ok(None) => return Ok(Vec::new()),
+        Ok(None) => return Ok(Said::default()),
         Err(why) => return Ok(wrong(why)),
     }
     let params = match params(review, policy, binding).await {
@@ -84,12 +109,14 @@ async fn decide(
     let namespace =
         if about.namespace.is_empty() || about.is_namespace() { Value::Null } else { exposed(&review.namespace()?) };
     let request = about.request(form);
-    let mut denials = Vec::new();
+    let mut all = Said::default();
     for params in &params {
         let inputs = conditions::inputs(now, before, &request, review.authority());
-        denials.extend(policy.decide(inputs, params, &namespace));
+        let Said { denials, annotations } = policy.decide(inputs, params, &namespace);
+        all.denials.extend(denials);
+        all.annotations.extend(annotations);
     }
-    Ok(denials)
+    Ok(all)
 }
 
 /// What expressions may see of a namespace (`CreateNamespaceObject`).

@@ -5,7 +5,7 @@ use crate::UserInfo;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,7 +39,7 @@ pub(super) struct Event {
     #[serde(serialize_with = "micros")]
     pub(super) stage_timestamp: Timestamp,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) annotations: BTreeMap<&'static str, String>,
+    pub(super) annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     net::SocketAddr,
     pin::Pin,
@@ -69,6 +70,18 @@ struct Received {
     shown: Vec<&'static str>,
 }
 
+/// By what a request is known: as whoever sent it says, or as it is called now.
+fn known_by(headers: &HeaderMap) -> HeaderValue {
+    let said = headers.get(&AUDIT_ID).filter(|id| !id.is_empty() && id.to_str().is_ok()).cloned();
+    said.or_else(|| uuid::Uuid::new_v4().to_string().parse().ok())
+        .unwrap_or_else(|| HeaderValue::from_static("unknown"))
+}
+
+/// The header by which the answer to a request says by what that is known, noted or not.
+pub(crate) fn id_header(headers: &HeaderMap) -> (HeaderName, HeaderValue) {
+    (AUDIT_ID, known_by(headers))
+}
+
 impl Trail {
     /// A request has come.
     pub(crate) fn begin(log: Option<&Arc<AuditLog>>, head: &Parts) -> Self {
@@ -91,10 +104,7 @@ impl Trail {
                 vec![]
             },
         };
-        let id = match text(&AUDIT_ID) {
-            "" => uuid::Uuid::new_v4().to_string(),
-            known => known.to_owned(),
-        };
+        let id = String::from_utf8_lossy(known_by(&head.headers).as_bytes()).into_owned();
         let state = Mutex::new(State { received: Some(received), ..State::default() });
         Self(Some(Arc::new(Noted { log: Arc::clone(log), id, state })))
     }
@@ -145,7 +155,14 @@ impl Trail {
                 Decision::Allowed(why) => ("allow", why),
                 Decision::NoOpinion(why) => ("forbid", why),
             };
-            event.annotations.extend([(DECISION, word.to_owned()), (REASON, why.clone())]);
+            event.annotations.extend([(DECISION.into(), word.to_owned()), (REASON.into(), why.clone())]);
+        });
+    }
+
+    /// Something else is said of it. What was said first stays.
+    pub(crate) fn annotate(&self, key: impl Into<Cow<'static, str>>, value: String) {
+        self.change(|event| {
+            event.annotations.entry(key.into()).or_insert(value);
         });
     }
 

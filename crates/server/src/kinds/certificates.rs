@@ -118,6 +118,13 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         }
         _ => {}
     }
+    let decisions = || items(&object["status"], "conditions").map(|c| text_of(c, "type")).enumerate();
+    if decisions().any(|(_, kind)| kind == "Approved")
+        && let Some((i, kind)) = decisions().find(|(_, kind)| *kind == "Denied")
+    {
+        let at = FieldPath::new("status").child("conditions").index(i).child("type");
+        errors.invalid(&at, &json!(kind), "Approved and Denied conditions are mutually exclusive");
+    }
     if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
         let why = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], why);

@@ -1,6 +1,9 @@
 //! The audit log: who did what, in upstream's form.
 
-use crate::common::{Api, Ask, CONFIG_MAPS, PODS, compare, get, merge, post};
+use crate::{
+    common::{Api, Ask, CONFIG_MAPS, PODS, compare, get, merge, post},
+    policies,
+};
 use serde_json::{Value, json};
 use server::{AuditLog, AuditPolicy, AuditRotation};
 use std::sync::Arc;
@@ -163,5 +166,24 @@ async fn what_no_rule_names_is_not_noted_and_the_callers_id_is_kept() {
     let noted = json!({"auditID": "mine", "verb": "get", "requestURI": "/version", "objectRef": null});
     Noting::check(&noting.events().await[1..], &[noted]);
     let unnoted = Api::new().await.ask(&get("/version")).await;
-    assert!(!unnoted.headers.contains_key("audit-id"));
+    assert!(unnoted.headers.contains_key("audit-id"));
+}
+
+#[tokio::test]
+async fn policies_tell_the_audit_log_what_they_are_asked_to() {
+    let noting = Noting::with("[{level: Metadata, omitStages: [RequestReceived]}]").await;
+    let spec = json!({
+        "validations": [{"expression": "true"}, {"expression": "false", "message": "never"}],
+        "auditAnnotations": [{"key": "name", "valueExpression": "'it is ' + object.metadata.name"},
+                             {"key": "nothing", "valueExpression": "null"}],
+    });
+    policies::policy(&noting.api, "p", spec).await;
+    policies::bind(&noting.api, "b", "p", json!({"validationActions": ["Audit"]})).await;
+    noting.api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "m"}})), 201, json!({})).await;
+    let event = noting.events().await.pop().unwrap();
+    let said = &event["annotations"];
+    assert_eq!((&said["p/name"], &said["p/nothing"]), (&json!("it is m"), &Value::Null));
+    let failure = said["validation.policy.admission.k8s.io/validation_failure"].as_str().unwrap();
+    let expected = json!([{"message": "never", "policy": "p", "binding": "b", "expressionIndex": 1, "validationActions": ["Audit"]}]);
+    assert_eq!(serde_json::from_str::<Value>(failure).unwrap(), expected);
 }

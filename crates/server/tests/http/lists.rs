@@ -206,3 +206,18 @@ async fn selectors_choose() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn items_of_a_list_say_what_they_are() {
+    let api = Api::new().await;
+    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
+    let list = api.check(get(CONFIG_MAPS), 200, json!({"kind": "ConfigMapList"})).await.body;
+    assert_eq!((&list["items"][0]["kind"], &list["items"][0]["apiVersion"]), (&json!("ConfigMap"), &json!("v1")));
+}
+
+#[tokio::test]
+async fn a_group_that_is_not_there_is_told_as_a_status() {
+    let api = Api::new().await;
+    let expected = json!({"kind": "Status", "reason": "NotFound", "code": 404});
+    api.check(get("/apis/nothing.example.com/v1/things"), 404, expected).await;
+}

@@ -3,7 +3,7 @@
 use crate::{common::*, custom::*, webhooks::GROUP};
 use serde_json::{Value, json};
 
-async fn policy(api: &Api, name: &str, spec: Value) {
+pub(crate) async fn policy(api: &Api, name: &str, spec: Value) {
     let mut spec = spec;
     if spec["matchConstraints"].is_null() {
         let rule = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
@@ -13,7 +13,7 @@ async fn policy(api: &Api, name: &str, spec: Value) {
     api.check(post(format!("{GROUP}/validatingadmissionpolicies"), &object), 201, json!({})).await;
 }
 
-async fn bind(api: &Api, name: &str, policy: &str, more: Value) {
+pub(crate) async fn bind(api: &Api, name: &str, policy: &str, more: Value) {
     let mut spec = json!({"policyName": policy, "validationActions": ["Deny"]});
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();

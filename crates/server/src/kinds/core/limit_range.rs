@@ -69,7 +69,8 @@ fn filled(list: &Value) -> bool {
     list.as_object().is_some_and(|l| !l.is_empty())
 }
 
-/// What must not be greater than what, and which of the two is told of.
+/// What must not be greater than what, and of which of the two it is told. (Upstream tells of a default that is too small
+/// with the value of the least.)
 const PAIRS: [(&str, &str, &str); 6] = [
     ("min", "max", "min"),
     ("min", "defaultRequest", "defaultRequest"),
@@ -100,7 +101,8 @@ fn order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                 let (low_value, high_value) = (shown(low), shown(high));
                 let why =
                     format!("{} value {low_value} is greater than {} value {high_value}", called(low), called(high));
-                errors.invalid(&path.child(told).key(name), &json!(shown(told)), &why);
+                let value = if (low, high) == ("min", "default") { low } else { told };
+                errors.invalid(&path.child(told).key(name), &json!(shown(value)), &why);
             }
         }
     }
