@@ -18,6 +18,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod discovery;
+mod endpoints;
 mod events;
 mod eviction;
 mod flow;

@@ -4,6 +4,7 @@
 use crate::{
     admit,
     audit::Peer,
+    endpoints,
     forward::{self, Outgoing},
     kinds::KindInfo,
     reply::{Body, Reply},
@@ -218,10 +219,10 @@ fn service(
 ) -> Result<Target, ApiError> {
     let service = stored(server, info, namespace, named.name)?;
     let port = match named.port.parse() {
-        Ok(number) => upstreams::port_name(&service, number)?,
+        Ok(number) => endpoints::port_name(&service, number).map_err(unavailable)?,
         Err(_) => named.port.to_owned(),
     };
-    let slices = upstreams::slices(server, namespace, named.name);
+    let slices = endpoints::slices(&server.store, namespace, named.name);
     // Only Pods are reached so, which are what they say: else whoever writes endpoints reaches everything.
     let is_pod = |endpoint: &Value| {
         let target = &endpoint["targetRef"];
@@ -232,7 +233,7 @@ fn service(
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
     };
     let id = if slices.is_empty() { named.name } else { id };
-    let found = upstreams::endpoint(&slices, &port, is_pod);
+    let found = endpoints::endpoint(&slices, &port, is_pod);
     let to = found.ok_or_else(|| unavailable(format!("no endpoints available for service {id:?}")))?;
     Ok(Target::At { to, https: named.https })
 }

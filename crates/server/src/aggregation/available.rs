@@ -5,7 +5,7 @@ use super::{
     pass::{endpoint, name, tell},
 };
 use crate::{
-    UserInfo,
+    UserInfo, endpoints,
     forward::{self, Outgoing},
     service::ApiServer,
     status::ApiError,
@@ -57,22 +57,22 @@ pub(super) async fn look(server: &ApiServer, route: &Arc<Route>) -> Found {
 /// What is wrong before anybody is asked.
 fn without_asking(server: &ApiServer, route: &Route) -> Option<Found> {
     let Route { namespace, service: name, port, .. } = route;
-    let Some(service) = upstreams::service(server, namespace, name) else {
+    let Some(service) = endpoints::service(&server.store, namespace, name) else {
         return Some(missing("ServiceNotFound", format!("service/{name} in {namespace:?} is not present")));
     };
     if service["spec"]["type"].as_str().unwrap_or("ClusterIP") != "ClusterIP" {
         return None;
     }
-    let Ok(port_name) = upstreams::port_name(&service, *port) else {
+    let Ok(port_name) = endpoints::port_name(&service, *port) else {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
         return Some(missing("ServicePortError", message));
     };
-    let slices = upstreams::slices(server, namespace, name);
+    let slices = endpoints::slices(&server.store, namespace, name);
     if slices.is_empty() {
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
         return Some(missing("EndpointsNotFound", message));
     }
-    if upstreams::endpoint(&slices, &port_name, |_| true).is_none() {
+    if endpoints::endpoint(&slices, &port_name, |_| true).is_none() {
         let message = format!(
             "endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
         );

@@ -4,7 +4,7 @@ use super::Route;
 use crate::{
     UserInfo,
     audit::Peer,
-    deadline,
+    deadline, endpoints,
     forward::{self, Outgoing},
     reply::Reply,
     request::Query,
@@ -63,14 +63,14 @@ pub(crate) async fn answer(
 /// Where one of the server's Pods answers (`ResolveEndpoint`).
 pub(super) fn endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
     let Route { namespace, service, port, .. } = route;
-    let object = upstreams::service(server, namespace, service);
+    let object = endpoints::service(&server.store, namespace, service);
     let object = object.ok_or_else(|| format!("service {service:?} not found"))?;
     let kind = object["spec"]["type"].as_str().unwrap_or("ClusterIP");
     if kind == "ExternalName" {
         return Err(format!("unsupported service type {kind:?}"));
     }
-    let port = upstreams::port_name(&object, *port).map_err(|e| e.message)?;
-    let found = upstreams::endpoint(&upstreams::slices(server, namespace, service), &port, |_| true);
+    let port = endpoints::port_name(&object, *port)?;
+    let found = endpoints::endpoint(&endpoints::slices(&server.store, namespace, service), &port, |_| true);
     found.ok_or_else(|| format!("no endpoints available for service {service:?}"))
 }
 
