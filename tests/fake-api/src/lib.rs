@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
+mod discovery;
+
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -205,7 +207,7 @@ fn status(code: u16, reason: &str) -> Response<Reply> {
 
 impl State {
     fn answer(&mut self, method: &Method, path: &str, query: &str, body: Value) -> Response<Reply> {
-        if let Some(document) = discovery(path) {
+        if let Some(document) = discovery::document(path) {
             return reply(200, &document);
         }
         let target = Target::of(path);
@@ -412,35 +414,5 @@ fn merge(into: &mut Value, patch: Value) {
             }
         }
         (into, patch) => *into = patch,
-    }
-}
-
-/// What the server serves: enough for the namespace controller to find content.
-fn discovery(path: &str) -> Option<Value> {
-    let resource = |name: &str, kind: &str, namespaced: bool, verbs: &[&str]| json!({ "name": name, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs });
-    let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-    match path {
-        "api" => Some(json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })),
-        "apis" => {
-            let version = json!({ "groupVersion": "coordination.k8s.io/v1", "version": "v1" });
-            let group = json!({ "name": "coordination.k8s.io", "versions": [version], "preferredVersion": version });
-            Some(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [group] }))
-        }
-        "api/v1" => {
-            let resources = [
-                resource("namespaces", "Namespace", false, &all),
-                resource("configmaps", "ConfigMap", true, &all),
-                resource("serviceaccounts", "ServiceAccount", true, &all),
-                resource("pods", "Pod", true, &all),
-                resource("pods/status", "Pod", true, &["get", "patch", "update"]),
-                resource("bindings", "Binding", true, &["create"]),
-            ];
-            Some(json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": resources }))
-        }
-        "apis/coordination.k8s.io/v1" => {
-            let resources = [resource("leases", "Lease", true, &all)];
-            Some(json!({ "kind": "APIResourceList", "groupVersion": "coordination.k8s.io/v1", "resources": resources }))
-        }
-        _ => None,
     }
 }

@@ -1,0 +1,41 @@
+//! What the server serves.
+
+use serde_json::{Value, json};
+
+/// A document of it: enough for the namespace controller to find content.
+pub(crate) fn document(path: &str) -> Option<Value> {
+    let resource = |name: &str, kind: &str, namespaced: bool, verbs: &[&str]| json!({ "name": name, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs });
+    let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    let core = [
+        resource("namespaces", "Namespace", false, &all),
+        resource("configmaps", "ConfigMap", true, &all),
+        resource("serviceaccounts", "ServiceAccount", true, &all),
+        resource("pods", "Pod", true, &all),
+        resource("pods/status", "Pod", true, &["get", "patch", "update"]),
+        resource("bindings", "Binding", true, &["create"]),
+    ];
+    let coordination = [resource("leases", "Lease", true, &all)];
+    let list = |of: &str, resources: &[Value]| {
+        Some(json!({ "kind": "APIResourceList", "groupVersion": of, "resources": resources }))
+    };
+    match path {
+        "api" => Some(aggregated("", &core)),
+        "apis" => Some(aggregated("coordination.k8s.io", &coordination)),
+        "api/v1" => list("v1", &core),
+        "apis/coordination.k8s.io/v1" => list("coordination.k8s.io/v1", &coordination),
+        _ => None,
+    }
+}
+
+/// All of a group in one document.
+fn aggregated(group: &str, resources: &[Value]) -> Value {
+    let told = |r: &Value| {
+        json!({ "resource": r["name"], "singularResource": "", "verbs": r["verbs"],
+        "responseKind": { "group": group, "version": "v1", "kind": r["kind"] },
+        "scope": if r["namespaced"] == true { "Namespaced" } else { "Cluster" } })
+    };
+    let whole = resources.iter().filter(|r| r["name"].as_str().is_some_and(|name| !name.contains('/')));
+    let version = json!({ "version": "v1", "resources": whole.map(told).collect::<Vec<_>>() });
+    let item = json!({ "metadata": { "name": group }, "versions": [version] });
+    json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [item] })
+}
