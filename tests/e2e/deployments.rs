@@ -94,7 +94,8 @@ fn keeps_enough(cluster: &Cluster) {
     deployment(&kubectl, &json!({"strategy": strategy}), &json!({"env": [{"name": "A", "value": "one"}]}));
     rolled_out(&kubectl);
     // A Pod of the new template never becomes ready: those of the old one stay.
-    let broken = json!({"env": [{"name": "A", "value": "two"}], "command": ["false"]});
+    let probe = json!({"exec": {"command": ["false"]}});
+    let broken = json!({"env": [{"name": "A", "value": "two"}], "readinessProbe": probe});
     deployment(&kubectl, &json!({"strategy": strategy}), &broken);
     eventually("one of the new is there", || values(&kubectl) == ["one", "one", "two"]);
     eventually("it is counted", || kubectl.value("deployment/web", "/status/updatedReplicas") == 1);
