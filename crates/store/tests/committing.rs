@@ -45,14 +45,19 @@ fn open(panics_at: usize) -> (Store, Arc<Mutex<Vec<ThreadId>>>) {
 #[test]
 fn a_caller_that_is_alone_commits_by_itself_once_the_disk_is_known_to_be_quick() {
     let (store, threads) = open(usize::MAX);
+    let own = thread::current().id();
     block_on(async {
-        for name in ["a", "b", "c"] {
-            create(&store, &pod(name), "text").await;
+        // A writer that had to wait for a processor looks like a slow disk, so there are many tries.
+        for number in 0..1000 {
+            create(&store, &pod(&number.to_string()), "text").await;
+            if threads.lock().contains(&own) {
+                break;
+            }
         }
     });
     let threads = threads.lock();
-    assert_ne!(threads[0], thread::current().id(), "nothing was known of the disk");
-    assert!(threads[1..].contains(&thread::current().id()), "{threads:?}");
+    assert_ne!(threads[0], own, "nothing was known of the disk");
+    assert!(threads.contains(&own), "{threads:?}");
 }
 
 #[test]
