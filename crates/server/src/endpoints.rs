@@ -8,6 +8,29 @@ use store::{Key, Scope, Store};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
+/// Where a Service leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// To somebody who is ready.
+    Endpoint(SocketAddr),
+    /// To a name that is somebody else's (`ExternalName`).
+    Elsewhere(String),
+}
+
+/// Where this port of a Service leads (`ResolveEndpoint`).
+///
+/// # Errors
+/// In upstream's words, when there is nobody.
+pub(crate) fn resolve(store: &Store, namespace: &str, name: &str, port: i64) -> Result<Place, String> {
+    let service = service(store, namespace, name).ok_or_else(|| format!("service {name:?} not found"))?;
+    if service["spec"]["type"] == "ExternalName" {
+        return Ok(Place::Elsewhere(service["spec"]["externalName"].as_str().unwrap_or_default().to_owned()));
+    }
+    let port = port_name(&service, port)?;
+    let found = endpoint(&slices(store, namespace, name), &port, |_| true);
+    found.map(Place::Endpoint).ok_or_else(|| format!("no endpoints available for service {name:?}"))
+}
+
 /// A Service as it is stored.
 pub(crate) fn service(store: &Store, namespace: &str, name: &str) -> Option<Value> {
     let stored = store.get(&Key::new("services", namespace, name))?;
@@ -60,6 +83,7 @@ pub(crate) fn endpoint(slices: &[Value], port: &str, will_do: impl Fn(&Value) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use store::{Expect, MemoryEngine, Options, Write};
 
     #[track_caller]
     fn check(slices: Value, port: &str, expected: &[&str]) {
@@ -80,5 +104,37 @@ mod tests {
         check(slices.clone(), "web", &["10.0.0.1:80", "10.0.0.2:80"]);
         check(slices.clone(), "", &["[fd00::1]:8080"]);
         check(slices, "none", &[]);
+    }
+
+    async fn put(store: &Store, resource: &str, name: &str, value: Value) {
+        let write = Write::put(Key::new(resource, "n", name), Expect::Any, move |_| value.to_string().into());
+        store.write(write).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_service_leads_to_somebody_who_is_ready() {
+        let store = Store::open(MemoryEngine::new(), Options::default()).unwrap();
+        let to = |port| resolve(&store, "n", "s", port);
+        assert_eq!(to(443).unwrap_err(), "service \"s\" not found");
+        let ports = json!([{"name": "https", "port": 443, "targetPort": "web"}, {"name": "other", "port": 80}]);
+        put(&store, "services", "s", json!({"metadata": {"name": "s"}, "spec": {"type": "ClusterIP", "ports": ports}}))
+            .await;
+        assert_eq!(to(444).unwrap_err(), "no service port 444 found for service \"s\"");
+        assert_eq!(to(443).unwrap_err(), "no endpoints available for service \"s\"");
+        let subsets = json!([{"addresses": [{"ip": "10.0.0.9"}], "ports": [{"name": "https", "port": 9}]}]);
+        put(&store, "endpoints", "s", json!({"subsets": subsets})).await;
+        assert_eq!(to(443).unwrap(), Place::Endpoint(([10, 0, 0, 9], 9).into()));
+        let slice = json!({
+            "metadata": {"labels": {"kubernetes.io/service-name": "s"}},
+            "endpoints": [
+                {"addresses": ["10.0.0.1"], "conditions": {"ready": false}},
+                {"addresses": ["10.0.0.2"], "conditions": {"ready": true}},
+            ],
+            "ports": [{"name": "other", "port": 1}, {"name": "https", "port": 9443}],
+        });
+        put(&store, "endpointslices", "s-1", slice).await;
+        assert_eq!(to(443).unwrap(), Place::Endpoint(([10, 0, 0, 2], 9443).into()));
+        put(&store, "services", "s", json!({"spec": {"type": "ExternalName", "externalName": "example.com"}})).await;
+        assert_eq!(to(443).unwrap(), Place::Elsewhere("example.com".to_owned()));
     }
 }

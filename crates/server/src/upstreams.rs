@@ -1,11 +1,10 @@
 //! Connections to servers that the API passes requests on to.
 
-use crate::{node_proxy::DialedStream, status::ApiError};
+use crate::{node_proxy::DialedStream, status::ApiError, trust};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
@@ -39,7 +38,7 @@ pub(crate) async fn connect(
 }
 
 /// Go's words for what happens every day.
-fn words(error: &io::Error) -> String {
+pub(crate) fn words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
@@ -66,7 +65,7 @@ pub(crate) fn tls(authorities: Option<&[u8]>, own: Option<&(String, String)>) ->
             }
             builder.with_root_certificates(roots)
         }
-        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        None => builder.dangerous().with_custom_certificate_verifier(trust::anybody(provider)),
     };
     let config = match own {
         None => builder.with_no_client_auth(),
@@ -77,43 +76,4 @@ pub(crate) fn tls(authorities: Option<&[u8]>, own: Option<&(String, String)>) ->
         }
     };
     Ok(Arc::new(config))
-}
-
-/// Takes every certificate whose key the server has.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

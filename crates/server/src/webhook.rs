@@ -3,9 +3,7 @@
 
 mod answer;
 mod connect;
-mod endpoint;
 mod target;
-mod trust;
 
 pub(crate) use target::Target;
 

@@ -1,9 +1,9 @@
 //! A connection to a webhook: TCP to the URL's host, or to a ready endpoint of a Service, and TLS above.
 
-use super::{
-    endpoint,
-    target::{Peer, Service},
-    trust,
+use super::target::{Peer, Service};
+use crate::{
+    endpoints::{self, Place},
+    trust, upstreams,
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Uri;
@@ -33,7 +33,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, String> {
-        let config: ClientConfig = trust::config(&peer.authorities)?;
+        let config: ClientConfig = trust::webhook(&peer.authorities)?;
         Ok(Self { store, service: peer.service.clone(), tls: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -42,7 +42,12 @@ impl Connector {
         let port = url.port_u16().unwrap_or(443);
         let (address, port) = match &self.service {
             None => (host.clone(), port),
-            Some(service) => endpoint::of(&self.store, service).map_err(io::Error::other)?,
+            Some(Service { namespace, name, port }) => {
+                match endpoints::resolve(&self.store, namespace, name, i64::from(*port)).map_err(io::Error::other)? {
+                    Place::Endpoint(to) => (to.ip().to_string(), to.port()),
+                    Place::Elsewhere(name) => (name, *port),
+                }
+            }
         };
         let stream = TcpStream::connect((address.as_str(), port)).await.map_err(|e| dial(&e, &address, port))?;
         // A webhook waits for what is sent, and we for the answer.
@@ -56,16 +61,10 @@ impl Connector {
 /// Go's words for a connection that is not made.
 fn dial(error: &io::Error, address: &str, port: u16) -> io::Error {
     let at = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
-    let why = match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
-        io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
-        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
-        _ if error.to_string().contains("failed to lookup address") => {
-            return io::Error::other(format!("dial tcp: lookup {address}: no such host"));
-        }
-        _ => error.to_string(),
-    };
-    io::Error::other(format!("dial tcp {at}: {why}"))
+    if error.to_string().contains("failed to lookup address") {
+        return io::Error::other(format!("dial tcp: lookup {address}: no such host"));
+    }
+    io::Error::other(format!("dial tcp {at}: {}", upstreams::words(error)))
 }
 
 impl tower::Service<Uri> for Connector {

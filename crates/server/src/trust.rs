@@ -1,4 +1,4 @@
-//! By what a webhook is known: certificates of its configuration, or those that the machine trusts.
+//! By what the servers that this one asks are known, and what is said when one is not.
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
@@ -7,15 +7,15 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    crypto::ring,
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
 use std::{io, sync::Arc};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Whom a connection trusts; no certificates (PEM) stand for those that the machine trusts.
-pub(super) fn config(authorities: &[u8]) -> Result<ClientConfig, String> {
+/// For a webhook: its certificates (PEM), none of which stand for those that the machine trusts.
+pub(crate) fn webhook(authorities: &[u8]) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
     if authorities.is_empty() {
@@ -36,19 +36,33 @@ pub(super) fn config(authorities: &[u8]) -> Result<ClientConfig, String> {
         let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
         Some(built.map_err(|e| e.to_string())?)
     };
-    let verifier = Arc::new(Verifier { usual, named, provider });
+    let verifier = Arc::new(Verifier { trust: Trust::Known { usual, named }, provider });
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
-/// Trusts what an authority has signed, and what is named itself: a certificate that signed itself is its own authority,
-/// as in Go.
+/// Takes every certificate whose key the server has.
+pub(crate) fn anybody(provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
+    Arc::new(Verifier { trust: Trust::Anybody, provider })
+}
+
+/// Whose certificate a server may show.
+#[derive(Debug)]
+enum Trust {
+    Anybody,
+    /// What an authority has signed, and what is named itself: a certificate that signed itself is its own authority,
+    /// as in Go.
+    Known {
+        usual: Option<Arc<WebPkiServerVerifier>>,
+        named: Vec<CertificateDer<'static>>,
+    },
+}
+
 #[derive(Debug)]
 struct Verifier {
-    usual: Option<Arc<WebPkiServerVerifier>>,
-    named: Vec<CertificateDer<'static>>,
-    provider: Arc<rustls::crypto::CryptoProvider>,
+    trust: Trust,
+    provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -60,12 +74,13 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.named.iter().any(|named| named == shown) {
+        let Trust::Known { usual, named } = &self.trust else { return Ok(ServerCertVerified::assertion()) };
+        if named.iter().any(|named| named == shown) {
             is_valid_at(shown, now)?;
             verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        match &self.usual {
+        match usual {
             Some(usual) => usual.verify_server_cert(shown, between, name, ocsp, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         }
@@ -106,7 +121,7 @@ fn is_valid_at(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Er
 }
 
 /// Go's words for a handshake that failed.
-pub(super) fn refusal(error: &io::Error) -> String {
+pub(crate) fn refusal(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
     let why = match inner {
         Some(Error::InvalidCertificate(why)) => why,
