@@ -104,16 +104,26 @@ pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -
 
 /// The answer to an upgrade; from then on the bytes are those of the two ends.
 fn join(mut response: Response<hyper::body::Incoming>, client: Option<OnUpgrade>, trail: Trail) -> Response<Body> {
-    let server = hyper::upgrade::on(&mut response);
+    if let Some(client) = client {
+        splice(hyper::upgrade::on(&mut response), client, trail);
+    }
+    response.map(|_| nothing())
+}
+
+/// Joins two connections as soon as both are free, until one side ends.
+pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, trail: Trail) {
     tokio::spawn(async move {
         // The answer is complete when the session is over.
         let _trail = trail;
-        let Some(client) = client else { return };
         let (Ok(server), Ok(client)) = tokio::join!(server, client) else { return };
         // How a session ends is told inside of it.
         let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(server), &mut TokioIo::new(client)).await;
     });
-    response.map(|_| Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync())
+}
+
+/// The body of an answer after which other things are spoken.
+pub(crate) fn nothing() -> Body {
+    Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync()
 }
 
 #[cfg(test)]

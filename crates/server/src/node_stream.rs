@@ -4,17 +4,16 @@
 //! (WebSocket channels, SPDY) is between the two ends.
 
 use crate::{
-    admit,
+    admit, forward,
     node_proxy::{container, pod, refused, send},
-    reply::{BoxError, Reply},
+    reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
 };
 use form_urlencoded::Serializer;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::TokioIo;
+use http_body_util::Empty;
 use serde_json::Value;
 
 /// Headers that make an upgrade, and say what to.
@@ -94,16 +93,8 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Re
     if let Some(headers) = answer.headers_mut() {
         copy(response.headers(), headers);
     }
-    let trail = std::mem::take(&mut call.trail);
-    tokio::spawn(async move {
-        // The answer is complete when the session is over.
-        let _trail = trail;
-        let (Ok(node), Ok(client)) = tokio::join!(hyper::upgrade::on(response), client) else { return };
-        // How a session ends is told inside of it.
-        let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(node), &mut TokioIo::new(client)).await;
-    });
-    let empty = Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync();
-    answer.body(empty).map_err(ApiError::internal)
+    forward::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.trail));
+    answer.body(forward::nothing()).map_err(ApiError::internal)
 }
 
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {

@@ -2,7 +2,7 @@
 
 use crate::{
     UserInfo, aggregation,
-    audit::{self, Trail},
+    audit::Trail,
     authz::{self, Attributes},
     compress, deadline, discovery, form,
     forward::Outgoing,
@@ -43,7 +43,6 @@ impl ApiServer {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
         let (head, body) = request.into_parts();
         let trail = Trail::begin(self.audit.as_ref(), &head);
-        let (name, id) = audit::id_header(&head.headers);
         let is_pretty = form::is_pretty(&head);
         let work = AssertUnwindSafe(self.answer(user, head, body, &trail)).catch_unwind();
         let response = match Box::pin(work).await {
@@ -56,8 +55,7 @@ impl ApiServer {
                 reply::error(&ApiError::internal("the request could not be handled"))
             }
         };
-        let mut response = trail.answered(response).await;
-        response.headers_mut().entry(name).or_insert(id);
+        let response = trail.answered(response).await;
         let response = form::answer(response, form).await;
         let response = if is_pretty { form::pretty(response).await } else { response };
         if gzip { compress::answer(response) } else { response }

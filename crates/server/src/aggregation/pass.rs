@@ -4,7 +4,8 @@ use super::Route;
 use crate::{
     UserInfo,
     audit::Peer,
-    deadline, endpoints,
+    deadline,
+    endpoints::{self, Place},
     forward::{self, Outgoing},
     reply::Reply,
     request::Query,
@@ -43,10 +44,8 @@ pub(crate) async fn answer(
     outgoing.to = head.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     tell(&mut outgoing.headers, user);
     set(&mut outgoing.headers, header::HOST, &to.to_string());
-    if let Some(id) = outgoing.trail.id() {
-        // In both logs it is the same request.
-        set(&mut outgoing.headers, HeaderName::from_static("audit-id"), id);
-    }
+    // In both logs it is the same request.
+    outgoing.trail.name(&mut outgoing.headers);
     if let Some(Peer(peer)) = head.extensions.get() {
         set(&mut outgoing.headers, HeaderName::from_static("x-forwarded-for"), &peer.ip().to_string());
     }
@@ -62,16 +61,10 @@ pub(crate) async fn answer(
 
 /// Where one of the server's Pods answers (`ResolveEndpoint`).
 pub(super) fn endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
-    let Route { namespace, service, port, .. } = route;
-    let object = endpoints::service(&server.store, namespace, service);
-    let object = object.ok_or_else(|| format!("service {service:?} not found"))?;
-    let kind = object["spec"]["type"].as_str().unwrap_or("ClusterIP");
-    if kind == "ExternalName" {
-        return Err(format!("unsupported service type {kind:?}"));
+    match endpoints::resolve(&server.store, &route.namespace, &route.service, route.port)? {
+        Place::Endpoint(to) => Ok(to),
+        Place::Elsewhere(_) => Err("unsupported service type \"ExternalName\"".to_owned()),
     }
-    let port = endpoints::port_name(&object, *port)?;
-    let found = endpoints::endpoint(&endpoints::slices(&server.store, namespace, service), &port, |_| true);
-    found.ok_or_else(|| format!("no endpoints available for service {service:?}"))
 }
 
 /// For whom its certificate must be.

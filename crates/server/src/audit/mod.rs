@@ -10,7 +10,7 @@ mod trail;
 
 pub use policy::{AuditPolicy, AuditPolicyError};
 pub use sink::AuditRotation;
-pub(crate) use trail::{Peer, Trail, id_header};
+pub(crate) use trail::{Peer, Trail};
 
 use event::Event;
 use sink::Sink;

@@ -37,14 +37,17 @@ const LONGEST_AGENT: usize = 1024;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// What is noted of a request; nothing, where there is no audit log. All clones are of the same request, whose answer is
-/// complete when the last one goes, if it is one that lasts.
-#[derive(Clone, Default)]
-pub(crate) struct Trail(Option<Arc<Noted>>);
+/// By what a request is known, and what is noted of it: nothing, where there is no audit log. All clones are of the same
+/// request, whose answer is complete when the last one goes, if it is one that lasts.
+#[derive(Clone)]
+pub(crate) struct Trail {
+    id: HeaderValue,
+    noted: Option<Arc<Noted>>,
+}
 
 struct Noted {
     log: Arc<AuditLog>,
-    id: String,
+    audit_id: String,
     state: Mutex<State>,
 }
 
@@ -77,15 +80,18 @@ fn known_by(headers: &HeaderMap) -> HeaderValue {
         .unwrap_or_else(|| HeaderValue::from_static("unknown"))
 }
 
-/// The header by which the answer to a request says by what that is known, noted or not.
-pub(crate) fn id_header(headers: &HeaderMap) -> (HeaderName, HeaderValue) {
-    (AUDIT_ID, known_by(headers))
+impl Default for Trail {
+    /// That of no request.
+    fn default() -> Self {
+        Self { id: HeaderValue::from_static("unknown"), noted: None }
+    }
 }
 
 impl Trail {
     /// A request has come.
     pub(crate) fn begin(log: Option<&Arc<AuditLog>>, head: &Parts) -> Self {
-        let Some(log) = log else { return Self(None) };
+        let id = known_by(&head.headers);
+        let Some(log) = log else { return Self { id, noted: None } };
         let text = |name: &HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let mut agent = text(&header::USER_AGENT).to_owned();
         if agent.len() > LONGEST_AGENT {
@@ -104,24 +110,24 @@ impl Trail {
                 vec![]
             },
         };
-        let id = String::from_utf8_lossy(known_by(&head.headers).as_bytes()).into_owned();
+        let audit_id = String::from_utf8_lossy(id.as_bytes()).into_owned();
         let state = Mutex::new(State { received: Some(received), ..State::default() });
-        Self(Some(Arc::new(Noted { log: Arc::clone(log), id, state })))
+        Self { id, noted: Some(Arc::new(Noted { log: Arc::clone(log), audit_id, state })) }
     }
 
     /// Whether anything may be noted.
     pub(crate) fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.noted.is_some()
     }
 
-    /// By what the request is known, if it is noted.
-    pub(crate) fn id(&self) -> Option<&str> {
-        self.0.as_ref().map(|noted| noted.id.as_str())
+    /// Says in headers, of an answer or of a request that goes on, by what the request is known.
+    pub(crate) fn name(&self, headers: &mut HeaderMap) {
+        headers.insert(AUDIT_ID, self.id.clone());
     }
 
     /// It is known who asks: the policy decides now.
     pub(crate) async fn user(&self, user: &UserInfo) {
-        let Some(noted) = &self.0 else { return };
+        let Some(noted) = &self.noted else { return };
         if noted.decide(user) {
             noted.emit(Stage::RequestReceived).await;
         }
@@ -129,7 +135,7 @@ impl Trail {
 
     /// Nobody knows who asks, which is all that there is to note.
     pub(crate) async fn nobody(&self) {
-        let Some(noted) = &self.0 else { return };
+        let Some(noted) = &self.noted else { return };
         let shown = noted.state.lock().received.as_ref().map(|r| r.shown.join(", ")).unwrap_or_default();
         if !noted.decide(&UserInfo::default()) {
             return;
@@ -168,7 +174,7 @@ impl Trail {
 
     /// The body has come.
     pub(crate) fn sent(&self, body: &Bytes, content_type: &str) {
-        let Some(noted) = self.0.as_ref().filter(|_| !body.is_empty()) else { return };
+        let Some(noted) = self.noted.as_ref().filter(|_| !body.is_empty()) else { return };
         let Some(mut object) = read(body, content_type) else { return };
         let mut state = noted.state.lock();
         let omit = state.omit_managed_fields;
@@ -188,19 +194,17 @@ impl Trail {
     }
 
     /// There is an answer. What lasts is complete when its body, and whoever has a clone of this, is gone.
-    pub(crate) async fn answered(self, response: Response<Body>) -> Response<Body> {
-        let Some(noted) = self.0 else { return response };
-        let mut response = noted.answered(response).await;
-        if let Ok(id) = HeaderValue::from_str(&noted.id) {
-            response.headers_mut().insert(AUDIT_ID, id);
-        }
+    pub(crate) async fn answered(self, mut response: Response<Body>) -> Response<Body> {
+        self.name(response.headers_mut());
+        let Some(noted) = self.noted else { return response };
+        let response = noted.answered(response).await;
         let lasts = noted.state.lock().lasts;
         if lasts { response.map(|body| Followed { body, _noted: noted }.boxed_unsync()) } else { response }
     }
 
     /// A bug was met.
     pub(crate) async fn panicked(&self, why: &str) {
-        let Some(noted) = &self.0 else { return };
+        let Some(noted) = &self.noted else { return };
         let message = format!("APIServer panic'd: {why}");
         let status =
             json!({"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500});
@@ -210,7 +214,7 @@ impl Trail {
     }
 
     fn change(&self, change: impl FnOnce(&mut Event)) {
-        if let Some(noted) = &self.0 {
+        if let Some(noted) = &self.noted {
             noted.change(change);
         }
     }
@@ -233,7 +237,7 @@ impl Noted {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: verdict.level,
-            audit_id: self.id.clone(),
+            audit_id: self.audit_id.clone(),
             stage: Stage::RequestReceived,
             request_uri: uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
             user: User::from(user),
