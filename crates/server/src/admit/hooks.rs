@@ -1,7 +1,10 @@
-//! Who is asked about writes, as the store has it. As with roles and bindings (`authz/follow.rs`) whoever asks first takes
-//! in what was written since: a configuration counts for every request that begins after its write was acknowledged.
+//! Who is asked about writes, as the store has it: a configuration counts for every request that begins after its write
+//! was acknowledged.
 
-use crate::webhook::Target;
+use crate::{
+    followed::{Followed, News},
+    webhook::Target,
+};
 use admission::{
     policy::{Binding, Policy},
     webhook::Webhook,
@@ -9,15 +12,13 @@ use admission::{
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
-use store::{Scope, Store, Watch};
+use store::{Listing, Store};
 
 const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
 const POLICIES: &str = "validatingadmissionpolicies";
 const BINDINGS: &str = "validatingadmissionpolicybindings";
 const RESOURCES: [&str; 4] = [MUTATING, VALIDATING, POLICIES, BINDINGS];
-/// More changes than this are not looked at one by one: everything is read anyway.
-const BATCH: usize = 256;
 
 /// A webhook, and where it is.
 pub(crate) struct Hook {
@@ -38,71 +39,57 @@ impl Asked {
     pub(crate) fn is_empty(&self) -> bool {
         self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
     }
-}
 
-/// Follows the configurations of a store.
-pub(crate) struct Hooks {
-    store: Store,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    asked: Arc<Asked>,
-    /// Empty until somebody asks.
-    watches: Vec<Watch>,
-}
-
-impl Hooks {
-    pub(crate) fn new(store: Store) -> Self {
-        Self { store, state: Mutex::default() }
-    }
-
-    /// Everybody who is asked now.
-    pub(crate) fn asked(&self) -> Arc<Asked> {
-        let mut state = self.state.lock();
-        if state.watches.is_empty() || state.has_changed() {
-            self.read(&mut state);
-        }
-        Arc::clone(&state.asked)
-    }
-
-    fn read(&self, state: &mut State) {
-        state.watches.clear();
-        let lists = RESOURCES.map(|resource| {
-            let listing = self.store.list(&Scope::resource(resource), None, None);
-            // The window is as old as this list, or the next who asks reads everything again.
-            state.watches.extend(self.store.watch(Scope::resource(resource), listing.revision));
-            let objects = listing.objects.iter();
-            objects.filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok()).collect::<Vec<Value>>()
+    /// What the objects of [`RESOURCES`] say.
+    fn read(lists: &[Listing; 4]) -> Self {
+        let [mutating, validating, policies, bindings] = lists.each_ref().map(|list| {
+            list.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok()).collect::<Vec<Value>>()
         });
-        if state.watches.len() < RESOURCES.len() {
-            state.watches.clear();
-        }
         let hooks = |configurations: &[Value]| configurations.iter().flat_map(Webhook::all).map(Hook::new).collect();
-        let [mutating, validating, policies, bindings] = &lists;
         let bindings: Vec<Binding> = bindings.iter().map(Binding::read).collect();
         let bound = |policy: &Policy| -> Vec<Binding> {
             bindings.iter().filter(|binding| binding.policy == policy.name).cloned().collect()
         };
         let policies = policies.iter().map(Policy::read).map(|policy| (bound(&policy), policy));
-        state.asked = Arc::new(Asked {
-            mutating: hooks(mutating),
-            validating: hooks(validating),
+        Self {
+            mutating: hooks(&mutating),
+            validating: hooks(&validating),
             policies: policies.filter(|(bound, _)| !bound.is_empty()).map(|(bound, policy)| (policy, bound)).collect(),
-        });
+        }
+    }
+}
+
+/// Follows the configurations of a store.
+pub(crate) struct Hooks {
+    state: Mutex<State>,
+}
+
+struct State {
+    asked: Arc<Asked>,
+    followed: Followed<4>,
+}
+
+impl Hooks {
+    pub(crate) fn new(store: Store) -> Self {
+        let followed = Followed::new(store, RESOURCES);
+        Self { state: Mutex::new(State { asked: Arc::default(), followed }) }
+    }
+
+    /// Everybody who is asked now.
+    pub(crate) fn asked(&self) -> Arc<Asked> {
+        let mut state = self.state.lock();
+        match state.followed.news() {
+            News::Changes(events) if events.is_empty() => {}
+            // They are few, and seldom change.
+            News::Changes(_) => state.asked = Arc::new(Asked::read(&state.followed.read())),
+            News::Everything(lists) => state.asked = Arc::new(Asked::read(&lists)),
+        }
+        Arc::clone(&state.asked)
     }
 }
 
 impl Hook {
     fn new(webhook: Webhook) -> Self {
         Self { target: Target::read(&webhook.client), webhook }
-    }
-}
-
-impl State {
-    fn has_changed(&mut self) -> bool {
-        let mut events = Vec::new();
-        self.watches.iter_mut().any(|watch| watch.try_next_batch(&mut events, BATCH).map_or(true, |count| count > 0))
     }
 }

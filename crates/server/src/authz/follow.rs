@@ -1,31 +1,27 @@
-//! The policy as the store has it.
-//!
-//! Nobody waits for it, and nothing runs for it: whoever asks first takes in what was written since the last question.
-//! So a binding counts for whoever asks after its write was acknowledged.
+//! The policy as the store has it. Nobody waits for it: whoever asks brings it up to date.
 
 use super::policy::Policy;
+use crate::followed::{Followed, News};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use store::{EventKind, Expired, Object, Scope, Store, Watch};
+use store::{EventKind, Object, Store};
 
 const ROLES: [&str; 2] = ["clusterroles", "roles"];
 const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
-/// How many changes are taken in at a time.
-const BATCH: usize = 256;
 
-/// Follows the roles and bindings of a store.
+/// Follows the roles and bindings of a store. What only masters use needs no policy, so that nothing is read until
+/// somebody else asks.
 pub(crate) struct Follower {
-    store: Store,
     policy: RwLock<Policy>,
     /// Held by whoever makes the first roles and bindings.
     settling: Arc<tokio::sync::RwLock<()>>,
-    /// Empty until somebody asks: what only masters use needs no policy.
-    watches: Mutex<Vec<Watch>>,
+    followed: Mutex<Followed<4>>,
 }
 
 impl Follower {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, policy: RwLock::default(), settling: Arc::default(), watches: Mutex::default() }
+        let followed = Mutex::new(Followed::new(store, RESOURCES));
+        Self { policy: RwLock::default(), settling: Arc::default(), followed }
     }
 
     /// From now on there are roles and bindings to come, until this is dropped.
@@ -40,44 +36,24 @@ impl Follower {
 
     /// Asks the policy as it is now.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&Policy) -> T) -> T {
-        let mut watches = self.watches.lock();
-        if watches.is_empty() || self.catch_up(&mut watches).is_err() {
-            self.start(&mut watches);
-        }
-        drop(watches);
+        self.catch_up();
         question(&self.policy.read())
     }
 
-    /// Takes in what changed.
-    fn catch_up(&self, watches: &mut [Watch]) -> Result<(), Expired> {
-        let mut events = Vec::new();
-        for watch in watches {
-            while watch.try_next_batch(&mut events, BATCH)? > 0 {}
+    fn catch_up(&self) {
+        let mut followed = self.followed.lock();
+        match followed.news() {
+            News::Changes(events) if events.is_empty() => {}
+            News::Changes(events) => {
+                let mut policy = self.policy.write();
+                events.iter().for_each(|event| set(&mut policy, &event.object, event.kind == EventKind::Put));
+            }
+            News::Everything(lists) => {
+                let mut policy = Policy::default();
+                lists.iter().flat_map(|list| &list.objects).for_each(|object| set(&mut policy, object, true));
+                *self.policy.write() = policy;
+            }
         }
-        if events.is_empty() {
-            return Ok(());
-        }
-        let mut policy = self.policy.write();
-        for event in events {
-            set(&mut policy, &event.object, event.kind == EventKind::Put);
-        }
-        Ok(())
-    }
-
-    /// Reads everything, and follows from there.
-    fn start(&self, watches: &mut Vec<Watch>) {
-        let mut policy = Policy::default();
-        watches.clear();
-        for resource in RESOURCES {
-            let listing = self.store.list(&Scope::resource(resource), None, None);
-            listing.objects.iter().for_each(|object| set(&mut policy, object, true));
-            // The window is as old as this list, or the next who asks reads everything again.
-            watches.extend(self.store.watch(Scope::resource(resource), listing.revision));
-        }
-        if watches.len() < RESOURCES.len() {
-            watches.clear();
-        }
-        *self.policy.write() = policy;
     }
 }
 
@@ -147,6 +123,5 @@ mod tests {
             put(&store, "clusterrolebindings", &format!("other{i}"), "{}".into()).await;
         }
         assert!(may(&follower));
-        assert_eq!(follower.watches.lock().len(), 4);
     }
 }

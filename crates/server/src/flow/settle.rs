@@ -69,11 +69,10 @@ impl ApiServer {
             let level = object["spec"]["priorityLevelConfiguration"]["name"].as_str().unwrap_or_default().to_owned();
             let is_there = self.store.get(&Key::new(LEVELS, "", level.as_str())).is_some();
             let (status, reason, rest) = if is_there {
-                ("False", "Found", "it exists")
+                ("False", "Found", "and it exists")
             } else {
-                ("True", "NotFound", "there is no such object")
+                ("True", "NotFound", "but there is no such object")
             };
-            let rest = if is_there { format!("and {rest}") } else { format!("but {rest}") };
             let message =
                 format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {rest}");
             let before = object["status"].clone();
