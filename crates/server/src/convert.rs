@@ -6,6 +6,7 @@ mod review;
 use crate::{
     kinds::Kind,
     object,
+    select::Selection,
     status::ApiError,
     webhook::{Target, Webhooks},
 };
@@ -114,6 +115,28 @@ pub(crate) async fn decode_all(
     let mut values: Vec<Value> = objects.iter().map(|o| conversion.stored(o)).collect();
     conversion.all(webhooks, &mut values, &kind.info().api_version()).await?;
     Ok(values)
+}
+
+/// Leaves those that are selected. One is looked at after the other; those that a webhook converts, a batch.
+pub(crate) async fn retain(
+    webhooks: &Webhooks,
+    kind: &dyn Kind,
+    objects: &mut Vec<Object>,
+    selection: &Selection,
+) -> Result<(), ApiError> {
+    if kind.conversion().is_none() {
+        objects.retain(|o| selection.matches_stored(o));
+        return Ok(());
+    }
+    let mut left = Vec::new();
+    for batch in objects.chunks(BATCH) {
+        let values = decode_all(webhooks, kind, batch).await?;
+        left.extend(
+            batch.iter().zip(&values).filter(|(_, value)| selection.matches(value)).map(|(object, _)| object.clone()),
+        );
+    }
+    *objects = left;
+    Ok(())
 }
 
 /// A stored object in this kind's form.

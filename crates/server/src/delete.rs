@@ -129,11 +129,9 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let review = review(server, resource, call, &options);
     let (kind, options, review) = (&*resource.kind, &options, review.as_ref());
-    let mut all = Vec::new();
-    for object in server.store.list(&read::scope(resource, &selection), None, None).objects {
-        if selection.is_all() || selection.matches(&convert::decode(&server.webhooks, kind, &object).await?) {
-            all.push(object);
-        }
+    let mut all = server.store.list(&read::scope(resource, &selection), None, None).objects;
+    if !selection.is_all() {
+        convert::retain(&server.webhooks, kind, &mut all, &selection).await?;
     }
     // Several at a time share the disk's flushes.
     let deleted = stream::iter(all).map(|object| async move {

@@ -62,9 +62,7 @@ pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -
     let Listing { mut objects, revision, mut remaining } =
         take(server, resource, &selection, &options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
-        let values = convert::decode_all(&server.webhooks, kind, &objects).await?;
-        let mut matches = values.iter().map(|value| selection.matches(value));
-        objects.retain(|_| matches.next() == Some(true));
+        convert::retain(&server.webhooks, kind, &mut objects, &selection).await?;
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
             remaining = objects.len() - limit;
             objects.truncate(limit);

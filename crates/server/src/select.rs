@@ -1,14 +1,17 @@
 //! Which objects a client wants: label and field selectors.
 
-use crate::{kinds::KindRef, request::Query, status::ApiError};
+use crate::{kinds::KindRef, object, outline::Outline, request::Query, status::ApiError};
 use api::selector::{FieldSelector, Selector};
 use serde_json::Value;
+use store::Object;
 
 /// Both selectors of a request.
 pub(crate) struct Selection {
     kind: KindRef,
     labels: Selector,
     fields: FieldSelector,
+    /// What of an object the selectors look at, where that is known.
+    outline: Option<Outline>,
 }
 
 impl Selection {
@@ -22,7 +25,8 @@ impl Selection {
                 return Err(ApiError::bad_request(kind.not_selectable(field)));
             }
         }
-        Ok(Self { kind: kind.clone(), labels, fields })
+        let outline = outline(kind, &labels, &fields);
+        Ok(Self { kind: kind.clone(), labels, fields, outline })
     }
 
     pub(crate) fn is_all(&self) -> bool {
@@ -44,6 +48,14 @@ impl Selection {
         self.fields.required("metadata.namespace")
     }
 
+    /// Whether this is true of a stored object, without its being converted by a webhook.
+    pub(crate) fn matches_stored(&self, object: &Object) -> bool {
+        match &self.outline {
+            Some(outline) if self.kind.is_stored_form(object.revision) => self.matches(&outline.read(&object.data)),
+            _ => self.matches(&object::decode(&*self.kind, object)),
+        }
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         if !self.labels.matches(|key| metadata["labels"].get(key).and_then(Value::as_str)) {
@@ -59,4 +71,21 @@ impl Selection {
             other => own.get(other).cloned().unwrap_or_default(),
         })
     }
+}
+
+/// Fields of built-in kinds are called by their paths; those of custom kinds can stand anywhere.
+fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<Outline> {
+    let mut outline = Outline::default();
+    outline.add(["metadata", "name"].into_iter());
+    outline.add(["metadata", "namespace"].into_iter());
+    if !labels.is_empty() {
+        outline.add(["metadata", "labels"].into_iter());
+    }
+    for (field, _, _) in &fields.terms {
+        if kind.is_custom() && !field.starts_with("metadata.") {
+            return None;
+        }
+        outline.add(field.split('.'));
+    }
+    Some(outline)
 }

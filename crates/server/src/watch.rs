@@ -197,7 +197,9 @@ impl Watcher {
             let mut values = convert::decode_all(&self.webhooks, &*self.kind, &others).await?.into_iter();
             for object in &some {
                 if self.is_as_stored(object) {
-                    all.put_slice(&self.stored_frame("ADDED", object));
+                    if self.selects(object) {
+                        all.put_slice(&self.stored_frame("ADDED", object));
+                    }
                 } else if let Some(value) = values.next().filter(|value| self.selection.matches(value)) {
                     all.put_slice(&self.frame_of("ADDED", value));
                 }
@@ -206,9 +208,19 @@ impl Watcher {
         Ok(if all.is_empty() { self.first_ends.take() } else { Some(all.freeze()) })
     }
 
-    /// Whether this watcher gets what is stored, or a part of it.
+    /// Whether what this watcher is shown of an object is what is stored, or a part of it.
     fn is_as_stored(&self, object: &Object) -> bool {
-        self.all && self.view != View::Table && self.kind.is_stored_form(object.revision)
+        self.view != View::Table && self.kind.is_stored_form(object.revision)
+    }
+
+    /// The same of an event, for which it may matter what there was before.
+    fn is_told_as_stored(&self, event: &Event) -> bool {
+        let is_at_hand = |o: &Object| self.kind.conversion().is_none() || self.kind.is_stored_form(o.revision);
+        self.is_as_stored(&event.object) && (self.all || event.previous.as_ref().is_none_or(is_at_hand))
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        self.all || self.selection.matches_stored(object)
     }
 
     fn stored_frame(&self, kind: &str, object: &Object) -> Bytes {
@@ -220,22 +232,44 @@ impl Watcher {
 
     /// Frames for those of the events that this watcher gets.
     async fn encode_all(&mut self, events: &[Arc<Event>]) -> Result<Vec<Bytes>, ApiError> {
-        let others = events.iter().filter(|event| !self.is_as_stored(&event.object));
+        let others = events.iter().filter(|event| !self.is_told_as_stored(event));
         let objects = others.flat_map(|event| std::iter::once(&event.object).chain(&event.previous));
         let objects: Vec<Object> = objects.cloned().collect();
         let mut values = convert::decode_all(&self.webhooks, &*self.kind, &objects).await?.into_iter();
         let mut frames = Vec::with_capacity(events.len());
         for event in events {
-            if self.is_as_stored(&event.object) && self.view == View::Whole {
-                frames.push(event.frame.get_or_init(|| raw_frame(told(event), &event.object.data)).clone());
-            } else if self.is_as_stored(&event.object) {
-                frames.push(self.stored_frame(told(event), &event.object));
+            if self.is_told_as_stored(event) {
+                frames.extend(self.encode_stored(event));
             } else if let Some(value) = values.next() {
                 let previous = event.previous.as_ref().and_then(|_| values.next());
                 frames.extend(self.encode(event.kind, value, previous));
             }
         }
         Ok(frames)
+    }
+
+    /// The same for an object that is shown as it is stored.
+    fn encode_stored(&mut self, event: &Event) -> Option<Bytes> {
+        let selected = event.kind == EventKind::Put && self.selects(&event.object);
+        let kind = match event.previous.as_ref().filter(|previous| self.selects(previous)) {
+            _ if self.all => told(event),
+            None if selected => "ADDED",
+            None => return None,
+            Some(_) if selected => "MODIFIED",
+            Some(_) if event.kind == EventKind::Delete => "DELETED",
+            Some(last) => {
+                let mut last = object::decode(&*self.kind, last);
+                last["metadata"]["resourceVersion"] = event.object.revision.to_string().into();
+                return Some(self.frame_of("DELETED", last));
+            }
+        };
+        Some(match self.view {
+            // Made once for all who see it so.
+            View::Whole if kind == told(event) => {
+                event.frame.get_or_init(|| raw_frame(kind, &event.object.data)).clone()
+            }
+            _ => self.stored_frame(kind, &event.object),
+        })
     }
 
     fn encode(&mut self, what: EventKind, value: Value, previous: Option<Value>) -> Option<Bytes> {
