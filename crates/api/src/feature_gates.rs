@@ -65,6 +65,8 @@ gates! {
     KubeletCrashLoopBackOffMax: Beta, true;
     /// KEP-4603.
     ReduceDefaultCrashLoopBackOffDecay: Alpha, false;
+    /// KEP-4216: the runtime is told for which handler it pulls an image.
+    RuntimeClassInImageCriApi: Alpha, false;
     /// KEP-1287.
     InPlacePodVerticalScaling: Stable, true;
     /// KEP-5067.

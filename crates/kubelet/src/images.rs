@@ -22,7 +22,7 @@ use provider::CredentialProviders;
 use puller::{Pulled, Puller};
 use records::{Name, Records};
 use reference::Reference;
-use runtime::Runtime;
+use runtime::{ImageSpec, Runtime};
 use std::{collections::HashSet, path::Path, sync::Arc};
 use tokio::sync::Notify;
 use verification::Verification;
@@ -89,6 +89,7 @@ impl Images {
         runtime: &dyn Runtime,
         image: &str,
         reference: &Reference,
+        handler: &str,
         secrets: &[Arc<Secret>],
     ) -> Result<Pulled, String> {
         let mut keyring = Keyring::default();
@@ -97,13 +98,14 @@ impl Images {
         let config = Arc::clone(&self.node_config);
         let has = blocking::run(move || Ok(config.read())).await.unwrap_or_default();
         credentials.extend(self.providers.lookup(&reference.repository, has, || self.clock.now()).await);
+        let spec = ImageSpec { image: &reference.image, runtime_handler: handler };
         if self.verification.is_none() {
-            return self.puller.pull(runtime, &reference.image, &credentials).await;
+            return self.puller.pull(runtime, spec, &credentials).await;
         }
         let canonical = reference.canonical.clone();
         let begun = self.record(move |records| records.begin(&canonical)).await;
         begun.map_err(|e| format!("Failed to record image pull intent for container image {image:?}: {e}"))?;
-        let result = self.puller.pull(runtime, &reference.image, &credentials).await;
+        let result = self.puller.pull(runtime, spec, &credentials).await;
         let (reference, now) = (reference.clone(), self.clock.now());
         let noted = match &result {
             Ok(pulled) => {

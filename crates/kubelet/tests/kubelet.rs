@@ -67,7 +67,11 @@ impl Node {
             root_dir: self.dir.path().to_owned(),
             node_ip,
             pod_cidr: None,
-            policy: NodePolicy { host_ips: vec![node_ip], ..NodePolicy::default() },
+            policy: NodePolicy {
+                host_ips: vec![node_ip],
+                gates: self.config.gates().expect("gates"),
+                ..NodePolicy::default()
+            },
             config: self.config.clone(),
             pod_rules: |_, _| Ok(()),
             clock: self.clock.clone(),

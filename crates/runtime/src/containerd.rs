@@ -118,7 +118,7 @@ impl OwnContainerd {
 
     async fn prepare_image(&self) -> Result<(), RuntimeError> {
         let runtime = CriRuntime::new(&self.endpoint(), &self.paths.data_dir)?;
-        if runtime.image(pause::IMAGE).await?.is_some() {
+        if runtime.image(pause::IMAGE.into()).await?.is_some() {
             return Ok(());
         }
         let archive = pause::archive().map_err(|e| RuntimeError::Failed(e.to_string()))?;

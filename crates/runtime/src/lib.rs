@@ -8,6 +8,7 @@
 
 pub mod containerd;
 mod cri;
+mod image;
 mod import;
 mod model;
 mod mount;
@@ -17,6 +18,7 @@ mod signal;
 mod usage;
 
 pub use cri::CriRuntime;
+pub use image::{Image, ImageSpec, RegistryAuth};
 pub use import::{ImportError, import};
 pub use model::*;
 pub use mount::{IdMapping, ImageMount, Mount, Propagation};
@@ -98,11 +100,11 @@ pub trait Runtime: Send + Sync + 'static {
     fn port_forward<'a>(&'a self, id: &'a SandboxId, port: u16) -> Call<'a, PortForward>;
 
     /// Resolves an image that is present; `None` when it is not.
-    fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>>;
+    fn image<'a>(&'a self, image: ImageSpec<'a>) -> Call<'a, Option<Image>>;
     /// The stop signal that an image names (`STOPSIGNAL`), if it does and the runtime tells.
     fn image_stop_signal<'a>(&'a self, image: &'a str) -> Call<'a, Option<StopSignal>>;
     /// Pulls an image; the answer is its reference (an id or digest) to create containers with.
-    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String>;
+    fn pull_image<'a>(&'a self, image: ImageSpec<'a>, auth: Option<&'a RegistryAuth>) -> Call<'a, String>;
     /// All images that are present.
     fn images(&self) -> Call<'_, Vec<Image>>;
     /// Where images are on this node; `None` when the runtime does not say.

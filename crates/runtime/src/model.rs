@@ -395,47 +395,6 @@ pub struct Exit {
     pub finished_at: Timestamp,
 }
 
-/// An image that is present.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
-    /// The runtime's id for it, to create containers with.
-    pub id: String,
-    /// Names with a tag.
-    pub tags: Vec<String>,
-    /// Names with a digest.
-    pub digests: Vec<String>,
-    /// Bytes on disk.
-    pub size: u64,
-    /// Numeric user of the image, if it names one by number.
-    pub uid: Option<i64>,
-    /// User name of the image, if it names one by name.
-    pub username: String,
-    /// Whether the runtime itself needs it.
-    pub pinned: bool,
-}
-
-/// Credentials for a registry.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct RegistryAuth {
-    /// User.
-    pub username: String,
-    /// Password.
-    pub password: String,
-    /// The registry's host.
-    pub server_address: String,
-    /// Identity token, instead of a password.
-    pub identity_token: String,
-    /// Bearer token.
-    pub registry_token: String,
-}
-
-impl std::fmt::Debug for RegistryAuth {
-    /// Never shows a secret.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RegistryAuth").field("server_address", &self.server_address).finish_non_exhaustive()
-    }
-}
-
 /// Something happened in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuntimeEvent {

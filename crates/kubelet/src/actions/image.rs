@@ -1,14 +1,16 @@
 //! An image for a container: found, or pulled by policy (upstream's `EnsureImageExists`).
 
+use super::sandbox;
 use crate::{
     Shared,
     actor::Mail,
     images::{pull_secrets, reference::Reference},
     pods,
 };
+use api::feature_gates::Gate;
 use k8s_openapi::api::core::v1::{Container, Secret};
 use lifecycle::{Event, ImageFact, Pod};
-use runtime::ImageMount;
+use runtime::{ImageMount, ImageSpec};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -39,6 +41,8 @@ struct Wanted<'a> {
     name: &'a str,
     /// When it is pulled.
     policy: &'a str,
+    /// What of the runtime it is for; empty for all.
+    handler: &'a str,
 }
 
 /// Sees to it that the images of a container's volumes and its own are there, in this order; none is pulled unless `pull`
@@ -54,9 +58,17 @@ pub(super) async fn ensure(
     let tell = |name: &str, fact| {
         let _ = mail.send(Mail::Fact(Event::Image { container: container.to_owned(), image: name.to_owned(), fact }));
     };
+    let handler = match handler(shared, pod).await {
+        Ok(handler) => handler,
+        Err(message) => {
+            let reason = "ImageInspectError".to_owned();
+            return (spec.image.unwrap_or_default(), ImageFact::Failed { reason, message });
+        }
+    };
     let own = Wanted {
         name: spec.image.as_deref().unwrap_or(""),
         policy: spec.image_pull_policy.as_deref().unwrap_or("IfNotPresent"),
+        handler: &handler,
     };
     let (secrets, missing) = pull_secrets::fetch(shared, pod).await;
     if !missing.is_empty() {
@@ -66,6 +78,7 @@ pub(super) async fn ensure(
         let wanted = Wanted {
             name: volume.reference.as_deref().unwrap_or(""),
             policy: volume.pull_policy.as_deref().unwrap_or("IfNotPresent"),
+            handler: &handler,
         };
         match find_or_pull(shared, &wanted, &secrets, pull, || tell(wanted.name, ImageFact::Pulling)).await {
             fact @ (ImageFact::Present { .. } | ImageFact::Pulled { .. }) => tell(wanted.name, fact),
@@ -76,6 +89,14 @@ pub(super) async fn ensure(
     (own.name.to_owned(), fact)
 }
 
+/// For what of the runtime the Pod's images are, where that matters.
+async fn handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
+    if !shared.options.policy.gates.enabled(Gate::RuntimeClassInImageCriApi) {
+        return Ok(String::new());
+    }
+    sandbox::runtime_handler(shared, pod).await
+}
+
 async fn find_or_pull(
     shared: &Shared,
     wanted: &Wanted<'_>,
@@ -84,7 +105,8 @@ async fn find_or_pull(
     pulling: impl FnOnce(),
 ) -> ImageFact {
     let failed = |reason: &str, message: String| ImageFact::Failed { reason: reason.to_owned(), message };
-    let Wanted { name, policy } = *wanted;
+    let Wanted { name, policy, handler } = *wanted;
+    let spec = |image| ImageSpec { image, runtime_handler: handler };
     let reference = match Reference::parse(name) {
         Ok(reference) => reference,
         Err(why) => {
@@ -95,7 +117,7 @@ async fn find_or_pull(
     let present = match policy {
         // What is there does not matter.
         "Always" => Ok(None),
-        _ => shared.runtime.image(&reference.image).await,
+        _ => shared.runtime.image(spec(&reference.image)).await,
     };
     let present = match present {
         Ok(present) => present,
@@ -113,9 +135,9 @@ async fn find_or_pull(
         _ if !pull => ImageFact::MustPull,
         _ => {
             pulling();
-            match shared.images.pull(shared.runtime.as_ref(), name, &reference, secrets).await {
+            match shared.images.pull(shared.runtime.as_ref(), name, &reference, handler, secrets).await {
                 Ok(pulled) => {
-                    let size = shared.runtime.image(&pulled.image_ref).await.ok().flatten().map_or(0, |i| i.size);
+                    let size = shared.runtime.image(spec(&pulled.image_ref)).await.ok().flatten().map_or(0, |i| i.size);
                     let (took, took_with_wait) = (pulled.took, pulled.took_with_wait);
                     ImageFact::Pulled { image_ref: pulled.image_ref, took, took_with_wait, size }
                 }
@@ -137,7 +159,9 @@ pub(super) async fn of_volumes(
         let Some(source) = volume.image.as_ref().filter(|_| mounted) else { continue };
         let name = source.reference.clone().unwrap_or_default();
         let reference = Reference::parse(&name)?;
-        let image = shared.runtime.image(&reference.image).await.map_err(|e| e.to_string())?;
+        let handler = handler(shared, pod).await?;
+        let spec = ImageSpec { image: &reference.image, runtime_handler: &handler };
+        let image = shared.runtime.image(spec).await.map_err(|e| e.to_string())?;
         let image_ref = image.ok_or_else(|| format!("image {name:?} of volume {:?} is gone", volume.name))?.id;
         found.insert(volume.name.clone(), ImageMount { image_ref, image: name, sub_path: String::new() });
     }

@@ -62,7 +62,7 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
 }
 
 /// What of the runtime is to run the Pod; empty for its default (upstream's `LookupRuntimeHandler`).
-async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
+pub(super) async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
     let Some(name) = pods::spec(pod).runtime_class_name.as_deref().filter(|name| !name.is_empty()) else {
         return Ok(String::new());
     };

@@ -72,7 +72,7 @@ fn place(pod: &Pod, container: &str) -> String {
 }
 
 async fn image(shared: &Shared, spec: &Spec) -> Result<Option<Image>, String> {
-    shared.runtime.image(spec.image.as_deref().unwrap_or_default()).await.map_err(|e| e.to_string())
+    shared.runtime.image(spec.image.as_deref().unwrap_or_default().into()).await.map_err(|e| e.to_string())
 }
 
 /// The numeric user of an image, or its name; root when it says nothing (`getImageUser`).

@@ -4,7 +4,7 @@ use super::keyring::Credential;
 use crate::{clock::Clock, config::ImagesConfiguration};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use runtime::Runtime;
+use runtime::{ImageSpec, Runtime};
 use std::time::Duration;
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -43,7 +43,7 @@ impl Puller {
     pub(crate) async fn pull(
         &self,
         runtime: &dyn Runtime,
-        image: &str,
+        image: ImageSpec<'_>,
         credentials: &[Credential],
     ) -> Result<Pulled, String> {
         let asked = Instant::now();

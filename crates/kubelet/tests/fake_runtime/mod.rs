@@ -5,7 +5,7 @@ use kubelet::Clock;
 use parking_lot::Mutex;
 use runtime::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, ExecOutput, Exit, Handler,
-    Image, LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus,
+    Image, ImageSpec, LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus,
     SandboxConfig, SandboxId, SandboxStatus, Session, SessionIo, StopSignal, Version,
 };
 use std::{
@@ -56,8 +56,8 @@ struct State {
     hanging: BTreeSet<String>,
     /// Passwords of images that are only to be had with one.
     private: BTreeMap<String, String>,
-    /// When pulls were asked for.
-    pulls: Vec<jiff::Timestamp>,
+    /// When pulls were asked for, and for which handler.
+    pulls: Vec<(jiff::Timestamp, String)>,
     reopened: Vec<String>,
     /// How commands behave, by their words.
     behaviours: BTreeMap<String, Command>,
@@ -147,8 +147,12 @@ impl FakeRuntime {
         if state.lost.remove(&answer) { future::pending().boxed() } else { future::ready(result).boxed() }
     }
 
+    pub(crate) fn pulled_for(&self) -> Vec<String> {
+        self.state.lock().pulls.iter().map(|(_, handler)| handler.clone()).collect()
+    }
+
     pub(crate) fn pulls(&self) -> Vec<jiff::Timestamp> {
-        self.state.lock().pulls.clone()
+        self.state.lock().pulls.iter().map(|(at, _)| *at).collect()
     }
 
     pub(crate) fn reopened(&self) -> Vec<String> {
@@ -385,7 +389,7 @@ impl Runtime for FakeRuntime {
         no()
     }
 
-    fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>> {
+    fn image<'a>(&'a self, spec: ImageSpec<'a>) -> Call<'a, Option<Image>> {
         let found = |id: &String| Image {
             id: id.clone(),
             tags: vec![id.clone()],
@@ -395,15 +399,16 @@ impl Runtime for FakeRuntime {
             username: String::new(),
             pinned: false,
         };
-        self.ready(|state| Ok(state.images.get(image).map(found)))
+        self.ready(|state| Ok(state.images.get(spec.image).map(found)))
     }
 
     fn image_stop_signal<'a>(&'a self, _image: &'a str) -> Call<'a, Option<StopSignal>> {
         self.ready(|_| Ok(None))
     }
 
-    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
-        self.state.lock().pulls.push(self.clock.now());
+    fn pull_image<'a>(&'a self, spec: ImageSpec<'a>, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
+        let ImageSpec { image, runtime_handler } = spec;
+        self.state.lock().pulls.push((self.clock.now(), runtime_handler.to_owned()));
         if self.state.lock().hanging.contains(image) {
             return future::pending().boxed();
         }

@@ -154,3 +154,16 @@ async fn an_image_volume_is_pulled_and_mounted_by_the_runtime() {
     node.pod("other", &json!({"volumes": volumes}));
     node.until_running("other").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_image_is_pulled_for_the_handler_of_its_pod_where_the_gate_says_so() {
+    for (config, handler) in [("", ""), ("featureGates: {RuntimeClassInImageCriApi: true}", "vm")] {
+        let node = Node::started(config);
+        let class = json!({"metadata": {"name": "isolated", "uid": "uid-isolated"}, "handler": "vm"});
+        node.api.put("apis/node.k8s.io/v1/runtimeclasses/isolated", class);
+        node.runtime.make_private("example.com/a:1", "none");
+        node.pod("p", &json!({"container": {"image": "example.com/a:1"}, "runtimeClassName": "isolated"}));
+        node.api.until("its pull was asked for", |_| !node.runtime.pulled_for().is_empty()).await;
+        assert_eq!(node.runtime.pulled_for()[0], handler);
+    }
+}

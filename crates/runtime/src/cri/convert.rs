@@ -79,6 +79,7 @@ fn mount(m: &Mount, users: Option<IdMapping>) -> proto::Mount {
         image: m.image.as_ref().map(|image| proto::ImageSpec {
             image: image.image_ref.clone(),
             user_specified_image: image.image.clone(),
+            ..proto::ImageSpec::default()
         }),
         image_sub_path: m.image.as_ref().map(|image| image.sub_path.clone()).unwrap_or_default(),
     }

@@ -2,9 +2,9 @@
 
 use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream, unread};
 use crate::{
-    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, LinuxResources, PortForward,
-    RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId, SandboxStatus, Session,
-    SessionIo, StopSignal, Version,
+    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, ImageSpec, LinuxResources,
+    PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
+    SandboxStatus, Session, SessionIo, StopSignal, Version,
 };
 use futures::{FutureExt, stream::BoxStream};
 use std::{path::PathBuf, time::Duration};
@@ -13,11 +13,13 @@ fn missing(what: &str) -> RuntimeError {
     RuntimeError::Failed(format!("the container runtime's answer lacks {what}"))
 }
 
-fn image_request(image: &str) -> proto::ImageRequest {
-    proto::ImageRequest {
-        image: Some(proto::ImageSpec { image: image.to_owned(), ..proto::ImageSpec::default() }),
-        verbose: false,
-    }
+fn image_spec(spec: ImageSpec<'_>) -> proto::ImageSpec {
+    let (image, runtime_handler) = (spec.image.to_owned(), spec.runtime_handler.to_owned());
+    proto::ImageSpec { image, runtime_handler, ..proto::ImageSpec::default() }
+}
+
+fn image_request(spec: ImageSpec<'_>) -> proto::ImageRequest {
+    proto::ImageRequest { image: Some(image_spec(spec)), verbose: false }
 }
 
 /// What is gone need not be removed.
@@ -231,14 +233,14 @@ impl Runtime for CriRuntime {
         .boxed()
     }
 
-    fn image<'a>(&'a self, image: &'a str) -> Call<'a, Option<Image>> {
+    fn image<'a>(&'a self, image: ImageSpec<'a>) -> Call<'a, Option<Image>> {
         let request = image_request(image);
         async { Ok(call(REQUEST_TIMEOUT, self.images().image_status(request)).await?.image.map(convert::image)) }
             .boxed()
     }
 
     fn image_stop_signal<'a>(&'a self, image: &'a str) -> Call<'a, Option<StopSignal>> {
-        let request = proto::ImageRequest { verbose: true, ..image_request(image) };
+        let request = proto::ImageRequest { verbose: true, ..image_request(image.into()) };
         async {
             let answer = call(REQUEST_TIMEOUT, self.images().image_status(request)).await?;
             Ok(answer.info.get("info").and_then(|info| convert::image_stop_signal(info)))
@@ -246,7 +248,7 @@ impl Runtime for CriRuntime {
         .boxed()
     }
 
-    fn pull_image<'a>(&'a self, image: &'a str, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
+    fn pull_image<'a>(&'a self, image: ImageSpec<'a>, auth: Option<&'a RegistryAuth>) -> Call<'a, String> {
         let auth = auth.map(|a| proto::AuthConfig {
             username: a.username.clone(),
             password: a.password.clone(),
@@ -254,8 +256,7 @@ impl Runtime for CriRuntime {
             identity_token: a.identity_token.clone(),
             registry_token: a.registry_token.clone(),
         });
-        let image = proto::ImageSpec { image: image.to_owned(), ..proto::ImageSpec::default() };
-        let request = proto::PullImageRequest { image: Some(image), auth };
+        let request = proto::PullImageRequest { image: Some(image_spec(image)), auth };
         // A large image over a slow line takes its time; what hangs for an hour hangs.
         async { Ok(call(Duration::from_secs(3600), self.images().pull_image(request)).await?.image_ref) }.boxed()
     }
@@ -278,7 +279,7 @@ impl Runtime for CriRuntime {
     }
 
     fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()> {
-        let request = image_request(image);
+        let request = image_request(image.into());
         async { gone_is_fine(call(REQUEST_TIMEOUT, CriRuntime::images(self).remove_image(request)).await) }.boxed()
     }
 
