@@ -3,6 +3,7 @@
 mod convert;
 mod events;
 mod exec;
+mod processes;
 mod runtime;
 mod stop;
 mod stream;

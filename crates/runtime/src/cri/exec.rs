@@ -3,27 +3,18 @@
 //! The runtime kills the command alone. What it leaves behind would run on for as long as its container does, and with a
 //! probe there would be more of it every period.
 
+use super::processes::{Process, Processes};
 use crate::RuntimeError;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::{fs, path::Path, time::Duration};
+use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// So long before the time is up it is seen what there is: afterwards nobody can tell whose it was.
 const LEAD: Duration = Duration::from_millis(50);
 const ROUND: Duration = Duration::from_millis(100);
-
-/// A process of a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    pid: i32,
-    parent: i32,
-    session: i32,
-    /// When it began; numbers are used again.
-    began: u64,
-}
 
 /// Waits for a command that the runtime kills when `limit` is over, and then ends what it has started.
 pub(super) async fn whole<T>(
@@ -36,23 +27,24 @@ pub(super) async fn whole<T>(
     if let Ok(done) = timeout(limit.saturating_sub(LEAD), &mut command).await {
         return done;
     }
-    let before = processes(container).await;
+    let mut processes = Processes::of(container);
+    let before = processes.list().await;
     let done = loop {
         match timeout(ROUND, &mut command).await {
             Ok(done) => break done,
             // The runtime waits for all that holds the command's output.
-            Err(_) if began.elapsed() >= limit => end_orphans(container, &before).await,
+            Err(_) if began.elapsed() >= limit => end_orphans(&mut processes, &before).await,
             Err(_) => {}
         }
     };
     if matches!(done, Err(RuntimeError::Deadline(_))) {
-        end_orphans(container, &before).await;
+        end_orphans(&mut processes, &before).await;
     }
     done
 }
 
-async fn end_orphans(container: &str, before: &[Process]) {
-    for pid in orphans(before, &processes(container).await) {
+async fn end_orphans(processes: &mut Processes, before: &[Process]) {
+    for pid in orphans(before, &processes.list().await) {
         // One that has ended meanwhile needs no end.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
@@ -82,31 +74,6 @@ fn orphans(before: &[Process], after: &[Process]) -> Vec<i32> {
     after.iter().map(|p| p.pid).filter(|pid| family.contains(pid) && !gone.contains(pid)).collect()
 }
 
-/// The processes whose cgroup is this container's; none when the container's processes are not this machine's.
-async fn processes(container: &str) -> Vec<Process> {
-    let container = container.to_owned();
-    let found = tokio::task::spawn_blocking(move || {
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let inside = |path: &Path| fs::read_to_string(path.join("cgroup")).is_ok_and(|text| text.contains(&container));
-        pids.map(|e| e.path())
-            .filter(|path| inside(path))
-            .filter_map(|path| process(&fs::read_to_string(path.join("stat")).ok()?))
-            .collect()
-    });
-    found.await.unwrap_or_default()
-}
-
-/// Reads proc(5)'s `stat`; one that has ended and was not waited for is gone.
-fn process(stat: &str) -> Option<Process> {
-    let pid = stat.split_whitespace().next()?.parse().ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |n: usize| fields.get(n)?.parse().ok();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    Some(Process { pid, parent: number(1)?, session: number(3)?, began: fields.get(19)?.parse().ok()? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,16 +95,5 @@ mod tests {
         assert_eq!(orphans(&before, &after.concat()), [22, 23, 24, 25]);
         let again = Process { began: 9, ..command };
         assert_eq!(orphans(&before, &[&init[..], &[again]].concat()), [0; 0]);
-    }
-
-    #[test]
-    fn stat_is_read_whatever_a_process_calls_itself() {
-        let rest = "5 20 20 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
-        assert_eq!(
-            process(&format!("20 (a) b (c)) S {rest}")),
-            Some(Process { pid: 20, parent: 5, session: 20, began: 4242 })
-        );
-        assert_eq!(process(&format!("20 (a) Z {rest}")), None);
-        assert_eq!(process("nothing"), None);
     }
 }
