@@ -45,8 +45,17 @@ fn ready(cluster: &Cluster) -> Kubectl {
     kubectl
 }
 
-fn exec_carries_output_errors_and_exit_codes(cluster: &Cluster) {
+/// Over WebSockets, and over SPDY as older clients do.
+fn both_ways(cluster: &Cluster) -> [Kubectl; 2] {
     let kubectl = ready(cluster);
+    [kubectl.without_websockets(), kubectl]
+}
+
+fn exec_carries_output_errors_and_exit_codes(cluster: &Cluster) {
+    both_ways(cluster).iter().for_each(carries_output_errors_and_exit_codes);
+}
+
+fn carries_output_errors_and_exit_codes(kubectl: &Kubectl) {
     assert_eq!(kubectl.run("exec p -- echo hello").ok(), "hello\n");
     let outcome = kubectl.args(&["exec", "p", "--", "sh", "-c", "echo out; echo err >&2; exit 42"], "");
     assert_eq!((outcome.code, outcome.stdout.as_str()), (42, "out\n"));
@@ -54,16 +63,20 @@ fn exec_carries_output_errors_and_exit_codes(cluster: &Cluster) {
 }
 
 fn exec_carries_input_until_it_ends(cluster: &Cluster) {
-    let kubectl = ready(cluster);
-    assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n");
     let large = "0123456789abcde\n".repeat(200_000);
-    let counted = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "wc -c; sleep 0"], &large).ok();
-    assert_eq!(counted.trim(), large.len().to_string());
+    for kubectl in both_ways(cluster) {
+        assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n");
+        let counted = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "wc -c; sleep 0"], &large).ok();
+        assert_eq!(counted.trim(), large.len().to_string());
+    }
 }
 
 /// containerd would wait until somebody reads what the command did not.
 fn exec_ends_with_its_command(cluster: &Cluster) {
-    let kubectl = ready(cluster);
+    both_ways(cluster).iter().for_each(ends_with_its_command);
+}
+
+fn ends_with_its_command(kubectl: &Kubectl) {
     let large = "0123456789abcde\n".repeat(200_000);
     for _ in 0..3 {
         let echoed = kubectl.args(&["exec", "-i", "p", "--", "head", "-c", "1000000"], &large).ok();
@@ -74,7 +87,10 @@ fn exec_ends_with_its_command(cluster: &Cluster) {
 }
 
 fn exec_gives_a_terminal_its_size(cluster: &Cluster) {
-    let kubectl = ready(cluster);
+    both_ways(cluster).iter().for_each(gives_a_terminal_its_size);
+}
+
+fn gives_a_terminal_its_size(kubectl: &Kubectl) {
     let inside = "until [ \"$(stty size)\" = '33 99' ]; do sleep 0.1; done; echo first; \
                   until [ \"$(stty size)\" = '44 111' ]; do sleep 0.1; done; echo second; test -t 1 && exit 5";
     let mut command = kubectl.command(&["exec", "-it", "p", "--", "sh", "-c", "$INSIDE"]);
@@ -82,10 +98,11 @@ fn exec_gives_a_terminal_its_size(cluster: &Cluster) {
         .chain(command.get_args().map(std::borrow::ToOwned::to_owned))
         .map(|w| format!("\"{}\"", w.to_string_lossy()))
         .collect();
+    let variables: Vec<_> = command.get_envs().filter_map(|(n, v)| Some((n.to_owned(), v?.to_owned()))).collect();
     let outside = format!("stty rows 33 cols 99; (sleep 2; stty rows 44 cols 111 < /dev/tty) & {}", words.join(" "));
     command = Command::new("timeout");
     command.args(["--foreground", "60", "script", "--quiet", "--return", "--command", &outside, "/dev/null"]);
-    let output = command.env("INSIDE", inside).stdin(Stdio::null()).output().expect("script starts");
+    let output = command.envs(variables).env("INSIDE", inside).stdin(Stdio::null()).output().expect("script starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("first") && text.contains("second"), "{text}");
     assert_eq!(output.status.code(), Some(5), "{text}");
@@ -103,7 +120,10 @@ fn exec_names_what_is_not_there(cluster: &Cluster) {
 }
 
 fn attach_joins_the_containers_process(cluster: &Cluster) {
-    let kubectl = ready(cluster);
+    both_ways(cluster).iter().for_each(joins_the_containers_process);
+}
+
+fn joins_the_containers_process(kubectl: &Kubectl) {
     let mut child = piped(kubectl.command(&["attach", "-i", "p"]));
     let mut output = BufReader::new(child.stdout.take().unwrap());
     child.stdin.as_mut().unwrap().write_all(b"a word\n").unwrap();

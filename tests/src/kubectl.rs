@@ -18,6 +18,8 @@ pub struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
     namespace: String,
+    /// Whether it uses WebSockets for streams.
+    websockets: bool,
 }
 
 /// What a program said and how it ended.
@@ -67,7 +69,7 @@ impl Kubectl {
     /// kubectl with this kubeconfig and namespace.
     #[must_use]
     pub fn new(kubeconfig: PathBuf, namespace: &str) -> Self {
-        Self { program: "kubectl".into(), kubeconfig, namespace: namespace.to_owned() }
+        Self { program: "kubectl".into(), kubeconfig, namespace: namespace.to_owned(), websockets: true }
     }
 
     /// The same with the kubectl of another version, for example `1.35`, as `cargo xtask setup` fetches it.
@@ -78,6 +80,12 @@ impl Kubectl {
     pub fn version(&self, version: &str) -> Self {
         let program = crate::tool(&format!("kubectl-{version}"));
         Self { program, ..self.clone() }
+    }
+
+    /// The same with SPDY for streams, as older clients have them.
+    #[must_use]
+    pub fn without_websockets(&self) -> Self {
+        Self { websockets: false, ..self.clone() }
     }
 
     /// The kubeconfig it uses.
@@ -137,6 +145,10 @@ impl Kubectl {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]).args(args);
+        if !self.websockets {
+            command
+                .envs([("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false"), ("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")]);
+        }
         command
     }
 

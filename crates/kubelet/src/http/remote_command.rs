@@ -1,10 +1,11 @@
 //! Exec and attach: a client's channels and the streams of a process, joined.
 
+mod spdy_streams;
+mod websocket;
+
 use super::{
-    Refused,
-    channels::{self, Said},
-    known,
-    upgrade::{Connection, Socket, Upgrade},
+    Refused, known,
+    upgrade::{Connection, Upgrade},
 };
 use crate::Shared;
 use axum::{
@@ -12,37 +13,14 @@ use axum::{
     extract::{Path, RawQuery, State},
     http::{Request, Response, StatusCode},
 };
-use bytes::Bytes;
+use futures::future::BoxFuture;
 use runtime::{ContainerId, RuntimeError, Session, SessionExit, SessionIo, TerminalSize};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
-use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
-};
 
-/// WebSocket subprotocols, and what they add: 4 tells the exit code as a Status, 5 lets a client end its input.
-const WEBSOCKET: [&str; 7] = [
-    "v5.channel.k8s.io",
-    "v5.base64.channel.k8s.io",
-    "v4.channel.k8s.io",
-    "v4.base64.channel.k8s.io",
-    "channel.k8s.io",
-    "base64.channel.k8s.io",
-    "",
-];
 /// How long output may still come when the process has ended: what it left in the pipes, not what its children add.
 const DRAIN: Duration = Duration::from_secs(5);
-
-/// Numbers of the channels.
-mod channel {
-    pub(super) const STDIN: u8 = 0;
-    pub(super) const STDOUT: u8 = 1;
-    pub(super) const STDERR: u8 = 2;
-    pub(super) const ERROR: u8 = 3;
-    pub(super) const RESIZE: u8 = 4;
-}
 
 type Target = Path<(String, String, String)>;
 
@@ -122,7 +100,7 @@ async fn serve(
     io: SessionIo,
     start: impl AsyncFnOnce() -> Result<Session, RuntimeError>,
 ) -> Result<Response<Body>, Refused> {
-    let upgrade = Upgrade::of(&mut request, &WEBSOCKET, &[])?;
+    let upgrade = Upgrade::of(&mut request, &websocket::PROTOCOLS, &spdy_streams::PROTOCOLS)?;
     // Before the answer: what cannot start is an HTTP error with words, not a connection that closes.
     let session = start().await.map_err(|e| {
         let status = if matches!(e, RuntimeError::NotFound(_)) {
@@ -135,94 +113,32 @@ async fn serve(
     let protocol = upgrade.protocol;
     let (response, connection) = upgrade.accept();
     tokio::spawn(async move {
-        if let Ok(Connection::WebSocket(socket)) = connection.await {
-            bridge(*socket, protocol, io, session).await;
+        match connection.await {
+            Ok(Connection::WebSocket(socket)) => websocket::bridge(*socket, protocol, io, session).await,
+            Ok(Connection::Spdy(stream)) => spdy_streams::bridge(stream, protocol, io, session).await,
+            Err(error) => tracing::debug!(%error, "a client left before its streams were open"),
         }
     });
     Ok(response)
 }
 
-/// Joins a client and a process until one of them ends.
-async fn bridge(socket: Socket, protocol: &'static str, io: SessionIo, session: Session) {
-    let Session { stdin, mut stdout, mut stderr, resize, exit } = session;
-    let (sender, receiver, writer) = channels::open(socket, protocol);
-    // Tells the client that the streams are open, before there is output.
-    let first = if io.stdout {
-        channel::STDOUT
-    } else if io.stderr {
-        channel::STDERR
-    } else {
-        channel::ERROR
-    };
-    sender.send(first, &[]).await;
-    let output = async {
-        let stdout = async {
-            if let Some(from) = &mut stdout {
-                sender.copy(channel::STDOUT, from).await;
-            }
-        };
-        let stderr = async {
-            if let Some(from) = &mut stderr {
-                sender.copy(channel::STDERR, from).await;
-            }
-        };
-        tokio::join!(stdout, stderr);
-    };
-    let ended = async {
-        tokio::pin!(output);
-        tokio::pin!(exit);
-        let mut drained = false;
-        let exit = loop {
-            tokio::select! {
-                () = &mut output, if !drained => drained = true,
-                exit = &mut exit => break exit,
-            }
-        };
-        if !drained {
-            let _ = tokio::time::timeout(DRAIN, output).await;
-        }
-        let text = last_word(protocol, exit);
-        if !text.is_empty() {
-            sender.send(channel::ERROR, text.as_bytes()).await;
+/// Waits until a process has ended and its output was carried, and says how it ended.
+async fn ended(
+    output: impl Future<Output = ()>,
+    mut exit: BoxFuture<'static, Result<SessionExit, RuntimeError>>,
+) -> Result<SessionExit, RuntimeError> {
+    tokio::pin!(output);
+    let mut drained = false;
+    let exit = loop {
+        tokio::select! {
+            () = &mut output, if !drained => drained = true,
+            exit = &mut exit => break exit,
         }
     };
-    tokio::select! {
-        () = ended => {}
-        () = input(receiver, stdin, resize) => return,
+    if !drained {
+        let _ = tokio::time::timeout(DRAIN, output).await;
     }
-    drop(sender);
-    let _ = writer.await;
-}
-
-/// Hands what the client says to the process, until the client goes.
-async fn input(
-    mut receiver: channels::Receiver,
-    mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    resize: Option<mpsc::Sender<TerminalSize>>,
-) {
-    while let Some(said) = receiver.next().await {
-        match said {
-            Said::Data(channel::STDIN, bytes) => {
-                // A process that reads no more is no reason to end: its output and its exit are still wanted.
-                if let Some(to) = &mut stdin
-                    && to.write_all(&bytes).await.is_err()
-                {
-                    stdin = None;
-                }
-            }
-            Said::Closed(channel::STDIN) => {
-                if let Some(mut to) = stdin.take() {
-                    let _ = to.shutdown().await;
-                }
-            }
-            Said::Data(channel::RESIZE, bytes) => {
-                if let (Some(resize), Some(size)) = (&resize, terminal_size(&bytes)) {
-                    let _ = resize.send(size).await;
-                }
-            }
-            Said::Data(..) | Said::Closed(_) => {}
-        }
-    }
+    exit
 }
 
 #[derive(Deserialize)]
@@ -232,7 +148,7 @@ struct Size {
     height: u16,
 }
 
-fn terminal_size(bytes: &Bytes) -> Option<TerminalSize> {
+fn terminal_size(bytes: &[u8]) -> Option<TerminalSize> {
     let Size { width, height } = serde_json::from_slice(bytes).ok()?;
     Some(TerminalSize { width, height })
 }
