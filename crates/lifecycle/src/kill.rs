@@ -15,8 +15,8 @@ pub(crate) struct Kill {
 /// Why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum KillCause {
-    /// It failed this probe. What its exit code is does not matter then: the policy alone says whether it is started
-    /// again (LIFECYCLE.md 3.4).
+    /// It failed this probe. A policy that restarts what failed restarts it, whatever its exit code; beside it the rules
+    /// count, as for every container that has ended (LIFECYCLE.md 3.4).
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,

@@ -32,13 +32,14 @@ pub(crate) struct RestartAll {
     pub(crate) ended: bool,
 }
 
-/// A container has ended by itself: do its rules restart all?
+/// A container has ended: do its rules restart all?
 pub(crate) fn ended(pod: &mut Pod, name: &str, code: i32, now: Timestamp) {
     let Some((_, spec)) = pod.container_spec(name) else { return };
     let asked = pod.features.rule(spec, code) == Some(RuleAction::RestartAllContainers);
-    // A kill is answered by the policy, and what ends anyhow is not begun anew.
-    let killed = pod.container(name).current.as_ref().is_some_and(|i| i.kill.is_some());
-    if !asked || killed || pod.restarting.is_some() || pod.kill_deadline(now).is_some() {
+    // Another takes its place already, or what ends anyhow is not begun anew.
+    let cause = pod.container(name).current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause);
+    let replaced = !matches!(cause, None | Some(KillCause::Probe(_) | KillCause::PostStart));
+    if !asked || replaced || pod.restarting.is_some() || pod.kill_deadline(now).is_some() {
         return;
     }
     if let Some(instance) = pod.containers.get_mut(name).and_then(|c| c.current.as_mut()) {

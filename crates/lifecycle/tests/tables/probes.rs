@@ -161,7 +161,7 @@ fn a_failed_startup_probe_kills() {
     check(&sim, false, false);
 }
 
-/// Probes kill by the policy alone: the exit code of what was killed does not matter (LIFECYCLE.md 3.4).
+/// Without rules the exit code of what a probe killed does not matter (LIFECYCLE.md 3.4).
 #[track_caller]
 fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
     let mut fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1}))});
@@ -184,6 +184,19 @@ fn what_was_killed_is_restarted_as_its_policy_says() {
     after_a_kill("Never", None, 137, over, 0, "Failed");
     after_a_kill("Never", Some("Always"), 0, again, 1, "Running");
     after_a_kill("Always", Some("Never"), 143, over, 0, "Failed");
+}
+
+#[test]
+fn a_rule_for_the_exit_code_of_what_a_probe_killed_counts() {
+    for (code, restarts, phase) in [(42, 1, "Running"), (43, 0, "Failed")] {
+        let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
+        let fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1})), "restartPolicy": "Never", "restartPolicyRules": [rule]});
+        let mut sim = pod("Never", &fields).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, code);
+        sim.pass(12);
+        // While it runs nobody knows how it will end.
+        assert_eq!(sim.message_of("Killing"), "Container c failed liveness probe");
+        assert_eq!((sim.restarts("c"), sim.phase().as_str()), (restarts, phase), "{code}");
+    }
 }
 
 #[test]
