@@ -101,11 +101,8 @@ fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, p
     if pod.container(name).alive() || before.is_some_and(|f| f.at + f.delay > now) {
         return;
     }
-    let repeated = before.is_some_and(|f| f.message == message && f.stage == stage);
     let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |f| f.delay));
-    if !repeated {
-        record(pod, EventKind::Warning, "Failed", format!("Error: {message}"), Some(name));
-    }
+    record(pod, EventKind::Warning, "Failed", format!("Error: {message}"), Some(name));
     let container = entry(pod, name);
     let attempt = container.current.as_ref().filter(|i| i.state == State::Created).map(|i| i.attempt);
     let answered = container.answered();
