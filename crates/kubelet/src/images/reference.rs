@@ -28,8 +28,9 @@ impl Reference {
         }
         let (domain, rest) = split_domain(name);
         let path = &rest[..rest.find([':', '@']).unwrap_or(rest.len())];
+        let library = if domain == DEFAULT_DOMAIN && !path.contains('/') { "library/" } else { "" };
         if path.bytes().any(|b| b.is_ascii_uppercase()) {
-            return Err(format!("invalid reference format: repository name ({path}) must be lowercase"));
+            return Err(format!("invalid reference format: repository name ({library}{path}) must be lowercase"));
         }
         let (tagged, digest) = rest.split_once('@').map_or((rest, None), |(tagged, digest)| (tagged, Some(digest)));
         let tag = tagged.split_once(':').map(|(_, tag)| tag);
@@ -40,9 +41,7 @@ impl Reference {
         if !valid {
             return Err(INVALID.to_owned());
         }
-        let path =
-            if domain == DEFAULT_DOMAIN && !path.contains('/') { format!("library/{path}") } else { path.to_owned() };
-        let repository = format!("{domain}/{path}");
+        let repository = format!("{domain}/{library}{path}");
         if repository.len() > LONGEST_REPOSITORY {
             return Err(format!("repository name must not be more than {LONGEST_REPOSITORY} characters"));
         }
