@@ -7,6 +7,7 @@ use crate::{
     authz::node::{self, End},
     convert, decode,
     kinds::{FieldErrors, FieldPath},
+    list_options::ListOptions,
     object, read,
     reply::{self, Reply},
     request::Resource,
@@ -127,12 +128,11 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     }
     let options = Options::parse(call)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
+    // It deletes what a list with these options shows, and no more.
+    let listed = ListOptions::parse(&call.query, false)?;
     let review = review(server, resource, call, &options);
     let (kind, options, review) = (&*resource.kind, &options, review.as_ref());
-    let mut all = server.store.list(&read::scope(resource, &selection), None, None).objects;
-    if !selection.is_all() {
-        convert::retain(&server.webhooks, kind, &mut all, &selection).await?;
-    }
+    let read::Page { objects: all, mut metadata } = read::page(server, resource, &selection, &listed).await?;
     // Several at a time share the disk's flushes.
     let deleted = stream::iter(all).map(|object| async move {
         match reviewed(server, resource, &object.key, options, review).await {
@@ -144,7 +144,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     let deleted: Vec<Object> =
         deleted.buffered(AT_ONCE).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
     let items = convert::decode_all(&server.webhooks, kind, &deleted).await?;
-    let metadata = json!({"resourceVersion": server.store.revision().to_string()});
+    metadata["resourceVersion"] = json!(server.store.revision().to_string());
     Ok(reply::json(
         200,
         &json!({"kind": resource.kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items}),

@@ -11,8 +11,8 @@ use crate::{
     status::ApiError,
     write,
 };
-use serde_json::json;
-use store::{Listing, Scope};
+use serde_json::{Value, json};
+use store::{Listing, Object, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
@@ -58,24 +58,7 @@ pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -
     let include = Include::parse(&call.query)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, false)?;
-    let limit = options.limit;
-    let Listing { mut objects, revision, mut remaining } =
-        take(server, resource, &selection, &options, if selection.is_all() { limit } else { None })?;
-    if !selection.is_all() {
-        convert::retain(&server.webhooks, kind, &mut objects, &selection).await?;
-        if let Some(limit) = limit.filter(|l| *l < objects.len()) {
-            remaining = objects.len() - limit;
-            objects.truncate(limit);
-        }
-    }
-    let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if let Some(last) = objects.last().filter(|_| remaining > 0) {
-        // What goes on from an inconsistent token stays inconsistent no longer than this page.
-        metadata["continue"] = json!(Token::after(Some(revision), &last.key).encode());
-        if selection.is_all() {
-            metadata["remainingItemCount"] = json!(remaining);
-        }
-    }
+    let Page { objects, metadata } = page(server, resource, &selection, &options).await?;
     Ok(match view {
         View::Whole if kind.conversion().is_none() => list_body::whole(&resource.kind, &metadata, objects),
         View::Metadata if kind.conversion().is_none() => list_body::metadata_only(kind, &metadata, &objects),
@@ -91,6 +74,41 @@ pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -
             reply::json(200, &all)
         }
     })
+}
+
+/// What a list gives at once.
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Object>,
+    /// The metadata of the list: its revision, and where it goes on.
+    pub(crate) metadata: Value,
+}
+
+/// The objects that are asked for, as many as are asked for.
+pub(crate) async fn page(
+    server: &ApiServer,
+    resource: &Resource,
+    selection: &Selection,
+    options: &ListOptions,
+) -> Result<Page, ApiError> {
+    let limit = options.limit;
+    let Listing { mut objects, revision, mut remaining } =
+        take(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
+    if !selection.is_all() {
+        convert::retain(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
+        if let Some(limit) = limit.filter(|l| *l < objects.len()) {
+            remaining = objects.len() - limit;
+            objects.truncate(limit);
+        }
+    }
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if let Some(last) = objects.last().filter(|_| remaining > 0) {
+        // What goes on from an inconsistent token stays inconsistent no longer than this page.
+        metadata["continue"] = json!(Token::after(Some(revision), &last.key).encode());
+        if selection.is_all() {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+    }
+    Ok(Page { objects, metadata })
 }
 
 fn take(
