@@ -51,6 +51,10 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept)?;
     let (value, warnings) = strict::check(&*resource.kind, &decode::parse(call, info)?, validation)?;
+    if !matches!(value["metadata"]["resourceVersion"].as_str(), None | Some("" | "0")) {
+        // Upstream's store says so, and nobody makes more of it.
+        return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
+    }
     write(server, resource, call, New { value, warnings, managers: None }, dry).await
 }
 

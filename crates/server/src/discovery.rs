@@ -41,6 +41,7 @@ pub(crate) fn answer(
     let value = match parts.as_slice() {
         ["api"] if aggregated => return Some(discovery_list(served, None, headers)),
         ["apis"] if aggregated => return Some(discovery_list(served, Some(others), headers)),
+        [] => json!({"paths": paths(served)}),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         ["apis"] => {
             let mut all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
@@ -59,6 +60,20 @@ pub(crate) fn answer(
         _ => return None,
     };
     Some(reply::json(200, &value))
+}
+
+/// Where there is something to read (`k8s.io/apiserver/pkg/server/routes/index.go`).
+fn paths(served: &Served) -> Vec<String> {
+    let mut all: Vec<String> =
+        ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            .map(str::to_owned)
+            .into();
+    for group in served.groups().iter().filter(|g| !g.name.is_empty()) {
+        all.push(format!("/apis/{}", group.name));
+        all.extend(group.versions.iter().map(|v| format!("/apis/{}/{v}", group.name)));
+    }
+    all.sort_unstable();
+    all
 }
 
 /// Whether the client would rather have all groups in one answer, in the version that there is.

@@ -45,7 +45,8 @@ impl ListOptions {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
         Ok(Self {
-            limit: query.number("limit")?.filter(|l| *l > 0),
+            // As upstream, less than one is no limit.
+            limit: query.number::<i64>("limit")?.and_then(|l| usize::try_from(l).ok()).filter(|l| *l > 0),
             revision,
             revision_match: match text {
                 Some("Exact") => Some(Match::Exact),

@@ -89,3 +89,31 @@ fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<
     }
     Some(outline)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::ALL;
+    use serde_json::json;
+
+    /// An object that has this at a path.
+    fn with(path: &str, value: Value) -> Value {
+        path.rsplit('.').fold(value, |below, name| json!({ name: below }))
+    }
+
+    #[test]
+    fn what_selectors_look_at_is_what_they_would_find_in_the_whole() {
+        for kind in ALL {
+            for field in kind.selectable_fields() {
+                for value in [json!("v"), json!(true), json!({"component": "c"}), json!(null)] {
+                    let object = with(field, value);
+                    let fields = FieldSelector { terms: vec![((*field).to_owned(), String::new(), true)] };
+                    let outline = outline(&KindRef::BuiltIn(*kind), &Selector::default(), &fields).unwrap();
+                    let part = outline.read(object.to_string().as_bytes());
+                    let found = |object: &Value| kind.selected(object).get(*field).cloned();
+                    assert_eq!(found(&part), found(&object), "{} {field}", kind.info().kind);
+                }
+            }
+        }
+    }
+}

@@ -12,8 +12,7 @@ const MAX_COPIED: usize = 3 << 20;
 const MAX_DEPTH: usize = 256;
 
 pub(super) fn apply(object: &Value, patch: &[u8]) -> Result<Parsed, ApiError> {
-    let patch: Patch =
-        serde_json::from_slice(patch).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+    let patch: Patch = serde_json::from_slice(patch).map_err(|e| undecodable(patch, &e))?;
     if patch.0.len() > MAX_OPERATIONS {
         let text = format!(
             "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
@@ -31,6 +30,16 @@ pub(super) fn apply(object: &Value, patch: &[u8]) -> Result<Parsed, ApiError> {
         ::json_patch::patch(&mut value, std::slice::from_ref(operation)).map_err(|e| rejected(&e.to_string()))?;
     }
     Ok(Parsed { value, duplicates: Vec::new() })
+}
+
+/// An operation that does not exist is found as late as when it is carried out, by upstream's library.
+fn undecodable(patch: &[u8], error: &serde_json::Error) -> ApiError {
+    const KNOWN: [&str; 6] = ["add", "copy", "move", "remove", "replace", "test"];
+    let operations: Vec<Value> = serde_json::from_slice(patch).unwrap_or_default();
+    match operations.iter().filter_map(|o| o["op"].as_str()).find(|op| !KNOWN.contains(op)) {
+        Some(unknown) => rejected(&format!("Unexpected kind: {unknown}")),
+        None => ApiError::bad_request(format!("error decoding patch: {error}")),
+    }
 }
 
 /// Whether it is a test for null of a field that is not there: as upstream's library takes it, and clients that add their
@@ -118,6 +127,8 @@ mod tests {
             &ok(Box::new(|o| o["b"]["c"] = json!("y"))),
         );
         check(&json!([{"op": "test", "path": "/b/c", "value": "z"}]), &Err(422));
+        check(&json!([{"op": "polish", "path": "/b/c"}]), &Err(422));
+        check(&json!([{"op": "add"}]), &Err(400));
         check(&json!([{"op": "test", "path": "/nothing", "value": null}]), &ok(Box::new(|_| ())));
         check(&json!([{"op": "test", "path": "/b/c~1d", "value": null}]), &ok(Box::new(|_| ())));
         check(&json!([{"op": "test", "path": "/nothing/below", "value": null}]), &Err(422));

@@ -175,6 +175,29 @@ async fn a_collection_is_deleted_by_selector_and_within_its_namespace() {
 }
 
 #[tokio::test]
+async fn a_collection_is_deleted_as_far_as_a_list_goes() {
+    let api = Api::new().await;
+    for name in ["a", "b", "c"] {
+        api.create_config_map(name, json!({})).await;
+    }
+    let items = json!([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]);
+    let page = api.check(delete(format!("{CONFIG_MAPS}?limit=2")), 200, json!({"items": items})).await.body;
+    assert!(page["metadata"]["continue"].is_string(), "{page}");
+    api.check(get(CONFIG_MAPS), 200, json!({"items": [{"metadata": {"name": "c"}}]})).await;
+    api.check(delete(format!("{CONFIG_MAPS}?resourceVersionMatch=Exact")), 422, json!({"reason": "Invalid"})).await;
+    api.check(get(format!("{CONFIG_MAPS}?limit=-1")), 200, json!({"items": [{"metadata": {"name": "c"}}]})).await;
+}
+
+#[tokio::test]
+async fn what_is_created_has_no_version_yet() {
+    let api = Api::new().await;
+    let object = |version: &str| json!({"metadata": {"name": "a", "resourceVersion": version}});
+    let message = json!({"message": "resourceVersion should not be set on objects to be created", "code": 500});
+    api.check(post(CONFIG_MAPS, &object("7")), 500, message).await;
+    api.check(post(CONFIG_MAPS, &object("")), 201, json!({})).await;
+}
+
+#[tokio::test]
 async fn finalizers_keep_an_object_until_the_last_is_gone() {
     let api = Api::new().await;
     let path = format!("{CONFIG_MAPS}/a");
