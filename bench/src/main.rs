@@ -10,6 +10,7 @@ mod client;
 mod leak;
 mod podium;
 mod pods;
+mod probes;
 mod reactions;
 mod report;
 mod scale;
@@ -101,6 +102,10 @@ async fn main() -> Result<()> {
         rows.push(row("reactions", "readiness success to Ready seen by a watch, p50", "up to 1 s", "10 ms", ready));
         let work = "liveness failure to the end of a container that exits on SIGTERM, p50";
         rows.push(row("reactions", work, "up to 1 s", "10 ms", kill));
+    }
+    if wanted("probes") {
+        let work = "100 Pods with an exec probe each second";
+        rows.push(row("probes", work, "", "", probes::exec(&podium, &api).await?));
     }
     if wanted("long-list") {
         let work = "LIST of 30,000 Pods; memory on top";

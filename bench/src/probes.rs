@@ -1,0 +1,71 @@
+//! What many probes cost: Podium, and all else that takes part in them.
+
+use crate::{client::Api, podium::Podium, pods::is_ready};
+use anyhow::{Context, Result, bail};
+use http::Method;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+const PODS: usize = 100;
+/// How long the probes are counted.
+const WINDOW: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Each probe leaves a byte in a file of the node.
+fn pod(i: usize, marks: &Path) -> Value {
+    let probe = json!({"exec": {"command": ["sh", "-c", "echo >> /marks/$HOSTNAME"]}, "periodSeconds": 1, "timeoutSeconds": 10});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("probed-{i}")}, "spec": {
+        "terminationGracePeriodSeconds": 1,
+        "volumes": [{"name": "marks", "hostPath": {"path": marks}}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "imagePullPolicy": "IfNotPresent",
+                        "command": ["sleep", "100000"], "readinessProbe": probe,
+                        "volumeMounts": [{"name": "marks", "mountPath": "/marks"}]}]}})
+}
+
+/// How many probes there were until now.
+fn count(marks: &Path) -> Result<u64> {
+    fs::read_dir(marks)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len()))
+}
+
+/// CPU time of the whole machine, but for what waits and does nothing.
+fn busy() -> Result<Duration> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let first = text.lines().next().context("/proc/stat is empty")?;
+    let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let idle = |i: &usize| matches!(i, 3 | 4);
+    let ticks: u64 = ticks.iter().take(8).enumerate().filter(|(i, _)| !idle(i)).map(|(_, t)| t).sum();
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+/// 100 Pods with an exec probe every second.
+pub(crate) async fn exec(podium: &Podium, api: &Api) -> Result<String> {
+    let marks = podium.data_dir().join("marks");
+    fs::create_dir_all(&marks)?;
+    for i in 0..PODS {
+        api.call(Method::POST, &api.path("pods"), Some(&pod(i, &marks))).await?;
+    }
+    let begun = Instant::now();
+    loop {
+        let list: Value = serde_json::from_slice(&api.call(Method::GET, &api.path("pods"), None).await?)?;
+        let ready = list["items"].as_array().into_iter().flatten().filter(|pod| is_ready(pod)).count();
+        if ready == PODS {
+            break;
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("{ready} of {PODS} Pods are ready");
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let (probes, cpu, all, start) = (count(&marks)?, podium.cpu()?, busy()?, Instant::now());
+    tokio::time::sleep(WINDOW).await;
+    let seconds = start.elapsed().as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let rate = (count(&marks)? - probes) as f64 / seconds;
+    let (cpu, all) = ((podium.cpu()? - cpu).as_secs_f64() / seconds, (busy()? - all).as_secs_f64() / seconds);
+    api.call(Method::DELETE, &format!("{}?gracePeriodSeconds=0", api.path("pods")), None).await?;
+    Ok(format!("{rate:.0} probes per s; Podium {cpu:.3} of {all:.2} busy cores"))
+}
