@@ -9,6 +9,7 @@
 //! Pure: the clock is an argument, conversion between API versions is a trait ([`Versions`]).
 #![forbid(unsafe_code)]
 
+mod atomics;
 mod compare;
 mod conflict;
 mod element;
@@ -28,6 +29,7 @@ mod typed;
 mod validate;
 mod value;
 
+pub use atomics::atomics;
 pub use compare::{Comparison, compare};
 pub use conflict::{Conflict, Conflicts};
 pub use element::{Element, ElementError};

@@ -6,6 +6,7 @@ mod connect;
 mod default_class;
 mod hooks;
 mod limit_ranger;
+mod mutations;
 pub(crate) mod outside;
 mod pod_security;
 mod policies;
@@ -18,6 +19,7 @@ mod webhooks;
 pub(crate) use hooks::Hooks;
 
 use crate::{
+    audit::Trail,
     kinds::{self, FieldErrors, KindInfo, WriteTarget},
     pods,
     request::Resource,
@@ -92,6 +94,7 @@ pub(crate) fn check(
     resource: &Resource,
     object: &Value,
     old: Option<&Value>,
+    trail: &Trail,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if resource.target() == WriteTarget::Status {
@@ -116,7 +119,7 @@ pub(crate) fn check(
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
     }
-    pod_security::check(server, resource, object, old).map_err(|why| refused(info, object, &why))
+    pod_security::check(server, resource, object, old, trail).map_err(|why| refused(info, object, &why))
 }
 
 fn refused(info: &KindInfo, object: &Value, why: &str) -> ApiError {

@@ -117,6 +117,8 @@ impl ApiServer {
     #[must_use]
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
         self.gates = Arc::new(gates);
+        self.registry.set_gates(&self.gates);
+        Registry::load(&self);
         self
     }
 

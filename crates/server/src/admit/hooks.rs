@@ -3,7 +3,7 @@
 
 use crate::webhook::Target;
 use admission::{
-    policy::{Binding, Policy},
+    policy::{Binding, MutatingPolicy, Policy},
     webhook::Webhook,
 };
 use parking_lot::Mutex;
@@ -15,7 +15,9 @@ const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
 const POLICIES: &str = "validatingadmissionpolicies";
 const BINDINGS: &str = "validatingadmissionpolicybindings";
-const RESOURCES: [&str; 4] = [MUTATING, VALIDATING, POLICIES, BINDINGS];
+const MUTATIONS: &str = "mutatingadmissionpolicies";
+const MUTATION_BINDINGS: &str = "mutatingadmissionpolicybindings";
+const RESOURCES: [&str; 6] = [MUTATING, VALIDATING, POLICIES, BINDINGS, MUTATIONS, MUTATION_BINDINGS];
 /// More changes than this are not looked at one by one: everything is read anyway.
 const BATCH: usize = 256;
 
@@ -32,11 +34,13 @@ pub(crate) struct Asked {
     pub(crate) validating: Vec<Hook>,
     /// Those that hold anywhere, with where they do.
     pub(crate) policies: Vec<(Policy, Vec<Binding>)>,
+    /// Those that change what is written.
+    pub(crate) mutations: Vec<(MutatingPolicy, Vec<Binding>)>,
 }
 
 impl Asked {
     pub(crate) fn is_empty(&self) -> bool {
-        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
+        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty() && self.mutations.is_empty()
     }
 }
 
@@ -80,15 +84,18 @@ impl Hooks {
             state.watches.clear();
         }
         let hooks = |configurations: &[Value]| configurations.iter().flat_map(Webhook::all).map(Hook::new).collect();
-        let [mutating, validating, policies, bindings] = &lists;
-        let bindings: Vec<Binding> = bindings.iter().map(Binding::read).collect();
-        let bound = |policy: &Policy| -> Vec<Binding> {
-            bindings.iter().filter(|binding| binding.policy == policy.name).cloned().collect()
+        let [mutating, validating, policies, bindings, mutations, mutation_bindings] = &lists;
+        let read = |all: &[Value]| all.iter().map(Binding::read).collect::<Vec<Binding>>();
+        let bound = |all: &[Binding], policy: &str| -> Vec<Binding> {
+            all.iter().filter(|binding| binding.policy == policy).cloned().collect()
         };
-        let policies = policies.iter().map(Policy::read).map(|policy| (bound(&policy), policy));
+        let (bindings, mutation_bindings) = (read(bindings), read(mutation_bindings));
+        let policies = policies.iter().map(Policy::read).map(|p| (bound(&bindings, &p.name), p));
+        let mutations = mutations.iter().map(MutatingPolicy::read).map(|p| (bound(&mutation_bindings, &p.name), p));
         state.asked = Arc::new(Asked {
             mutating: hooks(mutating),
             validating: hooks(validating),
+            mutations: mutations.filter(|(bound, _)| !bound.is_empty()).map(|(bound, p)| (p, bound)).collect(),
             policies: policies.filter(|(bound, _)| !bound.is_empty()).map(|(bound, policy)| (policy, bound)).collect(),
         });
     }

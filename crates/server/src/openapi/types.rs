@@ -1,11 +1,25 @@
 //! The typed forms behind the schemas: bodies of requests and answers.
 
 use k8s_openapi::api::{
-    admissionregistration::v1 as admission, apps::v1 as apps, authentication::v1 as authentication,
-    authorization::v1 as authorization, autoscaling::v1 as autoscaling, autoscaling::v2 as autoscaling_v2,
-    batch::v1 as batch, certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
-    discovery::v1 as discovery, events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking,
-    node::v1 as node, policy::v1 as policy, rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
+    admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
+    apps::v1 as apps,
+    authentication::v1 as authentication,
+    authorization::v1 as authorization,
+    autoscaling::v1 as autoscaling,
+    autoscaling::v2 as autoscaling_v2,
+    batch::v1 as batch,
+    certificates::v1 as certificates,
+    coordination::v1 as coordination,
+    core::v1 as core,
+    discovery::v1 as discovery,
+    events::v1 as events,
+    flowcontrol::v1 as flowcontrol,
+    networking::v1 as networking,
+    node::v1 as node,
+    policy::v1 as policy,
+    rbac::v1 as rbac,
+    resource::v1 as resource,
+    scheduling::v1 as scheduling,
     storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
@@ -47,6 +61,22 @@ static TYPES: &[Type] = &[
         "admissionregistration.k8s.io",
         "v1",
         "ValidatingWebhookConfiguration",
+    ),
+    of::<admission_alpha::MutatingAdmissionPolicy>(
+        "admissionregistration.k8s.io",
+        "v1alpha1",
+        "MutatingAdmissionPolicy",
+    ),
+    of::<admission_alpha::MutatingAdmissionPolicyBinding>(
+        "admissionregistration.k8s.io",
+        "v1alpha1",
+        "MutatingAdmissionPolicyBinding",
+    ),
+    of::<admission_beta::MutatingAdmissionPolicy>("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicy"),
+    of::<admission_beta::MutatingAdmissionPolicyBinding>(
+        "admissionregistration.k8s.io",
+        "v1beta1",
+        "MutatingAdmissionPolicyBinding",
     ),
     of::<apiextensions::CustomResourceDefinition>("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
     of::<apiregistration::APIService>("apiregistration.k8s.io", "v1", "APIService"),

@@ -48,6 +48,8 @@ mod managed_fields;
 #[cfg(test)]
 mod mirrors;
 #[cfg(test)]
+mod mutating_policies;
+#[cfg(test)]
 mod namespaces;
 #[cfg(test)]
 mod nodes;
