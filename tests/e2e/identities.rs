@@ -119,4 +119,7 @@ fn act() {
     assert_eq!(masters.map(did).collect::<Vec<_>>(), Vec::<String>::new());
     // Their names are enough: there are no such objects.
     assert_eq!(kubectl.run("get serviceaccounts -n kube-system -o name").ok(), "serviceaccount/default\n");
+    let components = kubectl.run("get componentstatuses --no-headers").ok();
+    let healthy = |line: &str| line.split_whitespace().nth(1) == Some("Healthy");
+    assert!(components.lines().count() == 2 && components.lines().all(healthy), "{components}");
 }

@@ -148,10 +148,11 @@ impl Cluster {
         }
         let user = UserInfo::named("system:kube-scheduler");
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
-        tasks.spawn(scheduler.run(stop.clone()));
+        note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let root_ca =
             controllers::Options { root_ca_pem: Some(pki.ca_pem().to_owned()), ..controllers::Options::default() };
-        tasks.spawn(controllers::run(of_controllers(&server), root_ca, stop.clone()));
+        let running = tasks.spawn(controllers::run(of_controllers(&server), root_ca, stop.clone()));
+        note_task(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
         let own = containerd.clone();
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
@@ -220,6 +221,12 @@ fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs
         Some(total) => server.with_requests_at_a_time(total),
         None => server,
     })
+}
+
+/// Makes a component known, which is there for as long as its task is.
+fn note_task(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
+    let task = task.abort_handle();
+    server.note_component(name, move || if task.is_finished() { Err("it has ended".to_owned()) } else { Ok(()) });
 }
 
 /// Controllers watch together, and each acts as the service account of its name.

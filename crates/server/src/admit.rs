@@ -7,6 +7,7 @@ mod default_class;
 mod hooks;
 mod limit_ranger;
 mod mutations;
+mod node_taint;
 pub(crate) mod outside;
 mod pod_security;
 mod policies;
@@ -58,6 +59,10 @@ pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Val
             complete_pod(server, namespace, object).map(|()| complete_change(server, resource, object, None))
         }
         ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),
+        ("", "Node") => {
+            node_taint::admit(object);
+            Ok(())
+        }
         ("", "PersistentVolumeClaim") => {
             default_class::admit_claim(server, object);
             Ok(())

@@ -10,6 +10,7 @@ mod aggregation;
 mod audit;
 mod authz;
 mod bootstrap;
+mod component_statuses;
 mod compress;
 mod convert;
 mod create;

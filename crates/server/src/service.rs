@@ -6,6 +6,7 @@ use crate::{
     aggregation::Aggregation,
     audit::Trail,
     authz::Follower,
+    component_statuses::{self, Components},
     create, definitions, delete, eviction,
     flow::FlowControl,
     kinds::Subresource,
@@ -61,6 +62,8 @@ pub struct ApiServer {
     pub(crate) webhooks: Arc<Webhooks>,
     /// Who is asked about writes.
     pub(crate) hooks: Arc<Hooks>,
+    /// Whether the parts of the control plane are there.
+    pub(crate) components: Arc<Components>,
 }
 
 /// A request whose body was read.
@@ -106,6 +109,7 @@ impl ApiServer {
             aggregation: Arc::default(),
             clients: None,
             flows: Arc::default(),
+            components: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);
@@ -207,6 +211,8 @@ impl ApiServer {
     async fn dispatch(&self, resource: Resource, call: &mut Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
+            ("bindings", None) if info.question => return pods::bind_any(self, &resource, call).await,
+            (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
             (_, None) if info.question => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {

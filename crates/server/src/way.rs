@@ -69,6 +69,7 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let upgrade = head.extensions.remove();
+        request::renew(&mut head.uri);
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
         let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");

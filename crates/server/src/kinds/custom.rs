@@ -98,6 +98,7 @@ impl Custom {
             converted: true,
             orphans: false,
             question: false,
+            computed: false,
             gate: None,
         };
         let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);

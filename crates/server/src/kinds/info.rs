@@ -40,6 +40,8 @@ pub struct KindInfo {
     pub needs_version: bool,
     /// What every client of it is told, if it should not be used any more.
     pub deprecation: Option<&'static str>,
+    /// Whether its objects are made when somebody asks for them: they can be read, and are stored nowhere.
+    pub computed: bool,
     /// The feature without which it is not served.
     pub gate: Option<Gate>,
     /// Whether it is a question, which can be asked (created) and nothing else, and is stored nowhere.
@@ -74,6 +76,7 @@ impl KindInfo {
             created_by_update: false,
             needs_version: false,
             deprecation: None,
+            computed: false,
             gate: None,
             question: false,
         }

@@ -277,6 +277,8 @@ pub(crate) static BUDGET: &dyn Kind = &policy::POD_DISRUPTION_BUDGET;
 
 /// Every kind that is served, some only where a feature is on.
 pub static ALL: &[&dyn Kind] = &[
+    &core::BINDING,
+    &core::COMPONENT_STATUS,
     &config_map::ConfigMap,
     &core::ENDPOINTS,
     &event::CORE,

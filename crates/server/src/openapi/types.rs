@@ -100,6 +100,7 @@ static TYPES: &[Type] = &[
     of::<certificates::CertificateSigningRequest>("certificates.k8s.io", "v1", "CertificateSigningRequest"),
     of::<coordination::Lease>("coordination.k8s.io", "v1", "Lease"),
     of::<core::Binding>("", "v1", "Binding"),
+    of::<core::ComponentStatus>("", "v1", "ComponentStatus"),
     of::<core::ConfigMap>("", "v1", "ConfigMap"),
     of::<core::Endpoints>("", "v1", "Endpoints"),
     of::<core::Event>("", "v1", "Event"),

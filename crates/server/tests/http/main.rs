@@ -54,6 +54,8 @@ mod namespaces;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
+mod old_forms;
+#[cfg(test)]
 mod patches;
 #[cfg(test)]
 mod pods;
