@@ -122,4 +122,9 @@ fn act() {
     let components = kubectl.run("get componentstatuses --no-headers").ok();
     let healthy = |line: &str| line.split_whitespace().nth(1) == Some("Healthy");
     assert!(components.lines().count() == 2 && components.lines().all(healthy), "{components}");
+    let measured = kubectl.run("get --raw /metrics").ok();
+    assert!(
+        measured.contains("flow_schema=\"kube-controller-manager\",priority_level=\"workload-high\""),
+        "{measured}"
+    );
 }

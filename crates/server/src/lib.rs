@@ -33,6 +33,7 @@ mod listen;
 mod local;
 mod managed;
 mod metadata;
+mod metrics;
 mod node_proxy;
 mod node_stream;
 mod object;

@@ -10,6 +10,7 @@ use crate::{
     create, definitions, delete, eviction,
     flow::FlowControl,
     kinds::Subresource,
+    metrics::Metrics,
     node_proxy, node_stream, pods, read,
     registry::Registry,
     reply::{self, Reply},
@@ -64,6 +65,8 @@ pub struct ApiServer {
     pub(crate) hooks: Arc<Hooks>,
     /// Whether the parts of the control plane are there.
     pub(crate) components: Arc<Components>,
+    /// What is measured.
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A request whose body was read.
@@ -110,6 +113,7 @@ impl ApiServer {
             clients: None,
             flows: Arc::default(),
             components: Arc::default(),
+            metrics: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);

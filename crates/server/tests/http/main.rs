@@ -46,6 +46,8 @@ mod lists;
 #[cfg(test)]
 mod managed_fields;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod mirrors;
 #[cfg(test)]
 mod mutating_policies;
