@@ -10,8 +10,10 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a namespace that enforces restricted takes no other Pods", restricted_pods_only),
 ];
 
-pub(crate) const ALONE: &[Alone] =
-    &[("with AlwaysPullImages an image is pulled each time, by those who may", images_are_always_pulled)];
+pub(crate) const ALONE: &[Alone] = &[
+    ("with AlwaysPullImages an image is pulled each time, by those who may", images_are_always_pulled),
+    ("with MutatingAdmissionPolicy a policy gives Pods a sidecar that runs", a_policy_gives_a_sidecar),
+];
 
 fn pod(name: &str, command: &str, requests: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -110,4 +112,30 @@ fn images_are_always_pulled() {
     kubectl.apply(&images::pod("friend", &image, "Never", &["mine"]));
     images::ready(&kubectl, "friend");
     assert_eq!(images::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
+}
+
+fn a_policy_gives_a_sidecar() {
+    let cluster = Setup::default().args(&["--feature-gates", "MutatingAdmissionPolicy=true"]).start();
+    let kubectl = cluster.kubectl_in("default");
+    let side = "Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'side', image: object.spec.containers[0].image, stdin: true, restartPolicy: 'Always'}]}}";
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+    let version = "admissionregistration.k8s.io/v1beta1";
+    let policy = json!({"apiVersion": version, "kind": "MutatingAdmissionPolicy", "metadata": {"name": "side"}, "spec": {
+    "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "Never",
+    "matchConditions": [{"name": "once", "expression": "!has(object.spec.initContainers)"}],
+    "mutations": [
+        {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": side}},
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'side': 'yes'}}]"}},
+    ]}});
+    let binding = json!({"apiVersion": version, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "side"},
+        "spec": {"policyName": "side"}});
+    kubectl.apply(&policy.to_string());
+    kubectl.apply(&binding.to_string());
+    kubectl.apply(&pod("p", "sleep 100000", "1m"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod -l side=yes").ok();
+    assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/0/ready"), json!(true));
+    let told = kubectl.run("get mutatingadmissionpolicies --no-headers").ok();
+    let cells: Vec<&str> = told.split_whitespace().take(3).collect();
+    assert_eq!(cells, ["side", "2", "<unset>"]);
+    assert!(kubectl.run("explain mutatingadmissionpolicy.spec.mutations").ok().contains("patchType"));
 }

@@ -28,6 +28,7 @@ mod fairness;
 mod garbage;
 mod helm;
 mod hooks;
+mod identities;
 mod image_gc;
 mod images;
 mod init_containers;
@@ -154,6 +155,7 @@ fn main() {
         image_gc::TESTS,
         admission::ALONE,
         audit::TESTS,
+        identities::TESTS,
         images::ALONE,
         jobs::ALONE,
         kills::TESTS,

@@ -11,10 +11,12 @@ use std::{
     path::Path,
 };
 
-/// The packages of `kubernetes/api` whose version is stable.
-const PACKAGES: [&str; 20] = [
+/// The packages of `kubernetes/api` whose version is stable, and those of which something is served.
+const PACKAGES: [&str; 22] = [
     "core/v1",
     "admissionregistration/v1",
+    "admissionregistration/v1alpha1",
+    "admissionregistration/v1beta1",
     "apps/v1",
     "authentication/v1",
     "authorization/v1",

@@ -3,7 +3,7 @@
 //! Who asks, what is stored and what a client is told is the server's matter.
 #![forbid(unsafe_code)]
 
-pub use expr::{Authorize, Question, Verdict};
+pub use expr::{Authorize, Question, Type, Verdict};
 
 pub mod about;
 pub mod conditions;

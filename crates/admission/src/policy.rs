@@ -1,9 +1,13 @@
 //! Validating admission policies: expressions that must hold of what is written
 //! (`apiserver/pkg/admission/plugin/policy/validating`).
 
+mod mutating;
+mod type_check;
 mod written;
 
-pub use written::{binding as check_binding, match_conditions, policy as check};
+pub use mutating::{Change, MutatingPolicy};
+pub use type_check::{ExpressionWarning, Known, type_check};
+pub use written::{binding as check_binding, match_conditions, mutating as check_mutating, policy as check};
 
 use crate::{
     conditions::{self, Conditions, Variables},
@@ -193,7 +197,7 @@ impl Policy {
             Err(why) => return Vec::from_iter(self.failed(why)).into(),
         }
         let mut budget = Budget::default();
-        let failed = self.add_variables(&mut inputs, &mut budget);
+        let failed = evaluate_variables(&self.variables, &mut inputs, &mut budget);
         let (mut denials, mut annotations) = (Vec::new(), Vec::new());
         for (index, validation) in self.validations.iter().enumerate() {
             match validation.expression.evaluate(&inputs, &mut budget) {
@@ -231,26 +235,30 @@ impl Policy {
         Said { denials, annotations }
     }
 
-    /// Adds the variables; gives those that have no value, and why. Those matter only to whoever names them.
-    fn add_variables(&self, inputs: &mut Variables<'_>, budget: &mut Budget) -> BTreeMap<String, String> {
-        let (mut known, mut failed) = (BTreeMap::new(), BTreeMap::new());
-        inputs.push(("variables", Value::Map(Arc::default())));
-        for variable in &self.variables {
-            match variable.evaluate(inputs, budget) {
-                Ok(value) => drop(known.insert(Key::String(variable.name.as_str().into()), value)),
-                Err(error) => drop(failed.insert(variable.name.clone(), error.to_string())),
-            }
-            if let Some((_, last)) = inputs.last_mut() {
-                *last = Value::Map(Arc::new(known.clone()));
-            }
-        }
-        failed
-    }
-
     /// What comes of an expression that cannot be evaluated.
     fn failed(&self, why: String) -> Option<Denial> {
         (!self.is_optional).then(|| Denial::new(why))
     }
+}
+
+/// Adds the variables; gives those that have no value, and why. Those matter only to whoever names them.
+fn evaluate_variables(
+    variables: &[Expression],
+    inputs: &mut Variables<'_>,
+    budget: &mut Budget,
+) -> BTreeMap<String, String> {
+    let (mut known, mut failed) = (BTreeMap::new(), BTreeMap::new());
+    inputs.push(("variables", Value::Map(Arc::default())));
+    for variable in variables {
+        match variable.evaluate(inputs, budget) {
+            Ok(value) => drop(known.insert(Key::String(variable.name.as_str().into()), value)),
+            Err(error) => drop(failed.insert(variable.name.clone(), error.to_string())),
+        }
+        if let Some((_, last)) = inputs.last_mut() {
+            *last = Value::Map(Arc::new(known.clone()));
+        }
+    }
+    failed
 }
 
 /// Why an expression has no value; where a variable has none, why that is so.

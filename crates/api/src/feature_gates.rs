@@ -93,6 +93,8 @@ gates! {
     GracefulNodeShutdownBasedOnPodPriority: Beta, true;
     /// Static Pods may not refer to objects of the API.
     PreventStaticPodAPIReferences: Beta, true;
+    /// KEP-3962: policies in CEL that change what is written.
+    MutatingAdmissionPolicy: Beta, false;
     /// KEP-2535: an image that was pulled with a secret is only for Pods that have one, too.
     KubeletEnsureSecretPulledImages: Beta, true;
 }

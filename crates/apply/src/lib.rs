@@ -9,6 +9,7 @@
 //! Pure: the clock is an argument, conversion between API versions is a trait ([`Versions`]).
 #![forbid(unsafe_code)]
 
+mod atomics;
 mod compare;
 mod conflict;
 mod element;
@@ -18,6 +19,7 @@ mod last_applied;
 mod managers;
 mod merge;
 mod ownership;
+mod part;
 mod path;
 mod prune;
 mod reconcile;
@@ -28,6 +30,7 @@ mod typed;
 mod validate;
 mod value;
 
+pub use atomics::atomics;
 pub use compare::{Comparison, compare};
 pub use conflict::{Conflict, Conflicts};
 pub use element::{Element, ElementError};
@@ -36,6 +39,7 @@ pub use filter::{Filter, Pattern, Step};
 pub use managers::{Entry, Managers, ManagersError, Operation};
 pub use merge::merge;
 pub use ownership::{Applied, ApplyError, Request, Versions, apply, update};
+pub use part::Part;
 pub use path::Path;
 pub use remove::remove;
 pub use schema::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};

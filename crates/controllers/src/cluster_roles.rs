@@ -1,13 +1,14 @@
 //! Cluster roles that are made of others have the rules of those that their selectors name
 //! (`pkg/controller/clusterroleaggregation`).
 
+use crate::clients::Clients;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, unless_gone};
 use api::selector::Selector;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher::Config;
-use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,9 +76,9 @@ impl Controller for Aggregation {
     }
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let api: Api<ClusterRole> = Api::all(client);
-    let events = watch(api.clone(), Config::default());
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let api: Api<ClusterRole> = Api::all(clients.of("clusterrole-aggregation-controller"));
+    let events = watch(Api::all(clients.shared()), Config::default());
     worker::run(Aggregation { api, roles: BTreeMap::new() }, events, stop).await;
 }
 

@@ -9,6 +9,7 @@ mod plan;
 mod tests;
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::members::Member;
 use crate::pod_control::{PodControl, pod_of, selects};
 use crate::worker::{self, Controller, is_code, unless_gone};
@@ -254,17 +255,18 @@ fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
     let (known, places) = (Cache::<DaemonSet>::new(), Cache::<Place>::new());
     let revisions = Cache::<ControllerRevision>::new();
     let of_sets = stream::select(known.changes().map(Event::DaemonSet), revisions.changes().map(Event::History));
     let others = stream::select(pods.changes().map(Event::Pod), places.changes().map(|_| Event::Node));
     let events = stream::select(of_sets, others).boxed();
     let watched = futures::future::join3(
-        known.clone().follow(Api::all(client.clone()), |set| set, stop.clone()),
-        places.clone().follow(Api::<Node>::all(client.clone()), Place::of, stop.clone()),
-        revisions.clone().follow(Api::all(client.clone()), |revision| revision, stop.clone()),
+        known.clone().follow(Api::all(clients.shared()), |set| set, stop.clone()),
+        places.clone().follow(Api::<Node>::all(clients.shared()), Place::of, stop.clone()),
+        revisions.clone().follow(Api::all(clients.shared()), |revision| revision, stop.clone()),
     );
+    let client = clients.of("daemon-set-controller");
     let controller = DaemonSets {
         control: PodControl::new(client.clone(), COMPONENT),
         client,

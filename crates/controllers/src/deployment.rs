@@ -14,6 +14,7 @@ mod template;
 mod tests;
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::members::{Member, controller};
 use crate::pod_control::{Claim, adopt, claim, is_ending, release, said, selects};
 use crate::recorder::Recorder;
@@ -268,7 +269,7 @@ impl Deployments {
 
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
-    client: Client,
+    clients: Clients,
     sets: Cache<ReplicaSet>,
     pods: Cache<Member>,
     stop: CancellationToken,
@@ -276,7 +277,8 @@ pub(crate) fn run(
     let known = Cache::<Deployment>::new();
     let others = stream::select(sets.changes().map(Event::ReplicaSet), pods.changes().map(Event::Pod));
     let events = stream::select(known.changes().map(Event::Deployment), others).boxed();
-    let watched = known.clone().follow(Api::all(client.clone()), |deployment| deployment, stop.clone());
+    let watched = known.clone().follow(Api::all(clients.shared()), |deployment| deployment, stop.clone());
+    let client = clients.of("deployment-controller");
     let recorder = Recorder::new(client.clone(), COMPONENT);
     let controller = Deployments { client, recorder, known, sets, pods, written: Written::default() };
     let works = worker::run(controller, events, stop);

@@ -3,6 +3,7 @@
 mod budget;
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::members::{Member, controller};
 use crate::pod_control::matches;
 use crate::recorder::Recorder;
@@ -219,7 +220,7 @@ impl Disruption {
 
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
-    client: Client,
+    clients: Clients,
     sets: Cache<ReplicaSet>,
     pods: Cache<Member>,
     stop: CancellationToken,
@@ -227,7 +228,8 @@ pub(crate) fn run(
     let budgets = Cache::<PodDisruptionBudget>::new();
     let others = stream::select(sets.changes().map(Event::ReplicaSet), pods.changes().map(Event::Pod));
     let events = stream::select(budgets.changes().map(Event::Budget), others).boxed();
-    let watched = budgets.clone().follow(Api::all(client.clone()), |budget| budget, stop.clone());
+    let watched = budgets.clone().follow(Api::all(clients.shared()), |budget| budget, stop.clone());
+    let client = clients.of("disruption-controller");
     let recorder = Recorder::new(client.clone(), COMPONENT);
     let works = worker::run(Disruption { client, recorder, budgets, sets, pods }, events, stop);
     // What they do at once is large: it lies on the heap.

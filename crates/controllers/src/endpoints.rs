@@ -9,6 +9,7 @@ mod subsets;
 mod tests;
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::members::Member;
 use crate::pod_control::{is_ending, said};
 use crate::recorder::Recorder;
@@ -33,8 +34,15 @@ enum Event {
     Endpoints(Seen<Endpoints>),
 }
 
+/// Upstream has a controller for each.
+struct Accounts {
+    endpoints: Client,
+    slices: Client,
+    mirrors: Client,
+}
+
 struct EndpointsOfServices {
-    client: Client,
+    own: Accounts,
     recorder: Recorder,
     services: Cache<Service>,
     pods: Cache<Member>,
@@ -132,7 +140,7 @@ impl EndpointsOfServices {
     async fn forget(&self, key: &str) -> Result<(), kube::Error> {
         let Some(endpoints) = self.endpoints.at(key) else { return Ok(()) };
         let namespace = endpoints.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Endpoints> = Api::namespaced(self.own.endpoints.clone(), namespace);
         let name = endpoints.metadata.name.as_deref().unwrap_or_default();
         unless_gone(api.delete(name, &DeleteParams::default()).await)
     }
@@ -148,7 +156,7 @@ impl EndpointsOfServices {
         let (existing, mirrored) = self.slices_of(key, service);
         let mut changes = slices::slices(service, spec, pods, &existing);
         changes.remove.extend(mirrored);
-        self.carry_out(service, &changes, written).await
+        self.carry_out(&self.own.slices, service, &changes, written).await
     }
 
     /// Slices as somebody's Endpoints, for a Service that selects no Pods.
@@ -158,7 +166,7 @@ impl EndpointsOfServices {
         let endpoints = self.endpoints.at(key).filter(|_| has_own);
         let changes = mirror::mirror(endpoints.as_deref(), &self.slices_of(key, service).1);
         let mut written = Revision::default();
-        let done = self.carry_out(service, &changes, &mut written).await;
+        let done = self.carry_out(&self.own.mirrors, service, &changes, &mut written).await;
         self.written.note(key, written, now);
         match done {
             Err(e) if is_ending(&e) => Ok(()),
@@ -176,12 +184,13 @@ impl EndpointsOfServices {
 
     async fn carry_out(
         &self,
+        client: &Client,
         service: &Service,
         changes: &slices::Changes,
         written: &mut Revision,
     ) -> Result<(), kube::Error> {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
         let params = PostParams::default();
         // A Service that goes takes its slices along.
         for slice in changes.make.iter().filter(|_| service.metadata.deletion_timestamp.is_none()) {
@@ -205,7 +214,7 @@ impl EndpointsOfServices {
     async fn write(&self, service: &Service, shall: &Endpoints, new: bool) -> Result<(), kube::Error> {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let name = service.metadata.name.as_deref().unwrap_or_default();
-        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Endpoints> = Api::namespaced(self.own.endpoints.clone(), namespace);
         let (written, reason, what) = if new {
             let written = api.create(&PostParams::default(), shall).await;
             (written, "FailedToCreateEndpoint", format!("create endpoint for service {namespace}/{name}"))
@@ -228,7 +237,7 @@ impl EndpointsOfServices {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
     let (services, slices, endpoints) =
         (Cache::<Service>::new(), Cache::<EndpointSlice>::new(), Cache::<Endpoints>::new());
     let of_services = stream::select(services.changes().map(Event::Service), pods.changes().map(Event::Pod));
@@ -237,13 +246,18 @@ pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) 
     let managers = format!("{} in ({}, {})", slices::MANAGED_BY, slices::MANAGER, mirror::MANAGER);
     let own = Config::default().labels(&managers);
     let watched = futures::future::join3(
-        services.clone().follow(Api::all(client.clone()), |service| service, stop.clone()),
-        slices.clone().follow_some(Api::all(client.clone()), own, |slice| slice, stop.clone()),
-        endpoints.clone().follow(Api::all(client.clone()), |endpoints| endpoints, stop.clone()),
+        services.clone().follow(Api::all(clients.shared()), |service| service, stop.clone()),
+        slices.clone().follow_some(Api::all(clients.shared()), own, |slice| slice, stop.clone()),
+        endpoints.clone().follow(Api::all(clients.shared()), |endpoints| endpoints, stop.clone()),
     );
-    let recorder = Recorder::new(client.clone(), "endpoint-controller");
+    let own = Accounts {
+        endpoints: clients.of("endpoint-controller"),
+        slices: clients.of("endpointslice-controller"),
+        mirrors: clients.of("endpointslicemirroring-controller"),
+    };
+    let recorder = Recorder::new(own.endpoints.clone(), "endpoint-controller");
     let controller =
-        EndpointsOfServices { client, recorder, services, pods, slices, endpoints, written: Written::default() };
+        EndpointsOfServices { own, recorder, services, pods, slices, endpoints, written: Written::default() };
     let works = worker::run(controller, events, stop);
     // What they do at once is large: it lies on the heap.
     Box::pin(async move {

@@ -6,6 +6,7 @@
 mod graph;
 mod kinds;
 
+use crate::clients::Clients;
 use crate::watch::Change;
 use crate::worker::{self, Controller, is_code};
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
@@ -242,7 +243,8 @@ impl Parts {
     }
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let client = clients.of("generic-garbage-collector");
     let mut pause = Duration::from_millis(100);
     let discovery = loop {
         match Discovery::new(client.clone()).run_aggregated().await {
@@ -257,6 +259,6 @@ pub(crate) async fn run(client: Client, stop: CancellationToken) {
     let known = kinds::discovered(&discovery);
     let kinds = known.iter().flat_map(|served| served.names().map(|name| (name, served.what()))).collect();
     let unlisted = known.iter().map(|served| of(&served.resource)).collect();
-    let events = kinds::events(&client, known);
+    let events = kinds::events(&clients.shared(), known);
     worker::run(GarbageCollector { client, kinds, graph: Graph::default(), unlisted }, events, stop).await;
 }

@@ -13,6 +13,7 @@ mod tests;
 mod track;
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::members::{Member, TRACKING};
 use crate::pod_control::{Failure, PodControl, matches};
 use crate::worker::{self, Controller, is_code};
@@ -251,12 +252,13 @@ impl Jobs {
 
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
-    client: Client,
+    clients: Clients,
     known: Cache<Job>,
     pods: Cache<Member>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let events = stream::select(known.changes().map(Event::Job), pods.changes().map(Event::Pod)).boxed();
+    let client = clients.of("job-controller");
     let controller = Jobs {
         control: PodControl::new(client.clone(), COMPONENT).holding(TRACKING),
         client,

@@ -9,6 +9,7 @@
 
 mod amount;
 mod cache;
+mod clients;
 mod cluster_roles;
 mod daemon_set;
 mod deployment;
@@ -34,10 +35,12 @@ mod watch;
 mod worker;
 mod written;
 
+pub use clients::Clients;
+
 use cache::Cache;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::batch::v1::Job;
-use kube::{Api, Client};
+use kube::Api;
 use members::Member;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -58,33 +61,34 @@ impl Default for Options {
 }
 
 /// Runs all controllers until they are cancelled; what is on its way then is given up, and done again next time.
-pub async fn run(client: Client, options: Options, stop: CancellationToken) {
+pub async fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) {
+    let clients = clients.into();
     let mut controllers = JoinSet::new();
-    controllers.spawn(service_account::run(client.clone(), stop.clone()));
+    controllers.spawn(service_account::run(clients.clone(), stop.clone()));
     if let Some(pem) = options.root_ca_pem {
-        controllers.spawn(root_ca::run(client.clone(), pem, stop.clone()));
+        controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
     }
-    controllers.spawn(namespace::run(client.clone(), stop.clone()));
-    controllers.spawn(garbage_collector::run(client.clone(), stop.clone()));
-    controllers.spawn(resource_quota::run(client.clone(), stop.clone()));
-    controllers.spawn(cluster_roles::run(client.clone(), stop.clone()));
+    controllers.spawn(namespace::run(clients.clone(), stop.clone()));
+    controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
+    controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
+    controllers.spawn(cluster_roles::run(clients.clone(), stop.clone()));
     let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
-    controllers.spawn(replica_set::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(deployment::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(daemon_set::run(client.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(replica_set::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(deployment::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(daemon_set::run(clients.clone(), pods.clone(), stop.clone()));
     let jobs = Cache::<Job>::new();
-    controllers.spawn(job::run(client.clone(), jobs.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(ttl_after_finished::run(client.clone(), jobs.clone(), stop.clone()));
-    controllers.spawn(endpoints::run(client.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(disruption::run(client.clone(), sets.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
+    controllers.spawn(endpoints::run(clients.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
-    controllers.spawn(pod_gc::run(client.clone(), pods.clone(), threshold, stop.clone()));
-    controllers.spawn(taint_eviction::run(client.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
+    controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
-    controllers.spawn(jobs.follow(Api::all(client.clone()), |job| job, stop.clone()));
-    controllers.spawn(sets.follow(Api::all(client.clone()), |set| set, stop.clone()));
-    controllers.spawn(pods.follow(Api::all(client.clone()), Member::of, stop.clone()));
-    controllers.spawn(node_lifecycle::run(client, stop));
+    controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
+    controllers.spawn(sets.follow(Api::all(clients.shared()), |set| set, stop.clone()));
+    controllers.spawn(pods.follow(Api::all(clients.shared()), Member::of, stop.clone()));
+    controllers.spawn(node_lifecycle::run(clients, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {
             tracing::error!("a controller ended: {e}");

@@ -1,16 +1,16 @@
 //! A namespace that is deleted takes its content along: Pods first, then everything else, then its finalizer
 //! (`pkg/controller/namespace/deletion`, with the order of KEP-5080).
 
+use crate::clients::Clients;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, is_code};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
-use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -179,8 +179,11 @@ async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -
         return Ok(());
     }
     let api: Api<Namespace> = Api::all(client.clone());
-    let patch = Patch::Strategic(json!({ "status": { "conditions": changed } }));
-    match api.patch_status(&key(&namespace.metadata), &PatchParams::default(), &patch).await {
+    let mut told = namespace.clone();
+    let conditions = told.status.get_or_insert_default().conditions.get_or_insert_default();
+    conditions.retain(|known| changed.iter().all(|new| new.type_ != known.type_));
+    conditions.extend(changed);
+    match api.replace_status(&key(&namespace.metadata), &PostParams::default(), &told).await {
         Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => Err(e),
         _ => Ok(()),
     }
@@ -236,7 +239,8 @@ async fn delete_all(
     Ok(api.list(&some).await?.items)
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let events = watch(Api::all(client.clone()), Config::default());
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let client = clients.of("namespace-controller");
+    let events = watch(Api::all(clients.shared()), Config::default());
     worker::run(Namespaces { client, terminating: HashMap::new() }, events, stop).await;
 }

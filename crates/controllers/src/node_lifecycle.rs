@@ -4,6 +4,7 @@
 //! A heartbeat is a change of the node's Lease or of its `Ready` condition, at the moment when it is seen: clocks of
 //! different machines are never compared.
 
+use crate::clients::Clients;
 use crate::node_taints::{condition, wanted};
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, is_code};
@@ -226,9 +227,10 @@ fn silent(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
     CONDITIONS.into_iter().map(unknown).collect()
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
-    let leases = watch(Api::namespaced(client.clone(), LEASES), Config::default()).map(Event::Lease);
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
+    let leases = watch(Api::namespaced(clients.shared(), LEASES), Config::default()).map(Event::Lease);
+    let client = clients.of("node-controller");
     let controller = NodeLifecycle { client, nodes: HashMap::new(), beats: HashMap::new() };
     worker::run(controller, stream::select(nodes, leases).boxed(), stop).await;
 }

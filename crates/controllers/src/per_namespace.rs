@@ -1,11 +1,12 @@
 //! What every namespace must have: one object of a fixed name.
 
+use crate::clients::Clients;
 use crate::watch::{Change, key, watch};
 use crate::worker::{Controller, is_code};
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
@@ -36,17 +37,20 @@ pub(crate) trait InEachNamespace: Send + Sync {
     /// The object as it should be.
     fn desired(&self) -> Self::Object;
 
+    /// An object that is there, made as it should be; what it does not say otherwise stays.
+    fn corrected(&self, object: Self::Object) -> Self::Object;
+
     /// Whether it is as it should be.
     fn is_right(&self, object: &Self::Object) -> bool;
 }
 
 /// Makes the object in every namespace that is not being deleted.
-pub(crate) struct PerNamespace<T> {
+pub(crate) struct PerNamespace<T: InEachNamespace> {
     client: Client,
     what: T,
     namespaces: HashSet<String>,
-    /// The namespaces that have the object, and whether it is right.
-    have: HashMap<String, bool>,
+    /// The namespaces that have the object, and how it is where it is not right.
+    have: HashMap<String, Option<Box<T::Object>>>,
     /// Whether it is known which namespaces have it.
     listed: bool,
 }
@@ -61,10 +65,10 @@ impl<T: InEachNamespace> PerNamespace<T> {
         Self { client, what, namespaces: HashSet::new(), have: HashMap::new(), listed: false }
     }
 
-    pub(crate) fn events(&self) -> BoxStream<'static, Event<T::Object>> {
+    pub(crate) fn events(&self, clients: &Clients) -> BoxStream<'static, Event<T::Object>> {
         let by_name = Config::default().fields(&format!("metadata.name={}", T::NAME));
-        let namespaces = watch(Api::all(self.client.clone()), Config::default()).map(Event::Namespace);
-        let objects = watch(Api::all(self.client.clone()), by_name).map(Event::Object);
+        let namespaces = watch(Api::all(clients.shared()), Config::default()).map(Event::Namespace);
+        let objects = watch(Api::all(clients.shared()), by_name).map(Event::Object);
         stream::select(namespaces, objects).boxed()
     }
 
@@ -74,7 +78,7 @@ impl<T: InEachNamespace> PerNamespace<T> {
             Change::Set(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
                 let right = self.what.is_right(&object);
-                self.have.insert(namespace.clone(), right);
+                self.have.insert(namespace.clone(), (!right).then_some(object));
                 if right { vec![] } else { vec![namespace] }
             }
             Change::Gone(object) => {
@@ -119,21 +123,20 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
     }
 
     async fn reconcile(&mut self, namespace: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let have = self.have.get(namespace).copied();
+        let have = self.have.get(namespace);
         // Before the list is known, making would mostly be refused because it is there; the list activates the rest.
-        if !self.listed || !self.namespaces.contains(namespace) || have == Some(true) {
+        if !self.listed || !self.namespaces.contains(namespace) || matches!(have, Some(None)) {
             return Ok(None);
         }
         let api: Api<T::Object> = Api::namespaced(self.client.clone(), namespace);
-        let desired = self.what.desired();
-        let written = if have.is_none() {
-            api.create(&PostParams::default(), &desired).await
-        } else {
-            api.patch(T::NAME, &PatchParams::default(), &Patch::Merge(&desired)).await
+        let params = PostParams::default();
+        let written = match have.cloned().flatten() {
+            Some(wrong) => api.replace(T::NAME, &params, &self.what.corrected(*wrong)).await,
+            None => api.create(&params, &self.what.desired()).await,
         };
         match written {
             Ok(_) => {
-                self.have.insert(namespace.to_owned(), true);
+                self.have.insert(namespace.to_owned(), None);
                 Ok(None)
             }
             // The namespace is going or gone, or somebody was faster: the watches tell.

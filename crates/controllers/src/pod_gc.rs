@@ -4,6 +4,7 @@
 //! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
 
 use crate::cache::{Cache, Seen};
+use crate::clients::Clients;
 use crate::members::Member;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, unless_gone};
@@ -196,13 +197,14 @@ fn is_out_of_service(node: &Node) -> bool {
 
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
-    client: Client,
+    clients: Clients,
     pods: Cache<Member>,
     threshold: usize,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
+    let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
     let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
+    let client = clients.of("pod-garbage-collector");
     let controller =
         PodGc { client, threshold, pods, nodes: HashMap::new(), nodes_listed: false, missing: HashMap::new() };
     worker::run(controller, events, stop)

@@ -4,6 +4,7 @@ mod counts;
 mod rank;
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::members::Member;
 use crate::pod_control::{Failure, PodControl, pod_of, said, selects};
 use crate::worker::{self, Controller, is_code};
@@ -178,12 +179,13 @@ impl ReplicaSets {
 
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
-    client: Client,
+    clients: Clients,
     known: Cache<ReplicaSet>,
     members: Cache<Member>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let events = stream::select(known.changes().map(Event::ReplicaSet), members.changes().map(Event::Pod));
+    let client = clients.of("replicaset-controller");
     let controller = ReplicaSets {
         pods: PodControl::new(client.clone(), COMPONENT),
         client,

@@ -3,14 +3,15 @@
 //! Only the status: the API server counts for itself when something is to be made. Where there is no quota nothing is
 //! watched; where there are some, the kinds that they count, by metadata only.
 
+use crate::clients::Clients;
 use crate::watch::{Change, watch};
 use crate::worker::{self, Controller, unless_gone};
 use admission::quota::{self, Kind, Object};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, discovery};
@@ -176,16 +177,18 @@ async fn tell(client: &Client, namespace: &str, quota: &ResourceQuota, objects: 
     }
     let api: Api<ResourceQuota> = Api::namespaced(client.clone(), namespace);
     let name = quota.metadata.name.as_deref().unwrap_or_default();
-    // What is no longer limited has to go from the status, too: a merge would keep it.
-    let patch = json!([{"op": "add", "path": "/status", "value": {"hard": hard, "used": used}}]);
-    let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).map_err(kube::Error::SerdeError)?);
-    unless_gone(api.patch_status(name, &PatchParams::default(), &patch).await)
+    // What is no longer limited goes from the status, too.
+    let status = Some(ResourceQuotaStatus { hard: Some(hard), used: Some(used) });
+    let told = ResourceQuota { status, ..quota.clone() };
+    // It has changed, or gone, meanwhile: the watch says so.
+    unless_gone(api.replace_status(name, &PostParams::default(), &told).await)
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let client = clients.of("resourcequota-controller");
     let (changed, counted) = mpsc::unbounded_channel();
     let counted = stream::unfold(counted, |mut counted| async move { Some((counted.recv().await?, counted)) });
-    let quotas = watch(Api::<ResourceQuota>::all(client.clone()), Config::default()).map(Event::Quota);
+    let quotas = watch(Api::<ResourceQuota>::all(clients.shared()), Config::default()).map(Event::Quota);
     let events = stream::select(quotas, counted.map(Event::Counted)).boxed();
     worker::run(Quotas { client, namespaces: HashMap::new(), changed }, events, stop).await;
 }

@@ -1,11 +1,11 @@
 //! Every namespace has `kube-root-ca.crt`: what its Pods trust the API server by
 //! (`pkg/controller/certificates/rootcacertpublisher`).
 
+use crate::clients::Clients;
 use crate::per_namespace::{InEachNamespace, PerNamespace};
 use crate::worker;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Client;
 use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
@@ -37,13 +37,17 @@ impl InEachNamespace for RootCa {
         }
     }
 
+    fn corrected(&self, object: ConfigMap) -> ConfigMap {
+        ConfigMap { data: self.desired().data, ..object }
+    }
+
     fn is_right(&self, object: &ConfigMap) -> bool {
         object.data.as_ref().is_some_and(|d| d.get(FILE) == Some(&self.pem))
     }
 }
 
-pub(crate) async fn run(client: Client, pem: String, stop: CancellationToken) {
-    let controller = PerNamespace::new(client, RootCa { pem });
-    let events = controller.events();
+pub(crate) async fn run(clients: Clients, pem: String, stop: CancellationToken) {
+    let controller = PerNamespace::new(clients.of("root-ca-cert-publisher"), RootCa { pem });
+    let events = controller.events(&clients);
     worker::run(controller, events, stop).await;
 }

@@ -1,10 +1,10 @@
 //! Every namespace has the service account `default` (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
 
+use crate::clients::Clients;
 use crate::per_namespace::{InEachNamespace, PerNamespace};
 use crate::worker;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 struct DefaultServiceAccount;
@@ -23,14 +23,18 @@ impl InEachNamespace for DefaultServiceAccount {
         }
     }
 
+    fn corrected(&self, object: ServiceAccount) -> ServiceAccount {
+        object
+    }
+
     /// Whatever its user wrote into it stays.
     fn is_right(&self, _: &ServiceAccount) -> bool {
         true
     }
 }
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let controller = PerNamespace::new(client, DefaultServiceAccount);
-    let events = controller.events();
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let controller = PerNamespace::new(clients.of("service-account-controller"), DefaultServiceAccount);
+    let events = controller.events(&clients);
     worker::run(controller, events, stop).await;
 }

@@ -4,6 +4,7 @@
 //! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
 
 use crate::cache::{self, Cache, Seen};
+use crate::clients::Clients;
 use crate::members::Member;
 use crate::recorder::Recorder;
 use crate::watch::{Change, key, watch};
@@ -172,9 +173,11 @@ impl Controller for TaintEviction {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(client: Client, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
-    let nodes = watch(Api::all(client.clone()), Config::default()).map(Event::Node);
+pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+    let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
     let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
+    // As upstream: it has the rights of the controller that taints.
+    let client = clients.of("node-controller");
     let controller = TaintEviction {
         recorder: Recorder::new(client.clone(), COMPONENT),
         client,

@@ -1,6 +1,7 @@
 //! Removes Jobs some time after they have ended, if they say so (`pkg/controller/ttlafterfinished`).
 
 use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
 use crate::worker::{self, Controller, unless_gone};
 use futures::stream::StreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -63,8 +64,9 @@ impl Controller for TtlAfterFinished {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(client: Client, jobs: Cache<Job>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+pub(crate) fn run(clients: Clients, jobs: Cache<Job>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
     let events = jobs.changes().boxed();
+    let client = clients.of("ttl-after-finished-controller");
     worker::run(TtlAfterFinished { client, jobs }, events, stop)
 }
 

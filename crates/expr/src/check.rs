@@ -2,7 +2,7 @@
 //! functions that are not for such values.
 
 use crate::{
-    Type, comprehension,
+    Type, changes, comprehension,
     functions::{self, FUNCTIONS, NAMESPACES},
 };
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators as op};
@@ -77,6 +77,15 @@ fn type_of(expr: &IdedExpr, names: &Names<'_>) -> Found {
             }
             Ok(Type::Map(Box::new(Type::Dyn)))
         }
+        Expr::Struct(of) if names.get(Type::CHANGES.0).is_some() && changes::is_type(&of.type_name) => {
+            for entry in &of.entries {
+                if let EntryExpr::StructField(entry) = &entry.expr {
+                    let held = type_of(&entry.value, names)?;
+                    changes::check(&of.type_name, &entry.field, entry.optional, &held)?;
+                }
+            }
+            Ok(Type::Struct(of.type_name.as_str().into()))
+        }
         Expr::Struct(of) => Err(format!("undeclared reference to '{}' (in container '')", of.type_name)),
         Expr::Unspecified => Err("Syntax error".to_owned()),
     }
@@ -106,6 +115,7 @@ fn field(operand: &Type, name: &str) -> Found {
         Type::Map(of) => Ok((**of).clone()),
         Type::Object(fields) => fields.get(name).cloned().ok_or_else(|| format!("undefined field '{name}'")),
         Type::Optional(of) => Ok(Type::Optional(Box::new(field(of, name)?))),
+        Type::Struct(of) => changes::field(of, name),
         Type::Named("authorizer") if name == "requestResource" => Ok(Type::Named("resourcecheck")),
         other => Err(format!("type '{other}' does not support field selection")),
     }
@@ -185,7 +195,7 @@ fn operator(name: &str, call: &CallExpr, args: &[Type]) -> Option<Found> {
                 wrong()
             }
         }
-        (op::IN, [_, Type::Map(_) | Type::Object(_) | Type::Dyn]) => Ok(Type::BOOL),
+        (op::IN, [_, Type::Map(_) | Type::Object(_) | Type::Struct(_) | Type::Dyn]) => Ok(Type::BOOL),
         (op::NEGATE, [one]) => Ok(one.clone()),
         (op::ADD | op::SUBSTRACT, [l, r]) => arithmetic(name, l, r).map_or_else(wrong, Ok),
         (op::MULTIPLY | op::DIVIDE | op::MODULO, [l, r]) => {
@@ -194,7 +204,7 @@ fn operator(name: &str, call: &CallExpr, args: &[Type]) -> Option<Found> {
         }
         (op::INDEX, [operand, _]) => match operand {
             Type::List(of) | Type::Map(of) => Ok((**of).clone()),
-            Type::Dyn | Type::Object(_) => Ok(Type::Dyn),
+            Type::Dyn | Type::Object(_) | Type::Struct(_) => Ok(Type::Dyn),
             Type::Optional(_) => Ok(Type::Optional(Box::new(Type::Dyn))),
             Type::Named(_) => wrong(),
         },

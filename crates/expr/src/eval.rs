@@ -76,7 +76,21 @@ impl Evaluator {
                 }
                 Ok(Value::Map(Arc::new(entries)))
             }
-            Expr::Struct(_) | Expr::Unspecified => Err(EvalError::overload()),
+            Expr::Struct(of) => {
+                let mut fields = BTreeMap::new();
+                for entry in &of.entries {
+                    let EntryExpr::StructField(entry) = &entry.expr else { return Err(EvalError::overload()) };
+                    let key = Key::String(entry.field.as_str().into());
+                    match self.eval(&entry.value, scope)? {
+                        Value::Optional(held) if entry.optional => {
+                            fields.extend(held.map(|v| (key, (*v).clone())));
+                        }
+                        value => drop(fields.insert(key, value)),
+                    }
+                }
+                Ok(Value::Map(Arc::new(fields)))
+            }
+            Expr::Unspecified => Err(EvalError::overload()),
         }
     }
 

@@ -15,7 +15,7 @@ pub use authorizer::{Asking, Authorize, Question, Verdict};
 pub(crate) use times::duration;
 
 use crate::{
-    EvalError, Value,
+    EvalError, Value, changes,
     eval::{Evaluator, Outcome},
 };
 use cel::common::ast::{Expr, IdedExpr};
@@ -38,7 +38,7 @@ const fn f(name: &'static str, on: &'static str, takes: &'static str, gives: &'s
 pub(crate) const TYPES: [&str; 12] =
     ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type", "dyn"];
 /// What stands before the names of some functions.
-pub(crate) const NAMESPACES: [&str; 5] = ["optional", "sets", "format", "strings", "ip"];
+pub(crate) const NAMESPACES: [&str; 6] = ["optional", "sets", "format", "strings", "ip", "jsonpatch"];
 
 const TIME: &str = "timestamp";
 const EITHER: &str = "timestamp|duration";
@@ -77,6 +77,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("join", "list", "?string", "string"),
     f("format", "string", "list", "string"),
     f("strings.quote", "", "string", "string"),
+    f("jsonpatch.escapeKey", "", "string", "string"),
     f("find", "string", "string", "string"),
     f("findAll", "string", "string,?int", "strings"),
     f("isSorted", "list", "", "bool"),
@@ -189,6 +190,7 @@ pub(crate) fn of_namespace(evaluator: &mut Evaluator, namespace: &str, name: &st
         ("optional", _) => optional::make(name, args),
         ("sets", _) => lists::sets(evaluator, name, args),
         ("strings", "quote") => strings::quote(args),
+        ("jsonpatch", "escapeKey") => changes::escape_key(args),
         ("format", _) => formats::make(name, args),
         ("ip", "isCanonical") => net::is_canonical(args),
         _ => Err(EvalError::overload()),

@@ -1,8 +1,47 @@
 //! Values of JSON of which nothing is declared.
 
-use crate::{Key, Value};
+use crate::{EvalError, Key, Value};
 use serde_json::Value as Json;
 use std::sync::Arc;
+
+impl Value {
+    /// As JSON, if it can be.
+    ///
+    /// # Errors
+    /// When it, or something in it, has no form in JSON.
+    pub fn to_json(&self) -> Result<Json, EvalError> {
+        let none = || EvalError::new(format!("no JSON form for a value of type '{}'", self.type_name()));
+        Ok(match self {
+            Self::Null => Json::Null,
+            Self::Bool(flag) => (*flag).into(),
+            Self::Int(whole) => (*whole).into(),
+            Self::Uint(whole) => (*whole).into(),
+            Self::Double(number) => serde_json::Number::from_f64(*number).ok_or_else(none)?.into(),
+            Self::String(text) | Self::Url(text) => Json::String(text.to_string()),
+            Self::Time(moment) => Json::String(moment.to_string()),
+            Self::List(items) => Json::Array(items.iter().map(Self::to_json).collect::<Result<_, _>>()?),
+            Self::Map(fields) => {
+                let mut held = serde_json::Map::new();
+                for (key, value) in fields.iter() {
+                    let Key::String(key) = key else { return Err(EvalError::new("unsupported key type")) };
+                    held.insert(key.to_string(), value.to_json()?);
+                }
+                Json::Object(held)
+            }
+            Self::Bytes(_)
+            | Self::Duration(_)
+            | Self::Type(_)
+            | Self::Optional(_)
+            | Self::Quantity(_)
+            | Self::Ip(_)
+            | Self::Cidr(..)
+            | Self::Format(_)
+            | Self::Semver(_)
+            | Self::Asking(_)
+            | Self::Verdict(_) => return Err(none()),
+        })
+    }
+}
 
 impl From<&Json> for Value {
     fn from(json: &Json) -> Self {

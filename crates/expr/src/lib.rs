@@ -7,6 +7,7 @@
 //! Pure: no I/O, no clock, no randomness.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod check;
 mod comprehension;
 mod eval;

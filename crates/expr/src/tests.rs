@@ -187,3 +187,35 @@ fn a_question_is_put_together_word_by_word() {
     check("authorizer.resource('pods')", "found no matching overload for 'resource'");
     check("authorizer.group('a').check('get')", "found no matching overload for 'check'");
 }
+
+#[test]
+fn what_becomes_of_an_object_is_said_where_that_is_asked_for() {
+    let read = |source: &str, types: &[(&str, Type)]| {
+        let program = Program::compile(source, types)?;
+        let value = program.evaluate(&[], &mut Budget::default()).map_err(|error| error.to_string())?;
+        let json = value.to_json().map_err(|error| error.to_string())?;
+        Ok::<_, String>(format!("{} {json}", program.result()))
+    };
+    let known =
+        |source: &str| read(source, &[Type::CHANGES]).map_err(|why| why.lines().next().unwrap_or("").to_owned());
+    assert_eq!(
+        known("Object{a: Object.a{b: [1, 2u, 'x', null, 1.5]}}").as_deref(),
+        Ok(r#"Object {"a":{"b":[1,2,"x",null,1.5]}}"#)
+    );
+    assert_eq!(known("Object{?a: optional.none(), ?b: optional.of(1)}").as_deref(), Ok(r#"Object {"b":1}"#));
+    let steps = "[JSONPatch{op: 'add', path: '/' + jsonpatch.escapeKey('a/b~c')}]";
+    assert_eq!(known(steps).as_deref(), Ok(r#"list(JSONPatch) [{"op":"add","path":"/a~1b~0c"}]"#));
+    for (source, why) in [
+        (
+            "Object{a: Object.b{}}",
+            "type mismatch: unexpected type name \"Object.b\", expected \"Object.a\", which matches field name path from root Object type",
+        ),
+        ("JSONPatch{nope: 1}", "undefined field 'nope'"),
+        ("JSONPatch{op: 1}", "expected type of field 'op' is 'string' but provided type is 'int'"),
+        ("Other{}", "undeclared reference to 'Other' (in container '')"),
+    ] {
+        assert_eq!(known(source), Err(format!("compilation failed: ERROR: <input>: {why}")), "{source}");
+    }
+    assert_eq!(known("Object{a: b'x'}"), Err("no JSON form for a value of type 'bytes'".to_owned()));
+    assert!(read("Object{}", &[]).is_err(), "nowhere else is there an Object");
+}

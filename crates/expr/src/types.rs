@@ -17,6 +17,8 @@ pub enum Type {
     Object(Arc<BTreeMap<String, Type>>),
     /// Perhaps one of these.
     Optional(Box<Type>),
+    /// What is written with its name before it: `Object`, `Object.spec`, `JSONPatch`.
+    Struct(Arc<str>),
 }
 
 impl Type {
@@ -37,6 +39,10 @@ impl Type {
 
     /// Who says what somebody may do.
     pub const AUTHORIZER: Self = Self::Named("authorizer");
+
+    /// A variable that nobody can name: where there is one of it, expressions can say how an object is changed, with
+    /// `Object{...}` and `JSONPatch{...}`.
+    pub const CHANGES: (&'static str, Self) = ("@changes", Self::Dyn);
 
     /// A list of this.
     #[must_use]
@@ -62,7 +68,7 @@ impl Type {
             Self::Dyn => "dyn",
             Self::Named(name) => name,
             Self::List(_) => "list",
-            Self::Map(_) | Self::Object(_) => "map",
+            Self::Map(_) | Self::Object(_) | Self::Struct(_) => "map",
             Self::Optional(_) => "optional",
         }
     }
@@ -76,6 +82,7 @@ impl Type {
                 !["bool", "int", "uint", "double", "string", "bytes"].contains(name)
             }
             (Self::Named(l), Self::Named(r)) => l == r,
+            (Self::Struct(l), Self::Struct(r)) => l == r,
             (Self::List(l), Self::List(r)) | (Self::Optional(l), Self::Optional(r)) => l.meets(r),
             (Self::Map(_) | Self::Object(_), Self::Map(_) | Self::Object(_)) => true,
             (Self::Named("null_type"), _) | (_, Self::Named("null_type")) => true,
@@ -94,6 +101,7 @@ impl fmt::Display for Type {
         match self {
             Self::Dyn => f.write_str("dyn"),
             Self::Named(name) => f.write_str(name),
+            Self::Struct(name) => f.write_str(name),
             Self::List(of) => write!(f, "list({of})"),
             Self::Map(of) => write!(f, "map(string, {of})"),
             Self::Object(_) => f.write_str("object"),

@@ -122,7 +122,7 @@ impl Cluster {
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
-        let client = |name: &str| Client::new(server.local(UserInfo::component(name)), "default");
+        let client = |user: UserInfo| Client::new(server.local(user), "default");
         let options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
@@ -139,18 +139,20 @@ impl Cluster {
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
-        let kubelet = Kubelet::new(options, client(&format!("system:node:{node}")), runtime, stop.clone());
+        let kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
         let _ = pipe.0.set(kubelet.clone());
         if let Some(endpoint) = endpoint {
             let tls =
                 pki.node_config(&node, &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)], endpoint.clients.as_deref())?;
             tasks.spawn(kubelet.clone().serve_https(endpoint.listener, tls));
         }
-        let scheduler = scheduler::Scheduler::new(client("system:kube-scheduler"), scheduler::Options::default());
-        tasks.spawn(scheduler.run(stop.clone()));
+        let user = UserInfo::named("system:kube-scheduler");
+        let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
+        note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let root_ca =
             controllers::Options { root_ca_pem: Some(pki.ca_pem().to_owned()), ..controllers::Options::default() };
-        tasks.spawn(controllers::run(client("system:kube-controller-manager"), root_ca, stop.clone()));
+        let running = tasks.spawn(controllers::run(of_controllers(&server), root_ca, stop.clone()));
+        note_task(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
         let own = containerd.clone();
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
@@ -161,7 +163,15 @@ impl Cluster {
             }
         }));
         tasks.close();
-        Ok(Self { client: client("kubernetes-admin"), url, node, stop, tasks, containerd, audit: access.audit })
+        Ok(Self {
+            client: client(UserInfo::component("kubernetes-admin")),
+            url,
+            node,
+            stop,
+            tasks,
+            containerd,
+            audit: access.audit,
+        })
     }
 
     /// Waits until the container runtime can run Pods, if it is our own.
@@ -211,6 +221,20 @@ fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs
         Some(total) => server.with_requests_at_a_time(total),
         None => server,
     })
+}
+
+/// Makes a component known, which is there for as long as its task is.
+fn note_task(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
+    let task = task.abort_handle();
+    server.note_component(name, move || if task.is_finished() { Err("it has ended".to_owned()) } else { Ok(()) });
+}
+
+/// Controllers watch together, and each acts as the service account of its name.
+fn of_controllers(server: &ApiServer) -> controllers::Clients {
+    let manager = server.local(UserInfo::named("system:kube-controller-manager"));
+    let server = server.clone();
+    let account = move |name: &str| Client::new(server.local(UserInfo::account("kube-system", name)), "default");
+    controllers::Clients::new(Client::new(manager, "default"), account)
 }
 
 async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {

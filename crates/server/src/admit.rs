@@ -6,6 +6,8 @@ mod connect;
 mod default_class;
 mod hooks;
 mod limit_ranger;
+mod mutations;
+mod node_taint;
 pub(crate) mod outside;
 mod pod_security;
 mod policies;
@@ -18,6 +20,7 @@ mod webhooks;
 pub(crate) use hooks::Hooks;
 
 use crate::{
+    audit::Trail,
     kinds::{self, FieldErrors, KindInfo, WriteTarget},
     pods,
     request::Resource,
@@ -56,6 +59,10 @@ pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Val
             complete_pod(server, namespace, object).map(|()| complete_change(server, resource, object, None))
         }
         ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),
+        ("", "Node") => {
+            node_taint::admit(object);
+            Ok(())
+        }
         ("", "PersistentVolumeClaim") => {
             default_class::admit_claim(server, object);
             Ok(())
@@ -92,6 +99,7 @@ pub(crate) fn check(
     resource: &Resource,
     object: &Value,
     old: Option<&Value>,
+    trail: &Trail,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if resource.target() == WriteTarget::Status {
@@ -116,7 +124,7 @@ pub(crate) fn check(
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
     }
-    pod_security::check(server, resource, object, old).map_err(|why| refused(info, object, &why))
+    pod_security::check(server, resource, object, old, trail).map_err(|why| refused(info, object, &why))
 }
 
 fn refused(info: &KindInfo, object: &Value, why: &str) -> ApiError {

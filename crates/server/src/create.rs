@@ -80,7 +80,7 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
         let mut value = prepare(server, resource, call, value, &managers)?;
-        warnings.extend(admit::check(server, resource, &value, None)?);
+        warnings.extend(admit::check(server, resource, &value, None, &call.trail)?);
         let addresses = services::take(server, resource, &mut value).await?;
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
@@ -179,6 +179,7 @@ fn prepare(
     authz::note_requestor(&call.user, resource, &mut value);
     authz::check_write(server, &call.user, resource, &value, None)?;
     kind.prepare_create(&mut value, &ctx);
+    kind.observe(&mut value);
     managed::note(&mut value, managers);
     let mut errors = FieldErrors::default();
     metadata::validate(kind, &value, &mut errors);

@@ -19,6 +19,9 @@ fn verbs(info: &KindInfo) -> Vec<&'static str> {
     if info.question {
         return vec!["create"];
     }
+    if info.computed {
+        return vec!["get", "list"];
+    }
     VERBS.into_iter().filter(|v| info.plural != "namespaces" || *v != "deletecollection").collect()
 }
 
@@ -113,6 +116,7 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
             "verbs": verbs(info), "shortNames": info.short_names, "categories": info.categories,
         }));
         if !info.question
+            && !info.computed
             && let Some(resource) = resources.last_mut()
         {
             resource["storageVersionHash"] = json!(storage_hash(served, info));

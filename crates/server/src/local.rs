@@ -22,7 +22,7 @@ impl ApiServer {
     /// A service for a component of this process.
     #[must_use]
     pub fn local(&self, user: UserInfo) -> Local {
-        let agent = HeaderValue::from_str(agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
+        let agent = HeaderValue::from_str(&agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
         Local { server: self.clone(), user, agent }
     }
 }
@@ -47,11 +47,14 @@ where
     }
 }
 
-/// The name of upstream's program that has this user.
-fn agent(user: &str) -> &str {
+/// How upstream's program that has this user names itself.
+fn agent(user: &str) -> String {
     match user.strip_prefix("system:") {
-        Some(node) if node.starts_with("node:") => "kubelet",
-        Some(component) => component,
-        None => user,
+        Some(node) if node.starts_with("node:") => "kubelet".to_owned(),
+        Some(account) if account.starts_with("serviceaccount:kube-system:") => {
+            format!("kube-controller-manager/{user}")
+        }
+        Some(component) => component.to_owned(),
+        None => user.to_owned(),
     }
 }

@@ -163,7 +163,7 @@ pub(crate) fn after_admission(object: &Value, before: Managers, call: &Call) -> 
 }
 
 /// Who owns what of a stored object.
-fn stored(object: &Value) -> Managers {
+pub(crate) fn stored(object: &Value) -> Managers {
     Managers::from_json(&object["metadata"]["managedFields"]).unwrap_or_default()
 }
 

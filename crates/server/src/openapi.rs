@@ -57,7 +57,9 @@ type Made = (Vec<Revision>, Arc<Document>);
 impl Documents {
     /// All documents of what is served.
     fn all(&self, served: &Served) -> Vec<Arc<Document>> {
-        let mut all = BUILT_IN.clone();
+        let is_served = |(group, version): (&str, &str)| served.has(group, version);
+        let built_in = registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(of, _)| is_served(*of));
+        let mut all: Vec<Arc<Document>> = built_in.map(|(_, document)| Arc::clone(document)).collect();
         let mut known = self.0.lock();
         let mut current = HashMap::new();
         for (group, version, definitions) in served.defined() {

@@ -3,7 +3,7 @@
 use crate::{
     admit::outside,
     decode,
-    kinds::{self, FieldErrors, FieldPath, RUNTIME_CLASSES},
+    kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
     object,
     reply::{self, Reply},
     request::Resource,
@@ -12,6 +12,7 @@ use crate::{
     write::{dry_run, now},
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
 use store::{Expect, Key, Write, WriteError};
 
 /// How often a write is tried again when another came first.
@@ -73,6 +74,18 @@ pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result
     let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
     let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
     kinds::admit_runtime_class(pod, class.as_ref())
+}
+
+/// Binds the Pod that a Binding names.
+pub(crate) async fn bind_any(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let binding = decode::options(call, "Binding")?;
+    let name = binding["metadata"]["name"].as_str().unwrap_or("");
+    let pod = Resource::at(&KindRef::BuiltIn(POD), &resource.namespace, name);
+    let part = Some("binding".to_owned());
+    bind(server, &Resource { served: Arc::clone(&resource.served), subresource: part, ..pod }, call).await
 }
 
 /// Binds a Pod to a node: once, and only when nothing holds it back.

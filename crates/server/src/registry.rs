@@ -7,6 +7,7 @@ use crate::{
     kinds::{ALL, Custom, Kind, KindRef},
     openapi::Documents,
 };
+use api::feature_gates::FeatureGates;
 use parking_lot::RwLock;
 use std::{
     cmp::Reverse,
@@ -23,6 +24,8 @@ pub(crate) struct Served {
     /// The definitions of those, by group and version; documents are made of them.
     definitions: BTreeMap<(&'static str, &'static str), Vec<Object>>,
     groups: Vec<Group>,
+    /// Which features are on.
+    gates: Arc<FeatureGates>,
 }
 
 /// A group, and its versions.
@@ -33,12 +36,16 @@ pub(crate) struct Group {
     pub(crate) versions: Vec<&'static str>,
 }
 
+/// The built-in groups with the features that are on by default.
+static BUILT_IN: LazyLock<Vec<Group>> = LazyLock::new(|| groups(&FeatureGates::default()));
+
 /// The built-in groups in the order of [`ALL`]: the core group first, and of several versions the preferred one.
-static BUILT_IN: LazyLock<Vec<Group>> = LazyLock::new(|| {
+fn groups(gates: &FeatureGates) -> Vec<Group> {
     let mut groups = Vec::new();
-    ALL.iter().for_each(|k| note(&mut groups, k.info().group, k.info().version));
+    let served = ALL.iter().map(|k| k.info()).filter(|info| info.is_served(gates));
+    served.for_each(|info| note(&mut groups, info.group, info.version));
     groups
-});
+}
 
 fn note(groups: &mut Vec<Group>, name: &'static str, version: &'static str) {
     match groups.iter_mut().find(|g| g.name == name) {
@@ -48,26 +55,28 @@ fn note(groups: &mut Vec<Group>, name: &'static str, version: &'static str) {
     }
 }
 
-/// Group and version of everything that is built in.
+/// Group and version of everything that is built in, whether the features are on that it needs or not.
 pub(crate) fn built_in_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
-    BUILT_IN.iter().flat_map(|g| g.versions.iter().map(|v| (g.name, *v)))
+    let mut all = Vec::new();
+    ALL.iter().for_each(|k| note(&mut all, k.info().group, k.info().version));
+    all.into_iter().flat_map(|g| g.versions.into_iter().map(move |v| (g.name, v)))
 }
 
-/// The built-in kinds of a version of a group.
+/// The built-in kinds of a version of a group, whether the features are on that they need or not.
 pub(crate) fn built_in<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static dyn Kind> + use<'a> {
     ALL.iter().copied().filter(move |k| (k.info().group, k.info().version) == (group, version))
 }
 
 impl Served {
-    fn of<'a>(definitions: impl Iterator<Item = &'a Definition>) -> Self {
-        let mut served = Self { groups: BUILT_IN.clone(), ..Self::default() };
+    fn of<'a>(definitions: impl Iterator<Item = &'a Definition>, gates: Arc<FeatureGates>) -> Self {
+        let mut served = Self { groups: groups(&gates), gates, ..Self::default() };
         let mut own: Vec<Group> = Vec::new();
         for definition in definitions {
             for kind in &definition.kinds {
                 let info = kind.info();
                 served.custom.insert((info.group, info.version, info.plural), Arc::clone(kind));
                 served.definitions.entry((info.group, info.version)).or_default().push(definition.object.clone());
-                let built_in = BUILT_IN.iter().any(|g| g.name == info.group);
+                let built_in = served.groups.iter().any(|g| g.name == info.group);
                 note(if built_in { &mut served.groups } else { &mut own }, info.group, info.version);
             }
         }
@@ -81,7 +90,7 @@ impl Served {
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<KindRef> {
         let built_in = ALL.iter().find(|k| {
             let info = k.info();
-            info.group == group && info.version == version && info.plural == plural
+            info.group == group && info.version == version && info.plural == plural && info.is_served(&self.gates)
         });
         match built_in {
             Some(kind) => Some(KindRef::BuiltIn(*kind)),
@@ -95,7 +104,8 @@ impl Served {
 
     /// Every form of the objects that are stored under this name.
     pub(crate) fn forms(&self, storage: &str) -> Vec<KindRef> {
-        let built_in = ALL.iter().filter(|k| k.info().storage == storage).map(|k| KindRef::BuiltIn(*k));
+        let served = ALL.iter().filter(|k| k.info().is_served(&self.gates));
+        let built_in = served.filter(|k| k.info().storage == storage).map(|k| KindRef::BuiltIn(*k));
         let custom = self.custom.values().filter(|k| k.info().storage == storage);
         built_in.chain(custom.map(|k| KindRef::Custom(Arc::clone(k)))).collect()
     }
@@ -117,7 +127,8 @@ impl Served {
         version: &'a str,
     ) -> impl Iterator<Item = &'a dyn Kind> + use<'a> {
         let custom = self.custom.values().filter(move |k| (k.info().group, k.info().version) == (group, version));
-        built_in(group, version).map(|k| k as &dyn Kind).chain(custom.map(|k| k.as_ref() as &dyn Kind))
+        let built_in = built_in(group, version).filter(|k| k.info().is_served(&self.gates));
+        built_in.map(|k| k as &dyn Kind).chain(custom.map(|k| k.as_ref() as &dyn Kind))
     }
 
     /// Groups and versions that only clients have defined, with their definitions.
@@ -150,6 +161,8 @@ fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
 #[derive(Default)]
 pub(crate) struct Registry {
     served: RwLock<Arc<Served>>,
+    /// Which features are on.
+    gates: RwLock<Arc<FeatureGates>>,
     /// What is known of each definition; held by whoever brings that up to date.
     pub(crate) definitions: tokio::sync::Mutex<HashMap<Arc<str>, Definition>>,
     pub(crate) documents: Documents,
@@ -161,9 +174,15 @@ impl Registry {
         Arc::clone(&self.served.read())
     }
 
+    /// From the next time on that it is said what is served, these features are on.
+    pub(crate) fn set_gates(&self, gates: &Arc<FeatureGates>) {
+        *self.gates.write() = Arc::clone(gates);
+    }
+
     /// From now on, this is served. Watches of what is no longer, or is otherwise, end.
     pub(crate) fn serve<'a>(&self, definitions: impl Iterator<Item = &'a Definition>) {
-        let served = Arc::new(Served::of(definitions));
+        let gates = Arc::clone(&self.gates.read());
+        let served = Arc::new(Served::of(definitions, gates));
         let before = std::mem::replace(&mut *self.served.write(), Arc::clone(&served));
         for (key, kind) in &before.custom {
             if served.custom.get(key).is_none_or(|now| !Arc::ptr_eq(now, kind)) {

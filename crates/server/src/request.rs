@@ -5,6 +5,7 @@ use crate::{
     registry::Served,
     status::ApiError,
 };
+use http::Uri;
 use percent_encoding::percent_decode_str;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -81,6 +82,24 @@ impl Query {
         let error =
             |v: &str| ApiError::bad_request(format!("{key}: Invalid value: {v:?}: must be a non-negative integer"));
         self.get(key).map(|v| v.parse().map_err(|_| error(v))).transpose()
+    }
+}
+
+/// Puts the old path of a watch into the form of today: `/api/v1/watch/pods` is `/api/v1/pods?watch=true`.
+pub(crate) fn renew(uri: &mut Uri) {
+    let mut parts: Vec<&str> = uri.path().split('/').skip(1).collect();
+    let place = match parts.first() {
+        Some(&"api") => 2,
+        Some(&"apis") => 3,
+        _ => return,
+    };
+    if parts.get(place) != Some(&"watch") || parts.get(place + 1).is_none_or(|next| next.is_empty()) {
+        return;
+    }
+    parts.remove(place);
+    let query = uri.query().filter(|query| !query.is_empty()).map_or_else(String::new, |query| format!("&{query}"));
+    if let Ok(renewed) = format!("/{}?watch=true{query}", parts.join("/")).parse() {
+        *uri = renewed;
     }
 }
 
@@ -166,6 +185,25 @@ mod tests {
         check("/api/v1/namespaces/a/pods/b%2Fc", "400");
         check("/api/v1/namespaces/a/pods/..", "400");
         check("/api/v1/namespaces/a%25/pods", "400");
+    }
+
+    #[test]
+    fn old_paths_of_watches_are_renewed() {
+        for (old, new) in [
+            ("/api/v1/watch/pods", "/api/v1/pods?watch=true"),
+            (
+                "/api/v1/watch/namespaces/a/pods/b?timeoutSeconds=1",
+                "/api/v1/namespaces/a/pods/b?watch=true&timeoutSeconds=1",
+            ),
+            ("/apis/apps/v1/watch/deployments", "/apis/apps/v1/deployments?watch=true"),
+            ("/api/v1/watch", "/api/v1/watch"),
+            ("/api/v1/namespaces/watch/pods", "/api/v1/namespaces/watch/pods"),
+            ("/metrics", "/metrics"),
+        ] {
+            let mut uri: Uri = old.parse().unwrap();
+            renew(&mut uri);
+            assert_eq!(uri.to_string(), new);
+        }
     }
 
     #[test]

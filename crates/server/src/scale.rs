@@ -1,5 +1,7 @@
 //! The `scale` subresource: how many there should be, as an object of its own (`autoscaling/v1`), whatever the kind.
 
+mod apply;
+
 use crate::{
     convert, decode,
     kinds::{FieldErrors, FieldPath, Kind, KindInfo, selector},
@@ -13,6 +15,7 @@ use crate::{
     update::{self, Made, Ownership, Written},
     write::{dry_run, with_warnings},
 };
+use ::apply::Managers;
 use serde_json::{Value, json};
 
 /// What the body of these requests is.
@@ -85,15 +88,17 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &SCALE)?;
             let (scale, warnings) = strict::check(&Scale, &parsed, validation)?;
-            write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone()))).await
+            write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
         }
+        "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,
         "PATCH" => {
             managed::require(call, "PatchOptions", false)?;
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
-                let patched = patches::apply(&call.content_type, before, &call.body)?;
-                strict::check_patched(&Scale, &patched, None, validation)
+                let patched = patches::apply(&call.content_type, &checked(kind, before)?, &call.body)?;
+                let (scale, warnings) = strict::check_patched(&Scale, &patched, None, validation)?;
+                Ok((scale, warnings, None))
             })
             .await
         }
@@ -101,17 +106,18 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     }
 }
 
-/// Writes the number of the scale that `make` makes of the one that is there.
+/// Writes the number of the scale that `make` makes of an object, and who owns what then, if it says so.
 async fn write(
     server: &ApiServer,
     resource: &Resource,
     call: &Call,
     options: &str,
-    make: impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError>,
+    make: impl Fn(&Value) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
 ) -> Reply {
     let dry = dry_run(&call.query, options)?;
     let (written, warnings) = update::write(server, resource, call, dry, |old| {
-        let (scale, warnings) = make(&checked(&*resource.kind, old)?)?;
+        checked(&*resource.kind, old)?;
+        let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
         let mut object = old.clone();
         // It is the object's name and version that the scale speaks of.
@@ -123,7 +129,8 @@ async fn write(
             }
         }
         put(&*resource.kind, &mut object, &scale);
-        Ok(Made { object, warnings, ownership: Ownership::Update(Asked::Nothing) })
+        let ownership = managers.map_or(Ownership::Update(Asked::Nothing), Ownership::Settled);
+        Ok(Made { object, warnings, ownership })
     })
     .await?;
     let object = match written {

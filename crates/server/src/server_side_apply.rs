@@ -54,7 +54,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
 }
 
 /// The configuration, YAML or JSON; and warnings for what stands twice in it.
-fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
+pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
     let Parsed { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
     if !(value.is_object() || value.is_null()) {

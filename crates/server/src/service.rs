@@ -6,9 +6,11 @@ use crate::{
     aggregation::Aggregation,
     audit::Trail,
     authz::Follower,
+    component_statuses::{self, Components},
     create, definitions, delete, eviction,
     flow::FlowControl,
     kinds::Subresource,
+    metrics::Metrics,
     node_proxy, node_stream, pods, read,
     registry::Registry,
     reply::{self, Reply},
@@ -61,6 +63,10 @@ pub struct ApiServer {
     pub(crate) webhooks: Arc<Webhooks>,
     /// Who is asked about writes.
     pub(crate) hooks: Arc<Hooks>,
+    /// Whether the parts of the control plane are there.
+    pub(crate) components: Arc<Components>,
+    /// What is measured.
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A request whose body was read.
@@ -106,6 +112,8 @@ impl ApiServer {
             aggregation: Arc::default(),
             clients: None,
             flows: Arc::default(),
+            components: Arc::default(),
+            metrics: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);
@@ -117,6 +125,8 @@ impl ApiServer {
     #[must_use]
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
         self.gates = Arc::new(gates);
+        self.registry.set_gates(&self.gates);
+        Registry::load(&self);
         self
     }
 
@@ -205,6 +215,8 @@ impl ApiServer {
     async fn dispatch(&self, resource: Resource, call: &mut Call) -> Reply {
         let info = resource.kind.info();
         match (info.plural, resource.subresource.as_deref()) {
+            ("bindings", None) if info.question => return pods::bind_any(self, &resource, call).await,
+            (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
             (_, None) if info.question => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {

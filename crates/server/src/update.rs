@@ -164,7 +164,7 @@ pub(crate) async fn write(
         let managers = admitted(server, resource, call, &mut new, &old, ownership, review.as_ref()).await?;
         prepare(server, resource, call, &mut new, &old, &managers)?;
         let addresses = services::take(server, resource, &mut new).await?;
-        warnings.extend(admit::check(server, resource, &new, Some(&old))?);
+        warnings.extend(admit::check(server, resource, &new, Some(&old), &call.trail)?);
         // As when it was new, nobody waits while others are asked.
         let _held = match &review {
             None => addresses,
@@ -330,6 +330,9 @@ fn prepare(
     }
     if kind.info().generation && wants_another(kind.info(), new, old) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+    }
+    if resource.subresource.is_none() {
+        kind.observe(new);
     }
     let mut errors = FieldErrors::default();
     metadata::validate(kind, new, &mut errors);

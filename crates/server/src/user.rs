@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 /// The group of those who may do everything.
 const MASTERS: &str = "system:masters";
+/// The group of all kubelets.
+pub(crate) const NODES: &str = "system:nodes";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
@@ -24,10 +26,28 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// A component of this process.
+    /// A member of `system:masters`, such as the server itself.
     #[must_use]
     pub fn component(name: &str) -> Self {
         Self { name: name.to_owned(), groups: vec![MASTERS.to_owned()], ..Self::default() }
+    }
+
+    /// Somebody who may do what roles and bindings give to their name, such as `system:kube-scheduler`.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// The kubelet of a node.
+    #[must_use]
+    pub fn node(name: &str) -> Self {
+        Self { name: format!("system:node:{name}"), groups: vec![NODES.to_owned()], ..Self::default() }
+    }
+
+    /// A service account.
+    #[must_use]
+    pub fn account(namespace: &str, name: &str) -> Self {
+        account(namespace, name)
     }
 
     /// Somebody whom nobody knows.
@@ -93,10 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_component_of_this_process_may_do_everything() {
-        let kubelet = UserInfo::component("system:node:n").authenticated();
-        assert_eq!((kubelet.is_master(), kubelet.is_in(AUTHENTICATED)), (true, true));
-        assert!(!UserInfo { name: "system:masters".to_owned(), ..UserInfo::default() }.is_master());
+    fn a_master_is_one_by_group_and_not_by_name() {
+        let server = UserInfo::component("system:apiserver").authenticated();
+        assert_eq!((server.is_master(), server.is_in(AUTHENTICATED)), (true, true));
+        for user in
+            [UserInfo::named("system:masters"), UserInfo::node("n"), UserInfo::account("kube-system", "job-controller")]
+        {
+            assert!(!user.authenticated().is_master());
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::{
     authz::{self, Attributes},
     compress, deadline, discovery, form,
     forward::Outgoing,
-    health, object, openapi, protobuf, proxy,
+    health,
+    metrics::{self, Measured},
+    object, openapi, protobuf, proxy,
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     service::{ApiServer, Call},
@@ -67,6 +69,7 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let upgrade = head.extensions.remove();
+        request::renew(&mut head.uri);
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
         let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
@@ -114,6 +117,9 @@ impl ApiServer {
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
         authz::check(self, &user, wanted.as_ref(), trail).await?;
+        if path == "/metrics" && head.method == http::Method::GET {
+            return Ok(metrics::answer(self));
+        }
         if health::is_check(path) {
             return health::answer(path, &raw_query);
         }
@@ -152,12 +158,13 @@ impl ApiServer {
             trail,
             told: Mutex::default(),
         };
+        let measured = Measured::begin(&self.metrics, &resource, &call);
         if proxy::concerns(&resource) {
             let body = body.map_err(Into::into).boxed_unsync();
-            return proxy::answer(self, &resource, call, body, &uri, extensions.get()).await;
+            return measured.answered(proxy::answer(self, &resource, call, body, &uri, extensions.get()).await);
         }
         let limit = deadline::of(&resource, &call.query)?;
-        deadline::within(limit, self.read(resource, call, body)).await
+        measured.answered(deadline::within(limit, self.read(resource, call, body)).await)
     }
 
     /// A request for a resource of ours, whose body is read first.

@@ -1,6 +1,6 @@
 //! What is wrong with expressions, told to whoever writes them (`pkg/apis/admissionregistration/validation`).
 
-use super::{more, variables};
+use super::{more, mutating as changes, variables};
 use crate::conditions;
 use api::field::{FieldErrors, FieldPath};
 use expr::{Program, Type};
@@ -19,17 +19,73 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object[field].as_str().unwrap_or("")
 }
 
-/// Checks the expressions of a policy's spec.
-pub fn policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// What configures a policy has a version and a kind.
+fn param_kind(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let params = &spec["paramKind"];
     for field in ["apiVersion", "kind"].into_iter().filter(|f| params.is_object() && text(params, f).is_empty()) {
         errors.required(&path.child("paramKind").child(field), "");
     }
-    let authorizer = ("authorizer", Type::AUTHORIZER);
-    let mut types = conditions::types(&more());
-    let with = |types: &[(&'static str, Type)]| [types, std::slice::from_ref(&authorizer)].concat();
-    conditions::check(spec, &with(&types), path, errors);
-    for (i, (variable, read)) in items(spec, "variables").zip(variables(spec, &mut types)).enumerate() {
+}
+
+/// Checks the expressions of a mutating policy's spec.
+pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    param_kind(spec, path, errors);
+    let mut types = changes::types(spec);
+    let authorized = [types.as_slice(), &[("authorizer", Type::AUTHORIZER)]].concat();
+    conditions::check(spec, &authorized, path, errors);
+    types.push(Type::CHANGES);
+    check_variables(spec, &mut types, path, errors);
+    let known = changes::with_changes(&types);
+    if items(spec, "mutations").next().is_none() {
+        errors.required(&path.child("mutations"), "mutations must contain at least one item");
+    }
+    for (i, mutation) in items(spec, "mutations").enumerate() {
+        let at = path.child("mutations").index(i);
+        let kinds = ["ApplyConfiguration", "JSONPatch"];
+        match text(mutation, "patchType") {
+            "" => errors.required(&at.child("patchType"), ""),
+            kind if !kinds.contains(&kind) => {
+                errors.not_supported(&at.child("patchType"), &mutation["patchType"], &kinds);
+            }
+            _ => change(mutation, &known, &at, errors),
+        }
+    }
+}
+
+/// A change has an expression of its kind, and none of the other.
+fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut FieldErrors) {
+    let (field, source) = changes::source(mutation);
+    let (other, kind, wanted) = match field {
+        "jsonPatch" => ("applyConfiguration", "JSONPatch", Type::list(Type::Struct("JSONPatch".into()))),
+        _ => ("jsonPatch", "ApplyConfiguration", Type::Struct("Object".into())),
+    };
+    if mutation[field].is_null() {
+        errors.required(&at.child(field), &format!("must be specified when patchType is {kind}"));
+    }
+    if !mutation[other].is_null() {
+        errors.invalid(&at.child(other), &json!("{}"), &format!("must not be specified when patchType is {kind}"));
+    }
+    let at = at.child(field).child("expression");
+    if mutation[field].is_null() {
+        return;
+    }
+    if source.as_str().unwrap_or("").trim().is_empty() {
+        return errors.required(&at, "expression is not specified");
+    }
+    match Program::compile(source.as_str().unwrap_or(""), types) {
+        Err(why) => errors.invalid(&at, source, &why),
+        // Of a list that is made item by item, the items are known when they are made.
+        Ok(program) if matches!(program.result(), Type::Dyn) || *program.result() == wanted => {}
+        Ok(program) if field == "jsonPatch" && *program.result() == Type::list(Type::Dyn) => {}
+        Ok(program) => {
+            errors.invalid(&at, source, &format!("must evaluate to {wanted} but got {}", program.result()));
+        }
+    }
+}
+
+/// Checks the variables of a policy's spec; what comes after them sees their types.
+fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &FieldPath, errors: &mut FieldErrors) {
+    for (i, (variable, read)) in items(spec, "variables").zip(variables(spec, types)).enumerate() {
         let at = path.child("variables").index(i);
         let name = text(variable, "name");
         if name.is_empty() {
@@ -43,6 +99,16 @@ pub fn policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.invalid(&at.child("expression"), &variable["expression"], why);
         }
     }
+}
+
+/// Checks the expressions of a policy's spec.
+pub fn policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    param_kind(spec, path, errors);
+    let authorizer = ("authorizer", Type::AUTHORIZER);
+    let mut types = conditions::types(&more());
+    let with = |types: &[(&'static str, Type)]| [types, std::slice::from_ref(&authorizer)].concat();
+    conditions::check(spec, &with(&types), path, errors);
+    check_variables(spec, &mut types, path, errors);
     let checked = with(&types);
     for (i, validation) in items(spec, "validations").enumerate() {
         let at = path.child("validations").index(i);

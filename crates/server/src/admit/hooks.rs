@@ -6,7 +6,7 @@ use crate::{
     webhook::Target,
 };
 use admission::{
-    policy::{Binding, Policy},
+    policy::{Binding, MutatingPolicy, Policy},
     webhook::Webhook,
 };
 use parking_lot::Mutex;
@@ -18,7 +18,9 @@ const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
 const POLICIES: &str = "validatingadmissionpolicies";
 const BINDINGS: &str = "validatingadmissionpolicybindings";
-const RESOURCES: [&str; 4] = [MUTATING, VALIDATING, POLICIES, BINDINGS];
+const MUTATIONS: &str = "mutatingadmissionpolicies";
+const MUTATION_BINDINGS: &str = "mutatingadmissionpolicybindings";
+const RESOURCES: [&str; 6] = [MUTATING, VALIDATING, POLICIES, BINDINGS, MUTATIONS, MUTATION_BINDINGS];
 
 /// A webhook, and where it is.
 pub(crate) struct Hook {
@@ -33,28 +35,34 @@ pub(crate) struct Asked {
     pub(crate) validating: Vec<Hook>,
     /// Those that hold anywhere, with where they do.
     pub(crate) policies: Vec<(Policy, Vec<Binding>)>,
+    /// Those that change what is written.
+    pub(crate) mutations: Vec<(MutatingPolicy, Vec<Binding>)>,
 }
 
 impl Asked {
     pub(crate) fn is_empty(&self) -> bool {
-        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
+        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty() && self.mutations.is_empty()
     }
 
     /// What the objects of [`RESOURCES`] say.
-    fn read(lists: &[Listing; 4]) -> Self {
-        let [mutating, validating, policies, bindings] = lists.each_ref().map(|list| {
+    fn read(lists: &[Listing; 6]) -> Self {
+        let lists = lists.each_ref().map(|list| {
             list.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok()).collect::<Vec<Value>>()
         });
+        let [mutating, validating, policies, bindings, mutations, mutation_bindings] = &lists;
         let hooks = |configurations: &[Value]| configurations.iter().flat_map(Webhook::all).map(Hook::new).collect();
-        let bindings: Vec<Binding> = bindings.iter().map(Binding::read).collect();
-        let bound = |policy: &Policy| -> Vec<Binding> {
-            bindings.iter().filter(|binding| binding.policy == policy.name).cloned().collect()
+        let read = |all: &[Value]| all.iter().map(Binding::read).collect::<Vec<Binding>>();
+        let bound = |all: &[Binding], policy: &str| -> Vec<Binding> {
+            all.iter().filter(|binding| binding.policy == policy).cloned().collect()
         };
-        let policies = policies.iter().map(Policy::read).map(|policy| (bound(&policy), policy));
+        let (bindings, mutation_bindings) = (read(bindings), read(mutation_bindings));
+        let policies = policies.iter().map(Policy::read).map(|p| (bound(&bindings, &p.name), p));
+        let mutations = mutations.iter().map(MutatingPolicy::read).map(|p| (bound(&mutation_bindings, &p.name), p));
         Self {
-            mutating: hooks(&mutating),
-            validating: hooks(&validating),
-            policies: policies.filter(|(bound, _)| !bound.is_empty()).map(|(bound, policy)| (policy, bound)).collect(),
+            mutating: hooks(mutating),
+            validating: hooks(validating),
+            policies: policies.filter(|(bound, _)| !bound.is_empty()).map(|(bound, p)| (p, bound)).collect(),
+            mutations: mutations.filter(|(bound, _)| !bound.is_empty()).map(|(bound, p)| (p, bound)).collect(),
         }
     }
 }
@@ -66,7 +74,7 @@ pub(crate) struct Hooks {
 
 struct State {
     asked: Arc<Asked>,
-    followed: Followed<4>,
+    followed: Followed<6>,
 }
 
 impl Hooks {

@@ -1,7 +1,7 @@
 //! Who is asked about a request beside the server itself: policies and webhooks, in upstream's order.
 
 use super::{
-    policies,
+    mutations, policies,
     review::{self, Review},
     webhooks::{self, Again},
 };
@@ -23,7 +23,27 @@ pub(crate) async fn mutate(
     old: Option<&Value>,
     again: Again<'_>,
 ) -> Result<bool, ApiError> {
-    Box::pin(webhooks::mutate(review, object, old, again)).await
+    Box::pin(changed(review, object, old, again)).await
+}
+
+/// Policies come first, then webhooks. What any of them changed is filled in again, and shown to those who want to see it.
+async fn changed(
+    review: &Review<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+    again: Again<'_>,
+) -> Result<bool, ApiError> {
+    let (mut policies, mut hooks) = (mutations::Round::default(), webhooks::Round::default());
+    policies.first(review, object, old).await?;
+    hooks.first(review, object, old).await?;
+    if !policies.changed && !hooks.changed {
+        return Ok(false);
+    }
+    let output = object.clone();
+    again(object)?;
+    policies.again(review, object, old).await?;
+    hooks.again(review, object, old, &output).await?;
+    Ok(true)
 }
 
 /// Asks others whether an object may be written as it is.
@@ -36,7 +56,7 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
 
 /// Asks about an object that is to go.
 pub(crate) async fn end(review: &Review<'_>, old: &Value) -> Result<(), ApiError> {
-    Box::pin(webhooks::mutate(review, &mut Value::Null, Some(old), NOTHING)).await?;
+    mutate(review, &mut Value::Null, Some(old), NOTHING).await?;
     validate(review, None, Some(old)).await
 }
 

@@ -1,6 +1,7 @@
 //! The `PodSecurity` admission: what a namespace's labels ask of its Pods, and of templates for them.
 
 use crate::{
+    audit::Trail,
     kinds::{FieldErrors, FieldPath},
     request::Resource,
     service::ApiServer,
@@ -14,12 +15,17 @@ use store::{Key, Scope};
 /// So many Pods are looked at when a namespace asks for more, as upstream.
 const MOST: usize = 3000;
 
+/// What the audit log is told: what the namespace enforces, and what violates that which it only notes.
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+const AUDITED: &str = "pod-security.kubernetes.io/audit-violations";
+
 /// Whether a Pod may be; what to warn of, of Pods and of what makes Pods.
 pub(super) fn check(
     server: &ApiServer,
     resource: &Resource,
     object: &Value,
     old: Option<&Value>,
+    trail: &Trail,
 ) -> Result<Vec<String>, String> {
     let info = resource.kind.info();
     let is_pod = info.group.is_empty() && info.kind == "Pod";
@@ -30,7 +36,8 @@ pub(super) fn check(
         return Ok(Vec::new());
     }
     let policy = policy(server, &resource.namespace);
-    let asks = if is_pod { !policy.is_privileged() } else { policy.warn.level != Level::Privileged };
+    let told_of = [policy.warn.level, policy.audit.level];
+    let asks = if is_pod { !policy.is_privileged() } else { told_of.iter().any(|level| *level != Level::Privileged) };
     if !asks || (!is_pod && resource.subresource.is_some()) {
         return Ok(Vec::new());
     }
@@ -39,6 +46,14 @@ pub(super) fn check(
         let found = standards::violations(asked, &meta, &spec);
         (!found.is_empty()).then(|| format!("violate PodSecurity \"{asked}\": {}", standards::in_detail(&found)))
     };
+    if is_pod {
+        trail.annotate(ENFORCED, policy.enforce.to_string());
+    }
+    if trail.is_on()
+        && let Some(why) = told(policy.audit)
+    {
+        trail.annotate(AUDITED, format!("would {why}"));
+    }
     if is_pod && let Some(why) = told(policy.enforce) {
         return Err(why.replacen("violate", "violates", 1));
     }

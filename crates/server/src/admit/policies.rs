@@ -71,7 +71,7 @@ fn failure(policy: &Policy, binding: &Binding, denial: &Denial) -> String {
 }
 
 /// In which form a request is what this is about, if it is.
-fn concerns(
+pub(super) fn concerns(
     review: &Review<'_>,
     matching: &Result<Matching, String>,
     object: Option<&Value>,
@@ -101,7 +101,7 @@ async fn decide(
         Ok(None) => return Ok(Said::default()),
         Err(why) => return Ok(wrong(why)),
     }
-    let params = match params(review, policy, binding).await {
+    let params = match params(review, policy.params.as_ref(), binding).await {
         Ok(params) => params,
         Err(why) => return Ok(wrong(why)),
     };
@@ -120,7 +120,7 @@ async fn decide(
 }
 
 /// What expressions may see of a namespace (`CreateNamespaceObject`).
-fn exposed(namespace: &Value) -> Value {
+pub(super) fn exposed(namespace: &Value) -> Value {
     let mut shown = namespace.clone();
     for field in ["managedFields", "ownerReferences", "selfLink"] {
         shown["metadata"].as_object_mut().map(|m| m.remove(field));
@@ -129,8 +129,12 @@ fn exposed(namespace: &Value) -> Value {
 }
 
 /// The objects that configure a policy for a binding; null for one that needs none (`CollectParams`).
-async fn params(review: &Review<'_>, policy: &Policy, binding: &Binding) -> Result<Vec<Value>, String> {
-    let (Some((version, kind)), reference) = (&policy.params, &binding.params) else { return Ok(vec![Value::Null]) };
+pub(super) async fn params(
+    review: &Review<'_>,
+    of: Option<&(String, String)>,
+    binding: &Binding,
+) -> Result<Vec<Value>, String> {
+    let (Some((version, kind)), reference) = (of, &binding.params) else { return Ok(vec![Value::Null]) };
     if reference.is_null() {
         return Ok(vec![Value::Null]);
     }

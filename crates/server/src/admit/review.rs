@@ -5,6 +5,7 @@ use crate::{
     authz::{self, Attributes, Decision, ResourceAbout},
     convert,
     kinds::KindRef,
+    managed,
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
@@ -16,6 +17,7 @@ use admission::{
     matching::Matching,
     webhook::is_exempt,
 };
+use apply::TypeRef;
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;
@@ -136,6 +138,21 @@ impl<'a> Review<'a> {
             self.kinds[0].default(&mut object);
         }
         Ok(object)
+    }
+
+    /// How the objects of a form are merged, if that is known.
+    pub(crate) fn types(&self, form: usize) -> Option<TypeRef<'_>> {
+        let Some(kind) = self.kinds.get(form) else {
+            let [group, version, kind] = &self.about.forms.get(form)?.kind;
+            return managed::types::of(&format!("{group}/{version}"), kind);
+        };
+        kind.types()
+    }
+
+    /// What an object in a form has that its kind does not know.
+    pub(crate) fn unknown_fields(&self, object: &Value, form: usize) -> Result<Vec<String>, ApiError> {
+        let Some(kind) = self.kinds.get(form).filter(|kind| !kind.is_custom()) else { return Ok(Vec::new()) };
+        kind.read(object).map(|(_, unknown)| unknown).map_err(ApiError::internal)
     }
 
     /// Who says what somebody may do.

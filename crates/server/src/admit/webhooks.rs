@@ -14,39 +14,11 @@ use std::{collections::BTreeSet, time::Duration};
 /// What is done again when webhooks have changed an object: what the server itself fills in.
 pub(crate) type Again<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync);
 
-/// Lets webhooks change an object; says whether they did.
-pub(crate) async fn mutate(
-    review: &Review<'_>,
-    object: &mut Value,
-    old: Option<&Value>,
-    again: Again<'_>,
-) -> Result<bool, ApiError> {
-    let mut round = Round::default();
-    for (place, hook) in review.asked.mutating.iter().enumerate() {
-        round.ask(review, place, hook, object, old).await?;
-    }
-    if !round.changed {
-        return Ok(false);
-    }
-    let before = object.clone();
-    again(object)?;
-    if *object != before {
-        round.look_again();
-    }
-    // Once more, and no more often: who wants to see what came after.
-    let wanted = std::mem::take(&mut round.wanted);
-    for place in wanted {
-        if let Some(hook) = review.asked.mutating.get(place) {
-            round.ask(review, place, hook, object, old).await?;
-        }
-    }
-    Ok(true)
-}
-
 /// Who was asked, and who wants to be asked again.
 #[derive(Default)]
-struct Round {
-    changed: bool,
+pub(crate) struct Round {
+    /// Whether any has changed the object.
+    pub(crate) changed: bool,
     /// Those that want to see what becomes of an object after them.
     past: BTreeSet<usize>,
     /// Those of them after which it has changed.
@@ -54,6 +26,38 @@ struct Round {
 }
 
 impl Round {
+    /// Lets every webhook change the object.
+    pub(crate) async fn first(
+        &mut self,
+        review: &Review<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        for (place, hook) in review.asked.mutating.iter().enumerate() {
+            self.ask(review, place, hook, object, old).await?;
+        }
+        Ok(())
+    }
+
+    /// Once more, and no more often: who wants to see what came after; `output` is what the first round left.
+    pub(crate) async fn again(
+        &mut self,
+        review: &Review<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        output: &Value,
+    ) -> Result<(), ApiError> {
+        if object != output {
+            self.look_again();
+        }
+        for place in std::mem::take(&mut self.wanted) {
+            if let Some(hook) = review.asked.mutating.get(place) {
+                self.ask(review, place, hook, object, old).await?;
+            }
+        }
+        Ok(())
+    }
+
     fn look_again(&mut self) {
         self.wanted.append(&mut self.past);
     }

@@ -62,7 +62,9 @@ async fn make(server: ApiServer, object: Value) {
 
 /// Those of built-in groups, but that of APIServices themselves.
 pub(super) async fn begin(server: &ApiServer) {
-    let built_in = registry::built_in_versions().filter(|(group, _)| *group != "apiregistration.k8s.io");
+    let served = server.registry.served();
+    let built_in = registry::built_in_versions()
+        .filter(|(group, version)| *group != "apiregistration.k8s.io" && served.has(group, version));
     let objects = built_in.map(|(group, version)| object(group, version, "onstart", priority(group, version)));
     join_all(objects.map(|object| make(server.clone(), object).boxed())).await;
 }

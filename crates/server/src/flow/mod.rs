@@ -4,12 +4,14 @@
 //! FlowSchemas say of which priority level and of which flow a request is; each level has a share of what is done at a time,
 //! and serves its flows in turn. What they say is read again with every write of one.
 
+mod counts;
 pub(crate) mod defaults;
 mod level;
 mod schema;
 mod settle;
 
 use crate::{UserInfo, authz::Attributes, deadline, reply::Body, service::ApiServer, status::ApiError};
+use counts::Counts;
 use http::{HeaderName, HeaderValue, Response};
 use level::{Level, Seat, Spec};
 use parking_lot::RwLock;
@@ -47,7 +49,9 @@ struct Config {
     schemas: Vec<Known>,
     levels: BTreeMap<String, Arc<Level>>,
     /// What members of system:masters are told, whom nothing holds up.
-    exempt: Option<Told>,
+    exempt: Option<(Told, Arc<Counts>)>,
+    /// How many requests each level has room for.
+    seats: BTreeMap<String, usize>,
 }
 
 struct Known {
@@ -55,6 +59,7 @@ struct Known {
     spec: Schema,
     level: Arc<Level>,
     told: Told,
+    counts: Arc<Counts>,
 }
 
 /// By which schema and level a request is, as its client is told.
@@ -67,6 +72,7 @@ struct Told {
 /// A request that may be carried out; another one may when it is dropped.
 pub(crate) struct Ticket {
     _seat: Option<Seat>,
+    _executing: Option<counts::Executing>,
     told: Option<Told>,
 }
 
@@ -107,22 +113,32 @@ impl FlowControl {
         let config = self.config();
         let Some(wanted) = wanted.filter(|_| !user.is_master()) else {
             // The schema `exempt` is always there, comes first, and can be no other.
-            return (Ticket { _seat: None, told: config.exempt.clone() }, Ok(()));
+            let (told, counts) = config.exempt.clone().unzip();
+            return (Ticket { _seat: None, _executing: counts.map(counts::Executing::begin), told }, Ok(()));
         };
         // What lasts has no end that one could wait for; of a watch the beginning counts.
         if deadline::lasts(wanted) && wanted.verb != "watch" {
-            return (Ticket { _seat: None, told: None }, Ok(()));
+            return (Ticket { _seat: None, _executing: None, told: None }, Ok(()));
         }
         let found = config.schemas.iter().find(|s| s.spec.matches(user, wanted));
         let last = || config.schemas.iter().find(|s| s.name == defaults::CATCH_ALL);
         let Some(known) = found.or_else(last) else {
-            return (Ticket { _seat: None, told: None }, Ok(()));
+            return (Ticket { _seat: None, _executing: None, told: None }, Ok(()));
         };
         let told = Some(known.told.clone());
         let flow = self.hasher.hash_one((&known.name, known.spec.flow(user, wanted)));
-        match known.level.enter(flow).await {
-            Ok(seat) => (Ticket { _seat: Some(seat), told }, Ok(())),
-            Err(level::Full) => (Ticket { _seat: None, told }, Err(too_many())),
+        let waiting = counts::Waiting::begin(&known.counts);
+        let seat = known.level.enter(flow).await;
+        drop(waiting);
+        match seat {
+            Ok(seat) => {
+                let executing = Some(counts::Executing::begin(Arc::clone(&known.counts)));
+                (Ticket { _seat: Some(seat), _executing: executing, told }, Ok(()))
+            }
+            Err(level::Full) => {
+                known.counts.reject();
+                (Ticket { _seat: None, _executing: None, told }, Err(too_many()))
+            }
         }
     }
 
@@ -150,7 +166,9 @@ impl FlowControl {
         for (name, spec) in specs {
             // Who waits in a level, or is carried out, stays.
             let level = before.levels.get(name).cloned().unwrap_or_default();
-            level.configure(&spec, self.total.saturating_mul(spec.shares()).div_ceil(sum));
+            let seats = self.total.saturating_mul(spec.shares()).div_ceil(sum);
+            level.configure(&spec, seats);
+            config.seats.insert(name.clone(), seats);
             config.levels.insert(name.clone(), level);
         }
         for (name, object) in schemas {
@@ -160,12 +178,15 @@ impl FlowControl {
             let Some(level) = config.levels.get(level_name).cloned() else { continue };
             let told =
                 Told { schema: uid(object), level: levels.get(level_name).map_or_else(|| uid(&Value::Null), uid) };
-            config.schemas.push(Known { name: name.clone(), spec, level, told });
+            let known = before.schemas.iter().find(|s| s.name == *name);
+            let counts = known.map_or_else(Arc::default, |s| Arc::clone(&s.counts));
+            config.schemas.push(Known { name: name.clone(), spec, level, told, counts });
         }
         config
             .schemas
             .sort_by(|a, b| (a.spec.matching_precedence, &a.name).cmp(&(b.spec.matching_precedence, &b.name)));
-        config.exempt = config.schemas.iter().find(|s| s.name == defaults::EXEMPT).map(|s| s.told.clone());
+        config.exempt =
+            config.schemas.iter().find(|s| s.name == defaults::EXEMPT).map(|s| (s.told.clone(), Arc::clone(&s.counts)));
         config
     }
 }

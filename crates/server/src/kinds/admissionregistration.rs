@@ -1,5 +1,12 @@
 //! `admissionregistration.k8s.io/v1`. Who is asked, and which policy holds, is found out in `admit/outside.rs`.
 
+mod mutating;
+mod status;
+
+pub(super) use mutating::{
+    MUTATING_POLICY, MUTATING_POLICY_ALPHA, MUTATING_POLICY_BINDING, MUTATING_POLICY_BINDING_ALPHA,
+};
+
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{items, text as text_of},
@@ -63,6 +70,7 @@ pub(super) static VALIDATING_POLICY: Plain = Plain {
         default_match(object, "/spec/matchConstraints");
     },
     validate: policy_spec,
+    observe: status::observe,
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
@@ -265,24 +273,28 @@ fn rules(holder: &Value, list: &str, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// `validateValidatingAdmissionPolicySpec`.
-fn policy_spec(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+/// What a policy is about, and what follows when it cannot be evaluated.
+fn constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !matches!(text_of(spec, "failurePolicy"), "Fail" | "Ignore") {
         errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], &["Fail", "Ignore"]);
     }
     let constraints = &spec["matchConstraints"];
     if constraints.is_null() {
-        errors.required(&path.child("matchConstraints"), "");
-    } else {
-        let path = path.child("matchConstraints");
-        if items(constraints, "resourceRules").next().is_none() {
-            errors.required(&path.child("resourceRules"), "");
-        }
-        for list in ["resourceRules", "excludeResourceRules"] {
-            rules(constraints, list, &path, errors);
-        }
+        return errors.required(&path.child("matchConstraints"), "");
     }
+    let path = path.child("matchConstraints");
+    if items(constraints, "resourceRules").next().is_none() {
+        errors.required(&path.child("resourceRules"), "");
+    }
+    for list in ["resourceRules", "excludeResourceRules"] {
+        rules(constraints, list, &path, errors);
+    }
+}
+
+/// `validateValidatingAdmissionPolicySpec`.
+fn policy_spec(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    constraints(spec, &path, errors);
     if ["validations", "auditAnnotations"].iter().all(|list| items(spec, list).next().is_none()) {
         let why = "validations or auditAnnotations must contain at least one item";
         errors.required(&path.child("validations"), why);

@@ -7,6 +7,7 @@ mod persistent_volume_claim;
 mod pod_template;
 mod replication_controller;
 mod resource_quota;
+mod transient;
 
 pub(super) use endpoints::ENDPOINTS;
 pub(super) use limit_range::LIMIT_RANGE;
@@ -15,6 +16,7 @@ pub(super) use persistent_volume_claim::{PERSISTENT_VOLUME_CLAIM, default_claim}
 pub(super) use pod_template::POD_TEMPLATE;
 pub(super) use replication_controller::REPLICATION_CONTROLLER;
 pub(super) use resource_quota::RESOURCE_QUOTA;
+pub(super) use transient::{BINDING, COMPONENT_STATUS};
 
 use super::{
     FieldErrors, FieldPath,

@@ -98,6 +98,8 @@ impl Custom {
             converted: true,
             orphans: false,
             question: false,
+            computed: false,
+            gate: None,
         };
         let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
         schema.preserve |= spec["preserveUnknownFields"] == true;

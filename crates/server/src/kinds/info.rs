@@ -1,5 +1,7 @@
 //! What a kind is called, and what can be done with its objects.
 
+use api::feature_gates::{FeatureGates, Gate};
+
 /// What discovery says about a kind, and where its objects live.
 #[derive(Debug)]
 pub struct KindInfo {
@@ -38,6 +40,10 @@ pub struct KindInfo {
     pub needs_version: bool,
     /// What every client of it is told, if it should not be used any more.
     pub deprecation: Option<&'static str>,
+    /// Whether its objects are made when somebody asks for them: they can be read, and are stored nowhere.
+    pub computed: bool,
+    /// The feature without which it is not served.
+    pub gate: Option<Gate>,
     /// Whether it is a question, which can be asked (created) and nothing else, and is stored nowhere.
     pub question: bool,
 }
@@ -70,6 +76,8 @@ impl KindInfo {
             created_by_update: false,
             needs_version: false,
             deprecation: None,
+            computed: false,
+            gate: None,
             question: false,
         }
     }
@@ -95,6 +103,11 @@ impl KindInfo {
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Whether it is served with these features.
+    pub(crate) fn is_served(&self, gates: &FeatureGates) -> bool {
+        self.gate.is_none_or(|gate| gates.enabled(gate))
     }
 
     /// `plural.group`, or the plural alone for the core group: the name in error messages.

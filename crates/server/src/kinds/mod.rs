@@ -135,6 +135,9 @@ pub trait Kind: Send + Sync {
     /// Before an update: takes from `old` what this request may not change (status on the main resource, spec on status).
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _ctx: &WriteContext) {}
 
+    /// What the server finds out about an object that is written, once its generation is known.
+    fn observe(&self, _object: &mut Value) {}
+
     /// Which fields a request that changes this part of an object can own: those that [`Kind::prepare_update`] does not
     /// take back (upstream's `GetResetFields`).
     fn owned(&self, target: WriteTarget) -> apply::Filter {
@@ -272,8 +275,10 @@ pub(crate) static POD: &dyn Kind = &pod::Pod;
 /// The kind of disruption budgets.
 pub(crate) static BUDGET: &dyn Kind = &policy::POD_DISRUPTION_BUDGET;
 
-/// Every kind that is served.
+/// Every kind that is served, some only where a feature is on.
 pub static ALL: &[&dyn Kind] = &[
+    &core::BINDING,
+    &core::COMPONENT_STATUS,
     &config_map::ConfigMap,
     &core::ENDPOINTS,
     &event::CORE,
@@ -328,6 +333,10 @@ pub static ALL: &[&dyn Kind] = &[
     &admissionregistration::VALIDATING_POLICY_BINDING,
     &admissionregistration::VALIDATING_POLICY,
     &admissionregistration::VALIDATING_WEBHOOKS,
+    &admissionregistration::MUTATING_POLICY_BINDING,
+    &admissionregistration::MUTATING_POLICY,
+    &admissionregistration::MUTATING_POLICY_BINDING_ALPHA,
+    &admissionregistration::MUTATING_POLICY_ALPHA,
     &priority_class::PRIORITY_CLASS,
     &lease::Lease,
     &runtime_class::RuntimeClass,

@@ -21,6 +21,8 @@ pub(in crate::kinds) struct Plain {
     pub(in crate::kinds) validate: fn(&Value, &mut FieldErrors),
     /// What holds for a change beside that: the new object, then the old one.
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
+    /// What the server finds out about an object, once its generation is known.
+    pub(in crate::kinds) observe: fn(&mut Value),
     /// What a deletion that begins changes.
     pub(in crate::kinds) begin_deletion: fn(&mut Value),
     /// From the stored form and back to it, where they differ.
@@ -45,6 +47,7 @@ impl Plain {
             name: api::names::dns1123_subdomain,
             validate: |_, _| {},
             validate_change: |_, _, _| {},
+            observe: |_| {},
             begin_deletion: |_| {},
             convert: None,
         }
@@ -106,6 +109,10 @@ impl Kind for Plain {
 
     fn selectable_fields(&self) -> &'static [&'static str] {
         self.fields
+    }
+
+    fn observe(&self, object: &mut Value) {
+        (self.observe)(object);
     }
 
     fn begin_deletion(&self, object: &mut Value) {

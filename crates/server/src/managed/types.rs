@@ -48,12 +48,14 @@ impl Default for Types {
     fn default() -> Self {
         let mut builder = Builder { schema: Schema::default(), messages: HashMap::new() };
         let mut roots = Vec::new();
-        for info in ALL.iter().map(|k| k.info()) {
-            let api_version = info.api_version();
-            if let Some(message) = TABLE.kind(&api_version, info.kind) {
+        // What is no kind of its own, but a part of others.
+        let parts = [("autoscaling/v1".to_owned(), "Scale")];
+        let kinds = ALL.iter().map(|k| (k.info().api_version(), k.info().kind)).chain(parts);
+        for (api_version, kind) in kinds {
+            if let Some(message) = TABLE.kind(&api_version, kind) {
                 let fields = builder.with_type(message);
                 let id = builder.schema.add(Type::Map(Map { fields, element: None, atomic: message.atomic }));
-                roots.push(Root { api_version, kind: info.kind, id });
+                roots.push(Root { api_version, kind, id });
             }
         }
         let Builder { mut schema, .. } = builder;

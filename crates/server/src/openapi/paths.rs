@@ -134,6 +134,10 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
         let list = at("list", &LIST, None, &all, format!("{}ForAllNamespaces", info.kind));
         paths.push((format!("/{root}/{}", info.plural), json!({"get": list})));
     }
+    if info.computed {
+        let paths = paths.iter_mut().filter_map(|(_, path)| path.as_object_mut());
+        paths.for_each(|path| path.retain(|verb, _| matches!(verb.as_str(), "get" | "parameters")));
+    }
     if info.status {
         let mut value = one("Status");
         value["parameters"] = path_parameters(info, true);

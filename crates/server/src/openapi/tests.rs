@@ -4,12 +4,15 @@ use crate::{
     kinds::ALL,
     test_server::{Answer, send, server},
 };
+use api::feature_gates::FeatureGates;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::io::Read;
 
 async fn get(path: &str, headers: &[(&str, &str)]) -> Answer {
-    send(&server().await, "GET", path, headers, &[]).await
+    // With everything that can be served.
+    let gates = FeatureGates::parse("MutatingAdmissionPolicy=true").unwrap();
+    send(&server().await.with_gates(gates), "GET", path, headers, &[]).await
 }
 
 async fn documents() -> Vec<Value> {

@@ -187,3 +187,31 @@ async fn policies_tell_the_audit_log_what_they_are_asked_to() {
     let expected = json!([{"message": "never", "policy": "p", "binding": "b", "expressionIndex": 1, "validationActions": ["Audit"]}]);
     assert_eq!(serde_json::from_str::<Value>(failure).unwrap(), expected);
 }
+
+#[tokio::test]
+async fn what_a_namespace_asks_of_pods_is_noted() {
+    let noting =
+        Noting::with("[{level: Metadata, verbs: [create], resources: [{group: '', resources: [pods]}]}]").await;
+    let prefix = "pod-security.kubernetes.io";
+    let labels = json!({format!("{prefix}/enforce"): "baseline", format!("{prefix}/audit"): "restricted", format!("{prefix}/audit-version"): "v1.30"});
+    noting
+        .api
+        .check(merge("/api/v1/namespaces/default", &json!({"metadata": {"labels": labels}})), 200, json!({}))
+        .await;
+    assert_eq!(noting.api.ask(&post(PODS, &crate::common::pod("p"))).await.status, 201);
+    let mut bad = crate::common::pod("q");
+    bad["spec"]["hostNetwork"] = json!(true);
+    assert_eq!(noting.api.ask(&post(PODS, &bad)).await.status, 403);
+    let events = noting.events().await;
+    let ends = events.iter().filter(|e| e["stage"] == "ResponseComplete");
+    let said: Vec<(&Value, &str)> = ends
+        .map(|e| {
+            let told = |name: &str| &e["annotations"][format!("{prefix}/{name}")];
+            (told("enforce-policy"), told("audit-violations").as_str().unwrap_or(""))
+        })
+        .collect();
+    assert_eq!(said.len(), 2, "{events:#?}");
+    let begins = "would violate PodSecurity \"restricted:v1.30\": allowPrivilegeEscalation != false";
+    assert!(said[0].0 == "baseline:latest" && said[0].1.starts_with(begins), "{said:?}");
+    assert!(said[1].1.contains("host namespaces (hostNetwork=true)"), "{said:?}");
+}

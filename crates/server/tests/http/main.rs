@@ -46,11 +46,17 @@ mod lists;
 #[cfg(test)]
 mod managed_fields;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod mirrors;
+#[cfg(test)]
+mod mutating_policies;
 #[cfg(test)]
 mod namespaces;
 #[cfg(test)]
 mod nodes;
+#[cfg(test)]
+mod old_forms;
 #[cfg(test)]
 mod patches;
 #[cfg(test)]

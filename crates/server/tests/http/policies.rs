@@ -143,3 +143,31 @@ async fn deletions_and_connections_are_checked_too() {
     let other = api.ask(&post(format!("{PODS}/p/exec?command=ls&container=c"), &Value::Null)).await;
     assert_ne!(other.status, 422);
 }
+
+#[tokio::test]
+async fn the_status_of_a_policy_says_what_does_not_fit() {
+    let api = Api::new().await;
+    let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments", "replicasets", "deployments/scale"]});
+    policy(&api, "p", json!({
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "object.spec.paused"}, {"expression": "object.spec.replicas > 1", "messageExpression": "object.metadata.nam"}],
+    }))
+    .await;
+    let path = format!("{GROUP}/validatingadmissionpolicies/p");
+    let got = api.check(get(&path), 200, json!({"status": {"observedGeneration": 1}})).await.body;
+    let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
+    let told: Vec<(&str, &str)> =
+        warnings.iter().map(|w| (w["fieldRef"].as_str().unwrap(), w["warning"].as_str().unwrap())).collect();
+    let why =
+        |kind: &str, why: &str, source: &str| format!("apps/v1, Kind={kind}: ERROR: <input>: {why}\n | {source}\n");
+    let paused = why("ReplicaSet", "undefined field 'paused'", "object.spec.paused");
+    let named =
+        ["Deployment", "ReplicaSet"].map(|kind| why(kind, "undefined field 'nam'", "object.metadata.nam")).join("\n");
+    assert_eq!(
+        told,
+        [("spec.validations[0].expression", &*paused), ("spec.validations[1].messageExpression", &*named)]
+    );
+    let fixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}});
+    let status = json!({"status": {"observedGeneration": 2, "typeChecking": {"expressionWarnings": null}}});
+    api.check(merge(&path, &fixed), 200, status).await;
+}

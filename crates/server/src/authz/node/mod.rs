@@ -7,14 +7,13 @@ pub(crate) use relations::is_related;
 pub(crate) use restriction::{End, Operation, restrict, restrict_end, restrict_token};
 
 use super::{About, Attributes, ResourceAbout, Rule};
-use crate::UserInfo;
+use crate::{UserInfo, user::NODES};
 
-const GROUP: &str = "system:nodes";
 const LEASES: &str = "kube-node-lease";
 
 /// The node that a user is, if it is one's; it may have no name.
 pub(crate) fn name(user: &UserInfo) -> Option<&str> {
-    user.name.strip_prefix("system:node:").filter(|_| user.is_in(GROUP))
+    user.name.strip_prefix("system:node:").filter(|_| user.is_in(NODES))
 }
 
 /// Whether a node may do this: by its rules, or because it has to do with the object (resource, namespace, name).

@@ -1,7 +1,6 @@
 //! What a node has to do with: what its Pods name (`plugin/pkg/auth/authorizer/node/graph.go`).
 //!
-//! Looked up when a node asks, among the Pods of one namespace: no node but Podium's own asks often, and that one is
-//! asked nothing.
+//! Looked up when a node asks, among the Pods of one namespace: what does not name the object is not read.
 
 use crate::{ApiServer, kinds::pod::mirror};
 use serde_json::Value;
@@ -15,15 +14,17 @@ pub(crate) fn is_related(server: &ApiServer, node: &str, resource: &str, namespa
             let object = stored.and_then(|o| serde_json::from_slice::<Value>(&o.data).ok()).unwrap_or_default();
             object["spec"]["nodeName"] == node
         }
-        "persistentvolumes" => objects(server, "persistentvolumeclaims", None, name).iter().any(|claim| {
+        "persistentvolumes" => objects(server, "persistentvolumeclaims", None, [name, ""]).any(|claim| {
             let text = |field: &str| claim["metadata"][field].as_str().unwrap_or("");
             let bound = claim["spec"]["volumeName"] == name;
             bound && is_related(server, node, "persistentvolumeclaims", text("namespace"), text("name"))
         }),
         _ => {
-            let pods = objects(server, "pods", Some(namespace), node);
-            let mut own = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node && !mirror::is_one(pod));
-            own.any(|pod| names(pod, resource, name))
+            // Of a claim that a Pod makes, it names the volume only.
+            let word = if resource == "persistentvolumeclaims" { "" } else { name };
+            let pods = objects(server, "pods", Some(namespace), [node, word]);
+            let mut own = pods.filter(|pod| pod["spec"]["nodeName"] == node && !mirror::is_one(pod));
+            own.any(|pod| names(&pod, resource, name))
                 || (resource == "secrets" && of_volume(server, node, namespace, name))
         }
     }
@@ -34,18 +35,25 @@ fn plural(resource: &str) -> &'static str {
     ["pods", "volumeattachments", "resourceslices"].into_iter().find(|known| *known == resource).unwrap_or("pods")
 }
 
-/// The objects that hold this word somewhere; of those that do not, none is read.
-fn objects(server: &ApiServer, resource: &'static str, namespace: Option<&str>, word: &str) -> Vec<Value> {
+/// The objects that hold these words somewhere, one after the other; of those that do not, none is read.
+fn objects<'a>(
+    server: &ApiServer,
+    resource: &'static str,
+    namespace: Option<&str>,
+    words: [&'a str; 2],
+) -> impl Iterator<Item = Value> + use<'a> {
     let scope = Scope::resource(resource);
     let scope = if let Some(namespace) = namespace { scope.in_namespace(namespace) } else { scope };
     let all = server.store.list(&scope, None, None).objects;
-    let with_it = all.iter().filter(|o| std::str::from_utf8(&o.data).is_ok_and(|text| text.contains(word)));
-    with_it.filter_map(|o| serde_json::from_slice(&o.data).ok()).collect()
+    let with_it = all
+        .into_iter()
+        .filter(move |o| std::str::from_utf8(&o.data).is_ok_and(|text| words.iter().all(|word| text.contains(word))));
+    with_it.filter_map(|o| serde_json::from_slice(&o.data).ok())
 }
 
 /// A secret by which a volume is mounted that the node's Pods have.
 fn of_volume(server: &ApiServer, node: &str, namespace: &str, name: &str) -> bool {
-    objects(server, "persistentvolumes", None, name).iter().any(|volume| {
+    objects(server, "persistentvolumes", None, [name, namespace]).any(|volume| {
         let is_it = |key: &str, value: &Value| {
             key.to_lowercase().ends_with("secretref") && value["name"] == name && value["namespace"] == namespace
         };

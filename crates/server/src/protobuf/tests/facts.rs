@@ -8,7 +8,7 @@ use crate::{
     strict::{self, Validation},
 };
 use k8s_openapi::api::{
-    admissionregistration::v1 as admission,
+    admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
     apps::v1 as apps,
     authentication::v1 as authn,
     authorization::v1 as authz,
@@ -45,6 +45,10 @@ macro_rules! schemas {
 fn definitions() -> Map<String, Value> {
     schemas!(
         admission::MutatingWebhookConfiguration,
+        admission_alpha::MutatingAdmissionPolicy,
+        admission_alpha::MutatingAdmissionPolicyBinding,
+        admission_beta::MutatingAdmissionPolicy,
+        admission_beta::MutatingAdmissionPolicyBinding,
         admission::ValidatingAdmissionPolicy,
         admission::ValidatingAdmissionPolicyBinding,
         admission::ValidatingWebhookConfiguration,

@@ -37,12 +37,44 @@ async fn a_scale_is_read_and_written() {
     api.check(delete(&scale), 405, json!({})).await;
 }
 
+/// Who owns the number of a Deployment, and as what.
+fn owners(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap().iter();
+    let owns = |e: &&Value| e["fieldsV1"]["f:spec"].get("f:replicas").is_some();
+    let text = |e: &Value, field: &str| e[field].as_str().unwrap_or("").to_owned();
+    entries
+        .filter(owns)
+        .map(|e| ["manager", "operation", "apiVersion", "subresource"].map(|f| text(e, f)).join(" "))
+        .collect()
+}
+
 #[tokio::test]
-async fn a_scale_is_not_applied_yet() {
+async fn a_scale_is_applied_and_its_number_has_an_owner_in_the_object() {
     let api = deployed().await;
-    let config =
-        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 1}});
-    api.check(apply(format!("{PATH}/web/scale"), "m", &config), 415, json!({"reason": "UnsupportedMediaType"})).await;
+    let scale = format!("{PATH}/web/scale");
+    let config = |replicas: i64| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": replicas}});
+    let conflict = json!({"reason": "Conflict", "details": {"causes": [{"field": ".spec.replicas", "reason": "FieldManagerConflict"}]}});
+    api.check(apply(&scale, "m", &config(5)), 409, conflict).await;
+    // Who says the same owns it, too.
+    api.check(apply(&scale, "m", &config(2)), 200, json!({"kind": "Scale", "spec": {"replicas": 2}})).await;
+    let object = api.check(get(format!("{PATH}/web")), 200, json!({})).await.body;
+    assert_eq!(owners(&object), ["m Apply apps/v1 scale", "unknown Update apps/v1 "]);
+    api.check(apply(format!("{scale}?force=true"), "m", &config(5)), 200, json!({"spec": {"replicas": 5}})).await;
+    let object = api.check(get(format!("{PATH}/web")), 200, json!({"spec": {"replicas": 5}})).await.body;
+    assert_eq!(owners(&object), ["m Apply apps/v1 scale"]);
+    // Who owned it keeps the rest.
+    assert!(managers(&object).contains(&"unknown Update".to_owned()), "{:?}", managers(&object));
+    let other =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 7}});
+    api.check(apply(format!("{PATH}/web"), "n", &other), 409, json!({"reason": "Conflict"})).await;
+    let wrong = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
+    let message = "invalid object type: apps/v1, Kind=Deployment";
+    api.check(apply(&scale, "m", &wrong), 400, json!({"message": message})).await;
+    let unknown =
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicaz": 1}});
+    let message = "failed to create typed patch object (/web; autoscaling/v1, Kind=Scale): .spec.replicaz: field not declared in schema";
+    api.check(apply(&scale, "m", &unknown), 400, json!({"message": message})).await;
+    api.check(apply(format!("{PATH}/none/scale"), "m", &config(1)), 404, json!({})).await;
 }
 
 #[tokio::test]

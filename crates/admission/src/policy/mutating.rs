@@ -1,0 +1,212 @@
+//! Mutating admission policies: expressions that say how what is written is changed
+//! (`apiserver/pkg/admission/plugin/policy/mutating`).
+
+use super::{Expression, evaluate_variables, more, told, variables};
+use crate::{
+    conditions::{self, Conditions, Variables},
+    matching::Matching,
+};
+use expr::{Budget, Type, Value};
+use serde_json::{Value as Json, json};
+
+/// A policy.
+#[derive(Debug, Clone)]
+pub struct MutatingPolicy {
+    /// Its name.
+    pub name: String,
+    /// What it is about; or why that cannot be said.
+    pub matching: Result<Matching, String>,
+    /// Whether requests go on when it cannot be evaluated.
+    pub is_optional: bool,
+    /// Whether it is asked again when something has changed since.
+    pub is_reinvoked: bool,
+    /// Version and kind of the objects by which its bindings configure it.
+    pub params: Option<(String, String)>,
+    conditions: Conditions,
+    variables: Vec<Expression>,
+    mutations: Vec<Mutation>,
+}
+
+#[derive(Debug, Clone)]
+struct Mutation {
+    /// Whether it says what the object holds, and not the steps of a patch.
+    applies: bool,
+    expression: Expression,
+}
+
+/// What an expression says is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// The object holds this, too.
+    Apply(Json),
+    /// The steps of a JSON patch.
+    Patch(Json),
+}
+
+/// The expression of a mutation, and whether it says what the object holds.
+pub(super) fn source(mutation: &Json) -> (&'static str, &Json) {
+    match mutation["patchType"].as_str() {
+        Some("JSONPatch") => ("jsonPatch", &mutation["jsonPatch"]["expression"]),
+        _ => ("applyConfiguration", &mutation["applyConfiguration"]["expression"]),
+    }
+}
+
+/// What expressions of a policy can name before its variables.
+pub(super) fn types(spec: &Json) -> Vec<(&'static str, Type)> {
+    let mut types = conditions::types(&more());
+    // Without a kind there is nothing by which it is configured.
+    types.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
+    types
+}
+
+/// What they can name beside variables: who may do what, and what becomes of an object.
+pub(super) fn with_changes(types: &[(&'static str, Type)]) -> Vec<(&'static str, Type)> {
+    [types, &[("authorizer", Type::AUTHORIZER), Type::CHANGES]].concat()
+}
+
+impl MutatingPolicy {
+    /// Reads a policy. What is wrong with an expression is told when it is needed.
+    #[must_use]
+    pub fn read(policy: &Json) -> Self {
+        let spec = &policy["spec"];
+        let text = |of: &Json, field: &str| of[field].as_str().unwrap_or("").to_owned();
+        let mut types = types(spec);
+        let authorized = [types.as_slice(), &[("authorizer", Type::AUTHORIZER)]].concat();
+        let conditions = Conditions::read(&spec["matchConditions"], &authorized);
+        types.push(Type::CHANGES);
+        let variables = variables(spec, &mut types);
+        let known = with_changes(&types);
+        let mutation = |mutation: &Json| {
+            let (field, source) = source(mutation);
+            Mutation { applies: field == "applyConfiguration", expression: Expression::read("", source, &known) }
+        };
+        let params = &spec["paramKind"];
+        Self {
+            name: text(&policy["metadata"], "name"),
+            matching: Matching::of_policy(&spec["matchConstraints"]),
+            is_optional: spec["failurePolicy"] == "Ignore",
+            is_reinvoked: spec["reinvocationPolicy"] == "IfNeeded",
+            params: params.is_object().then(|| (text(params, "apiVersion"), text(params, "kind"))),
+            conditions,
+            variables,
+            mutations: spec["mutations"].as_array().into_iter().flatten().map(mutation).collect(),
+        }
+    }
+
+    /// How many changes it makes, one after the other.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mutations.len()
+    }
+
+    /// Whether it makes none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mutations.is_empty()
+    }
+
+    /// Whether a request is one that it changes. `inputs` are [`conditions::inputs`].
+    ///
+    /// # Errors
+    /// When that cannot be said.
+    pub fn concerns(&self, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<bool, String> {
+        self.conditions.hold(&with_objects(inputs, params, namespace))
+    }
+
+    /// What one of its changes is, for the object as the changes before have left it.
+    ///
+    /// # Errors
+    /// When its expression has no value, or none that makes sense.
+    pub fn change(
+        &self,
+        index: usize,
+        inputs: Variables<'_>,
+        params: &Json,
+        namespace: &Json,
+    ) -> Result<Change, String> {
+        let Some(Mutation { applies, expression }) = self.mutations.get(index) else {
+            return Ok(Change::Patch(json!([])));
+        };
+        let mut inputs = with_objects(inputs, params, namespace);
+        let mut budget = Budget::default();
+        let failed = evaluate_variables(&self.variables, &mut inputs, &mut budget);
+        let value = expression.evaluate(&inputs, &mut budget).map_err(|error| told(expression, error, &failed))?;
+        let json = |value: &Value| value.to_json().map_err(|error| conditions::told(&expression.source, &error));
+        match (&value, applies) {
+            (Value::Map(_), true) => Ok(Change::Apply(json(&value)?)),
+            (_, true) => Err("unsupported return type from ApplyConfiguration expression: it is no Object".to_owned()),
+            (Value::List(steps), false) if steps.iter().all(|step| matches!(step, Value::Map(_))) => {
+                Ok(Change::Patch(json(&value)?))
+            }
+            (_, false) => Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned()),
+        }
+    }
+}
+
+fn with_objects<'a>(mut inputs: Variables<'a>, params: &Json, namespace: &Json) -> Variables<'a> {
+    inputs.push(("params", Value::from(params)));
+    inputs.push(("namespaceObject", Value::from(namespace)));
+    inputs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expr::{Authorize, Question, Verdict};
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Authorize for Nobody {
+        fn decide(&self, _: &Question) -> Verdict {
+            Verdict { allowed: false, reason: String::new() }
+        }
+        fn request(&self) -> Question {
+            Question::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(mutation: Json, expected: Result<Change, &str>) {
+        let spec = json!({"mutations": [mutation], "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "variables": [{"name": "labels", "expression": "has(object.metadata.labels) ? object.metadata.labels : {}"}]});
+        let policy = MutatingPolicy::read(&json!({"metadata": {"name": "p"}, "spec": spec}));
+        let object = json!({"metadata": {"name": "a", "labels": {"a.b/c": "d"}}, "spec": {"replicas": 1}});
+        let inputs = conditions::inputs(&object, &Json::Null, &json!({}), Arc::new(Nobody));
+        let got = policy.change(0, inputs, &json!({"data": {"k": "v"}}), &Json::Null);
+        assert_eq!(got.as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e));
+    }
+
+    fn apply(expression: &str) -> Json {
+        json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
+    }
+
+    fn patch(expression: &str) -> Json {
+        json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
+    }
+
+    #[test]
+    fn an_expression_says_what_an_object_holds() {
+        let said = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
+        let source = "Object{metadata: Object.metadata{labels: {'x': params.data.k}}, spec: Object.spec{replicas: object.spec.replicas + 1}}";
+        check(apply(source), Ok(Change::Apply(said)));
+        let with_items = "Object{spec: Object.spec{containers: object.spec.replicas == 1 ? [Object.spec.containers{name: 'c'}] : []}}";
+        check(apply(with_items), Ok(Change::Apply(json!({"spec": {"containers": [{"name": "c"}]}}))));
+        check(apply("Object{?spec: optional.none()}"), Ok(Change::Apply(json!({}))));
+        let missing = "expression 'Object{spec: object.none}' resulted in error: no such key: none";
+        check(apply("Object{spec: object.none}"), Err(missing));
+    }
+
+    #[test]
+    fn an_expression_gives_the_steps_of_a_patch() {
+        let source = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c~d'), value: variables.labels}]";
+        let step = json!({"op": "add", "path": "/metadata/labels/a.b~1c~0d", "value": {"a.b/c": "d"}});
+        check(patch(source), Ok(Change::Patch(json!([step]))));
+        let made =
+            "variables.labels.map(k, JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey(k)})";
+        check(patch(made), Ok(Change::Patch(json!([{"op": "remove", "path": "/metadata/labels/a.b~1c"}]))));
+        check(patch("[]"), Ok(Change::Patch(json!([]))));
+        check(patch("[1]"), Err("type mismatch: JSONPatchType.expression should evaluate to array"));
+    }
+}

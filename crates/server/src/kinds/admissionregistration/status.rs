@@ -1,0 +1,59 @@
+//! The status of validating policies: whether their expressions fit the objects that they are about
+//! (`pkg/controller/validatingadmissionpolicystatus`).
+
+use crate::{kinds::ALL, managed};
+use admission::{
+    Type,
+    policy::{self, Known},
+};
+use apply::{Scalar, Type as Shape, TypeRef};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Deeper than this, anything fits: some types hold themselves.
+const DEEPEST: usize = 16;
+
+/// Writes into a policy of which generation its status is, and what is found about it.
+pub(super) fn observe(policy: &mut Value) {
+    let params = &policy["spec"]["paramKind"];
+    let text = |field: &str| params[field].as_str().unwrap_or("");
+    let params = managed::types::of(text("apiVersion"), text("kind")).map(|of| fitting(of, 0));
+    let warnings = policy::type_check(&policy["spec"], params.as_ref(), &find);
+    let all = warnings.iter().map(|w| json!({"fieldRef": w.field, "warning": w.warning})).collect::<Vec<_>>();
+    let checked = if all.is_empty() { json!({}) } else { json!({"expressionWarnings": all}) };
+    let generation = policy["metadata"]["generation"].clone();
+    policy["status"]["observedGeneration"] = generation;
+    policy["status"]["typeChecking"] = checked;
+}
+
+/// A built-in resource; of what clients define everything is taken.
+fn find(group: &str, version: &str, resource: &str) -> Option<Known> {
+    let mut all = ALL.iter().map(|kind| kind.info());
+    let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
+    let of = managed::types::of(&info.api_version(), info.kind)?;
+    let kind = format!("{}, Kind={}", info.api_version(), info.kind);
+    Some(Known { kind, object: fitting(of, 0) })
+}
+
+/// What expressions know of values of a type.
+fn fitting(of: TypeRef<'_>, depth: usize) -> Type {
+    if depth > DEEPEST {
+        return Type::Dyn;
+    }
+    let at = |id| fitting(TypeRef { id, ..of }, depth + 1);
+    match of.schema.get(of.id) {
+        Shape::Scalar(Scalar::String) => Type::STRING,
+        Shape::Scalar(Scalar::Boolean) => Type::BOOL,
+        Shape::Scalar(Scalar::Numeric | Scalar::Any) | Shape::Untyped { .. } => Type::Dyn,
+        Shape::List(list) => Type::list(at(list.element)),
+        Shape::Map(map) => match map.element {
+            Some(element) if map.fields.is_empty() => Type::Map(Box::new(at(element))),
+            Some(_) => Type::Dyn,
+            None => {
+                let fields: BTreeMap<String, Type> =
+                    map.fields.iter().map(|field| (field.name.to_string(), at(field.of))).collect();
+                Type::Object(Arc::new(fields))
+            }
+        },
+    }
+}

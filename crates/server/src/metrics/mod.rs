@@ -1,0 +1,263 @@
+//! Measurements of the server in Prometheus' text format, under upstream's names
+//! (`k8s.io/apiserver/pkg/endpoints/metrics`).
+//!
+//! A request pays for one line of labels and a few additions; all else is looked up when somebody asks.
+
+mod process;
+mod text;
+
+use crate::{
+    flow::FlowControl,
+    reply::{self, Body, Reply},
+    request::Resource,
+    service::{ApiServer, Call},
+};
+use http::{Method, Response};
+use http_body_util::BodyExt;
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+};
+use store::Scope;
+use text::{Kind, Text};
+use tokio::time::Instant;
+
+/// Upper bounds of durations in seconds, as text and in microseconds.
+const BOUNDS: [(&str, u64); 23] = [
+    ("0.005", 5_000),
+    ("0.025", 25_000),
+    ("0.05", 50_000),
+    ("0.1", 100_000),
+    ("0.2", 200_000),
+    ("0.4", 400_000),
+    ("0.6", 600_000),
+    ("0.8", 800_000),
+    ("1", 1_000_000),
+    ("1.25", 1_250_000),
+    ("1.5", 1_500_000),
+    ("2", 2_000_000),
+    ("3", 3_000_000),
+    ("4", 4_000_000),
+    ("5", 5_000_000),
+    ("6", 6_000_000),
+    ("8", 8_000_000),
+    ("10", 10_000_000),
+    ("15", 15_000_000),
+    ("20", 20_000_000),
+    ("30", 30_000_000),
+    ("45", 45_000_000),
+    ("60", 60_000_000),
+];
+
+/// What is known of requests of one kind.
+#[derive(Default)]
+struct Series {
+    /// How many were answered with a code.
+    codes: Mutex<BTreeMap<u16, u64>>,
+    /// How many took so long, and no longer; the last is for those that took longer than all bounds.
+    durations: [AtomicU64; BOUNDS.len() + 1],
+    /// In microseconds.
+    total: AtomicU64,
+    /// How many of those are there now that last for as long as their clients want.
+    lasting: AtomicI64,
+}
+
+/// What is measured.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    /// By the labels of their requests.
+    series: RwLock<HashMap<String, Arc<Series>>>,
+    reading: AtomicI64,
+    writing: AtomicI64,
+}
+
+/// A request that is measured until it is dropped.
+pub(crate) struct Measured {
+    metrics: Arc<Metrics>,
+    series: Arc<Series>,
+    began: Instant,
+    /// As soon as it is known.
+    code: u16,
+    writes: bool,
+    lasts: bool,
+}
+
+/// The verb as upstream's metrics have it.
+fn verb(call: &Call, named: bool) -> &'static str {
+    match call.method {
+        Method::GET | Method::HEAD if call.query.flag("watch") => "WATCH",
+        Method::GET | Method::HEAD if named => "GET",
+        Method::GET | Method::HEAD => "LIST",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH if call.content_type == crate::patch::APPLY => "APPLY",
+        Method::PATCH => "PATCH",
+        Method::DELETE if named => "DELETE",
+        Method::DELETE => "DELETECOLLECTION",
+        _ => "OTHER",
+    }
+}
+
+/// What the requests of a series have in common, but for the code of their answers.
+fn labels(resource: &Resource, call: &Call, verb: &str) -> String {
+    let info = resource.kind.info();
+    let known = |part: &str| part == "status" || info.subresource(part).is_some();
+    let part = resource.subresource.as_deref().filter(|part| known(part)).unwrap_or("");
+    let scope = match (&resource.name, resource.namespace.is_empty()) {
+        (Some(_), _) => "resource",
+        (None, _) if verb == "POST" => "resource",
+        (None, false) => "namespace",
+        (None, true) => "cluster",
+    };
+    let dry = if call.query.has("dryRun") { "All" } else { "" };
+    let mut text = String::with_capacity(192);
+    let (group, version, plural) = (info.group, info.version, info.plural);
+    // A name of Kubernetes has nothing in it that would have to be escaped.
+    let _ = write!(
+        text,
+        "component=\"apiserver\",dry_run=\"{dry}\",group=\"{group}\",resource=\"{plural}\",scope=\"{scope}\",subresource=\"{part}\",verb=\"{verb}\",version=\"{version}\""
+    );
+    text
+}
+
+impl Measured {
+    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &Resource, call: &Call) -> Self {
+        let verb = match resource.subresource.as_deref() {
+            Some("exec" | "attach" | "portforward" | "proxy" | "log") => "CONNECT",
+            _ => verb(call, resource.name.is_some()),
+        };
+        let labels = labels(resource, call, verb);
+        let known = metrics.series.read().get(&labels).cloned();
+        let series = known.unwrap_or_else(|| metrics.series.write().entry(labels).or_default().clone());
+        let (lasts, writes) = (matches!(verb, "WATCH" | "CONNECT"), !matches!(verb, "GET" | "LIST"));
+        let measured = Self { metrics: Arc::clone(metrics), series, began: Instant::now(), code: 0, writes, lasts };
+        measured.counter().fetch_add(1, Relaxed);
+        measured
+    }
+
+    /// What there is one more of while this request is.
+    fn counter(&self) -> &AtomicI64 {
+        match (self.lasts, self.writes) {
+            (true, _) => &self.series.lasting,
+            (false, true) => &self.metrics.writing,
+            (false, false) => &self.metrics.reading,
+        }
+    }
+
+    /// It is answered; what lasts goes on with the body of the answer.
+    pub(crate) fn answered(mut self, reply: Reply) -> Reply {
+        let mut response = reply.unwrap_or_else(|error| reply::error(&error));
+        self.code = response.status().as_u16();
+        if self.lasts {
+            response = response.map(|body| {
+                let goes_on = move |frame| {
+                    let _ = &self;
+                    frame
+                };
+                body.map_frame(goes_on).boxed_unsync()
+            });
+        }
+        Ok(response)
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.counter().fetch_sub(1, Relaxed);
+        // Who goes away before there is an answer gets none.
+        let code = if self.code == 0 { 499 } else { self.code };
+        let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let place = BOUNDS.iter().position(|(_, bound)| took <= *bound).unwrap_or(BOUNDS.len());
+        self.series.durations[place].fetch_add(1, Relaxed);
+        self.series.total.fetch_add(took, Relaxed);
+        *self.series.codes.lock().entry(code).or_default() += 1;
+    }
+}
+
+/// Everything that is measured.
+pub(crate) fn answer(server: &ApiServer) -> Response<Body> {
+    let mut text = Text::default();
+    requests(&server.metrics, &mut text);
+    flows(&server.flows, &mut text);
+    objects(server, &mut text);
+    process::write(&mut text);
+    reply::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
+}
+
+fn requests(metrics: &Metrics, text: &mut Text) {
+    let all: BTreeMap<String, Arc<Series>> =
+        metrics.series.read().iter().map(|(l, s)| (l.clone(), s.clone())).collect();
+    text.family("apiserver_request_total", Kind::Counter, "Requests by verb, resource and code of the answer.");
+    for (labels, series) in &all {
+        for (code, count) in series.codes.lock().iter() {
+            text.sample(&format!("code=\"{code}\",{labels}"), count);
+        }
+    }
+    text.family("apiserver_request_duration_seconds", Kind::Histogram, "How long requests took, in seconds.");
+    for (labels, series) in &all {
+        let mut sum = 0;
+        for ((bound, _), count) in BOUNDS.iter().zip(&series.durations) {
+            sum += count.load(Relaxed);
+            text.part("_bucket", &format!("{labels},le=\"{bound}\""), &sum);
+        }
+        sum += series.durations[BOUNDS.len()].load(Relaxed);
+        text.part("_bucket", &format!("{labels},le=\"+Inf\""), &sum);
+        text.part("_sum", labels, &text::seconds(series.total.load(Relaxed)));
+        text.part("_count", labels, &sum);
+    }
+    text.family("apiserver_longrunning_requests", Kind::Gauge, "Requests now that last for as long as clients want.");
+    for (labels, series) in &all {
+        if labels.contains("verb=\"WATCH\"") || labels.contains("verb=\"CONNECT\"") {
+            text.sample(&labels.replace("dry_run=\"\",", ""), &series.lasting.load(Relaxed));
+        }
+    }
+    text.family("apiserver_current_inflight_requests", Kind::Gauge, "Requests that are carried out now.");
+    text.sample("request_kind=\"mutating\"", &metrics.writing.load(Relaxed));
+    text.sample("request_kind=\"readOnly\"", &metrics.reading.load(Relaxed));
+}
+
+fn flows(flows: &FlowControl, text: &mut Text) {
+    let told = flows.told();
+    let of = |schema: &str, level: &str| format!("flow_schema=\"{schema}\",priority_level=\"{level}\"");
+    text.family("apiserver_flowcontrol_dispatched_requests_total", Kind::Counter, "Requests that were let go on.");
+    told.schemas.iter().for_each(|s| text.sample(&of(&s.name, &s.level), &s.dispatched));
+    text.family(
+        "apiserver_flowcontrol_rejected_requests_total",
+        Kind::Counter,
+        "Requests for which there was no room.",
+    );
+    for schema in told.schemas.iter().filter(|s| s.rejected > 0) {
+        text.sample(&format!("{},reason=\"queue-full\"", of(&schema.name, &schema.level)), &schema.rejected);
+    }
+    text.family("apiserver_flowcontrol_current_executing_requests", Kind::Gauge, "Requests that have a seat now.");
+    told.schemas.iter().for_each(|s| text.sample(&of(&s.name, &s.level), &s.executing));
+    text.family("apiserver_flowcontrol_current_inqueue_requests", Kind::Gauge, "Requests that wait for a seat now.");
+    told.schemas.iter().for_each(|s| text.sample(&of(&s.name, &s.level), &s.waiting));
+    text.family("apiserver_flowcontrol_nominal_limit_seats", Kind::Gauge, "Seats of a priority level.");
+    told.levels.iter().for_each(|(level, seats)| text.sample(&format!("priority_level=\"{level}\""), seats));
+}
+
+/// How many objects are stored of each resource.
+fn objects(server: &ApiServer, text: &mut Text) {
+    text.family("apiserver_storage_objects", Kind::Gauge, "Objects that are stored.");
+    let served = server.registry.served();
+    let mut seen = BTreeMap::new();
+    for group in served.groups() {
+        for kind in group.versions.iter().flat_map(|version| served.kinds(group.name, version)) {
+            let info = kind.info();
+            // Of a custom kind every version may be another than the stored one.
+            if !info.question && !info.computed && (kind.is_custom() || !info.converted) {
+                seen.insert(info.group_resource(), info.storage);
+            }
+        }
+    }
+    for (name, storage) in seen {
+        let some = server.store.list(&Scope::resource(storage), None, Some(1));
+        text.sample(&format!("resource=\"{name}\""), &(some.objects.len() + some.remaining));
+    }
+}

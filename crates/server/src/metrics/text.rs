@@ -1,0 +1,62 @@
+//! The text format: families of samples.
+
+use std::fmt::{Display, Write as _};
+
+/// What a family's numbers are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// What is written, and the name of the family that is being written.
+#[derive(Default)]
+pub(super) struct Text(pub(super) String, &'static str);
+
+impl Text {
+    /// Begins a family.
+    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        self.1 = name;
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    pub(super) fn sample(&mut self, labels: &str, value: &impl Display) {
+        self.part("", labels, value);
+    }
+
+    /// A sample whose name goes on behind that of the family.
+    pub(super) fn part(&mut self, suffix: &str, labels: &str, value: &impl Display) {
+        let name = self.1;
+        let _ = match labels {
+            "" => writeln!(self.0, "{name}{suffix} {value}"),
+            labels => writeln!(self.0, "{name}{suffix}{{{labels}}} {value}"),
+        };
+    }
+}
+
+/// Microseconds as seconds.
+pub(super) fn seconds(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_says_what_it_is_before_its_samples() {
+        let mut text = Text::default();
+        text.family("a_seconds", Kind::Histogram, "Seconds.");
+        text.part("_sum", "x=\"y\"", &seconds(1_000_250));
+        text.family("b", Kind::Gauge, "B.");
+        text.sample("", &7);
+        let expected = "# HELP a_seconds Seconds.\n# TYPE a_seconds histogram\na_seconds_sum{x=\"y\"} 1.000250\n# HELP b B.\n# TYPE b gauge\nb 7\n";
+        assert_eq!(text.0, expected);
+    }
+}

@@ -1,0 +1,99 @@
+//! Server-side apply of a Scale: it is merged as an object of its own, and who owns its number is noted in the object that
+//! it scales.
+
+use super::{SCALE, Scale, ScalePaths, checked, write};
+use crate::{
+    decode::Parsed,
+    managed::{self, types},
+    reply::Reply,
+    request::Resource,
+    server_side_apply,
+    service::{ApiServer, Call},
+    status::ApiError,
+    strict::{self, Validation},
+    write::now,
+};
+use ::apply::{ApplyError, Filter, Managers, Part, Path, Request, TypeRef, Versions};
+use serde_json::Value;
+
+const VERSION: &str = "autoscaling/v1";
+
+/// There is one version of a Scale.
+struct OneVersion;
+
+impl Versions for OneVersion {
+    fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
+        types::of(api_version, SCALE.kind)
+    }
+
+    fn convert(&self, object: &Value, _from: &str, _to: &str) -> Option<Value> {
+        Some(object.clone())
+    }
+}
+
+pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    managed::require(call, "PatchOptions", true)?;
+    let validation = Validation::parse(&call.query, "PatchOptions")?;
+    let (config, warnings) = server_side_apply::read(call, validation)?;
+    if (&config["apiVersion"], &config["kind"]) != (&Value::from(VERSION), &Value::from(SCALE.kind)) {
+        let text = |field: &str| config[field].as_str().unwrap_or("");
+        let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+        let found = format!("{group}/{version}, Kind={}", text("kind"));
+        return Err(ApiError::bad_request(format!("invalid object type: {found}")));
+    }
+    let force = call.query.flag("force");
+    write(server, resource, call, "PatchOptions", |old| {
+        let (scale, managers) = merged(resource, call, old, &config, force)?;
+        let parsed = Parsed { value: scale, duplicates: Vec::new() };
+        let (scale, _) = strict::check_patched(&Scale, &parsed, None, Validation::Ignore)?;
+        Ok((scale, warnings.clone(), Some(managers)))
+    })
+    .await
+}
+
+/// The scale with what is applied to it, and who owns what of its object then.
+fn merged(
+    resource: &Resource,
+    call: &Call,
+    old: &Value,
+    config: &Value,
+    force: bool,
+) -> Result<(Value, Managers), ApiError> {
+    let kind = &*resource.kind;
+    let forms = resource.served.forms(kind.info().storage);
+    let path_of = |version: &str| {
+        let form = forms.iter().find(|form| form.info().api_version() == version)?;
+        Some(path(form.scale()))
+    };
+    let own_path = Path::of_fields(&["spec", "replicas"]);
+    let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
+    let (live, whole) = (checked(kind, old)?, managed::stored(old));
+    let (manager, time) = (managed::manager(call), now().to_string());
+    let request = Request {
+        versions: &OneVersion,
+        api_version: VERSION,
+        subresource: "scale",
+        manager: &manager,
+        time: &time,
+        filter: &Filter::Everything,
+    };
+    let applied = ::apply::apply(&request, Some(&live), config, part.managers(&whole), force);
+    let applied = applied.map_err(|error| match error {
+        ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
+        error => {
+            let text = |field: &str| config["metadata"][field].as_str().unwrap_or("");
+            let of = format!("{}/{}; {VERSION}, Kind={}", text("namespace"), text("name"), SCALE.kind);
+            ApiError::bad_request(format!("failed to create typed patch object ({of}): {error}"))
+        }
+    })?;
+    let managers = part.merged(&whole, &applied.managers, &kind.info().api_version());
+    Ok((applied.object, managers))
+}
+
+/// Where an object says how many there should be.
+fn path(paths: &ScalePaths) -> Path {
+    if paths.is_built_in() {
+        return Path::of_fields(&["spec", "replicas"]);
+    }
+    Path::of_fields(&paths.wanted.iter().map(String::as_str).collect::<Vec<_>>())
+}
