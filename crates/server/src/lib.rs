@@ -58,6 +58,7 @@ mod strict;
 mod test_server;
 mod tokens;
 mod typed;
+mod unread;
 mod update;
 mod upstreams;
 mod user;
