@@ -19,14 +19,14 @@ pub(crate) fn fault(sent: &Sent, answer: &Answer) -> Option<String> {
 
 /// Errors of 500 and more that upstream documents although the client is to blame.
 fn is_documented(sent: &Sent, answer: &Answer) -> bool {
+    let says = |words: &str| String::from_utf8_lossy(&answer.body).contains(words);
     match answer.status {
         // A list of a state that is not reached yet is waited for, then it is `Timeout` ("Too large resource version").
         504 => sent.path.contains("resourceVersion="),
         // pkg/registry/core/pod/storage/eviction.go: "This pod has more than one PodDisruptionBudget".
-        500 => {
-            sent.path.contains("/eviction")
-                && String::from_utf8_lossy(&answer.body).contains("more than one PodDisruptionBudget")
-        }
+        500 if sent.path.contains("/eviction") => says("more than one PodDisruptionBudget"),
+        // apiextensions-apiserver/pkg/registry/customresource/etcd.go: a custom object without what its scale is about.
+        500 if sent.path.contains("/scale") => says("the spec replicas field"),
         _ => false,
     }
 }
