@@ -35,7 +35,7 @@ pub(crate) fn of_podium(seconds: u64, seed: u64, only: Option<&str>, path: OsStr
 /// which only nightly compilers have.
 const COUNTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions";
+    -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 /// Builds a target of `fuzz/` and has libFuzzer feed it for so long. What it finds stays in the target directory, below `fuzz`.
 ///

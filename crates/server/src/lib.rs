@@ -24,6 +24,9 @@ mod eviction;
 mod flow;
 mod form;
 mod forward;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 pub mod kinds;
 mod list_body;
