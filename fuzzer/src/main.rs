@@ -82,10 +82,14 @@ async fn main() -> Result<()> {
     report.verdict(api.operations.len())
 }
 
-/// The namespace and the custom kind that the requests are about.
+/// The namespace and the custom kind that the requests are about. Whoever asks for 2147483647 replicas gets no more Pods
+/// than the namespace's quota has.
 async fn prepare(client: &Client) -> Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": words::HOME}});
-    for (path, object) in [("/api/v1/namespaces", namespace), (seeds::DEFINITIONS, seeds::definition())] {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "300"}}});
+    let quotas = format!("/api/v1/namespaces/{}/resourcequotas", words::HOME);
+    let all = [("/api/v1/namespaces", namespace), (&quotas, quota), (seeds::DEFINITIONS, seeds::definition())];
+    for (path, object) in all {
         let answer = client.ask(&posted(path, &object)).await?;
         if ![201, 409].contains(&answer.status) {
             bail!("{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));

@@ -14,7 +14,7 @@ const FAR_REACHING: [&str; 4] = [
     "validatingwebhookconfigurations",
 ];
 /// Collections that hold what the run itself needs.
-const NEEDED: [&str; 3] = ["nodes", "customresourcedefinitions", "apiservices"];
+const NEEDED: [&str; 4] = ["nodes", "customresourcedefinitions", "apiservices", "resourcequotas"];
 
 /// Whether this operation is one to try.
 pub(crate) fn may(operation: &Operation) -> bool {
