@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::hint::black_box;
 
 const KINDS: [(&str, &str); 12] = [
     ("v1", "Pod"),
@@ -37,7 +38,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    server::fuzzing::decode(data);
+    black_box(server::fuzzing::decode(data));
     let Some((which, raw)) = data.split_first() else { return };
     let Some(object) = server::fuzzing::decode(&envelope(*which, raw)) else { return };
     let written = server::fuzzing::encode(&object).expect("what was read can be written");

@@ -62,7 +62,7 @@ pub(crate) fn target(name: &str, minutes: u64, seed: u64) -> Result<()> {
     ]);
     cargo.env("RUSTFLAGS", COUNTED).env("CARGO_TARGET_DIR", &directory);
     cargo.arg(&corpus).arg(step::root().join("fuzz/seeds").join(name));
-    cargo.arg(format!("-max_total_time={}", minutes * 60)).arg(format!("-seed={seed}"));
+    cargo.arg(format!("-max_total_time={}", minutes.max(1) * 60)).arg(format!("-seed={seed}"));
     cargo.arg(format!("-artifact_prefix={}/", found.display()));
     cargo.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"]);
     step::run(name, &mut cargo)
