@@ -7,6 +7,7 @@ use tests::{Cluster, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("kubectl create makes what its arguments say", create_makes_what_it_is_told),
     ("kubectl explain knows every kind that is served", explain_knows_every_kind),
+    ("kubectl reads OpenAPI in the older form", the_older_form_is_read),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[("kubectl drain empties a node", drain_empties_a_node)];
@@ -50,6 +51,22 @@ fn explain_knows_every_kind(cluster: &Cluster) {
     assert!(probe.contains("port\t<IntOrString> -required-"), "{probe}");
     let unknown = kubectl.run("explain pod.spec.nothing").failed();
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
+}
+
+fn the_older_form_is_read(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let explain = "explain --output=plaintext-openapiv2";
+    let port = kubectl.run(&format!("{explain} pod.spec.containers.ports")).ok();
+    assert!(port.contains("containerPort\t<integer> -required-"), "{port}");
+    let deployment = kubectl.run(&format!("{explain} deployment.spec --recursive")).ok();
+    assert!(deployment.contains("maxSurge\t<string>"), "{deployment}");
+    let unknown = kubectl.run(&format!("{explain} pod.spec.nothing")).failed();
+    assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
+    // A list is not of any kind that the server checks: what is in it is.
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "listed"}, "data": {"a": "b"}, "more": 1}]});
+    let refused = kubectl.args(&["create", "--validate=strict", "-f", "-"], &list.to_string()).failed();
+    assert!(refused.contains("unknown field \"more\""), "{refused}");
 }
 
 fn drain_empties_a_node() {

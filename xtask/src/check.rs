@@ -1,7 +1,10 @@
 //! `cargo xtask test`: everything that must hold.
 
-use crate::{conformance, setup, step};
+use crate::{conformance, fuzz, setup, step};
 use anyhow::Result;
+
+/// How long the API is fuzzed, from the same seed always: enough for each operation to be tried a few times.
+const FUZZED: (u64, u64) = (20, 1);
 
 /// Runs all checks, or only the tests that match.
 ///
@@ -23,5 +26,10 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     args.extend(filter);
     step::run("tests, the end-to-end ones with real containers", step::cargo(&args).env("PATH", &path))?;
     // A filter is for tests: cases are chosen by `cargo xtask conformance`.
-    if filter.is_none() { conformance::of_podium(None, path) } else { Ok(()) }
+    if filter.is_some() {
+        return Ok(());
+    }
+    conformance::of_podium(None, path.clone())?;
+    let (seconds, seed) = FUZZED;
+    fuzz::of_podium(seconds, seed, None, path)
 }

@@ -1,4 +1,4 @@
-//! Every chore of a developer: `cargo xtask setup|demo|test|conformance|bench`.
+//! Every chore of a developer: `cargo xtask setup|demo|test|conformance|fuzz|bench`.
 //!
 //! No shell scripts: what CI runs is what a person runs.
 #![forbid(unsafe_code)]
@@ -8,7 +8,9 @@ mod bench;
 mod check;
 mod conformance;
 mod demo;
+mod fuzz;
 mod protobuf_facts;
+mod server;
 mod setup;
 mod step;
 
@@ -41,6 +43,20 @@ enum Task {
         /// Only cases whose name contains this.
         filter: Option<String>,
     },
+    /// Send what no client should send: to a Podium of its own, or to one part of the code.
+    Fuzz {
+        /// One of the targets below `fuzz/`; without it, the API as its OpenAPI documents say.
+        target: Option<String>,
+        /// How long; 15 without a target, else 5.
+        #[arg(long)]
+        minutes: Option<u64>,
+        /// Where chance begins.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only operations whose method and path contain this.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Measure Podium in a release build and print the numbers of docs/performance.md.
     Bench {
         /// Only these measurements; `leak [--pods N] [--minutes M]` looks for what Pods leave behind instead.
@@ -67,6 +83,8 @@ fn main() -> anyhow::Result<()> {
         Task::Demo => demo::run(),
         Task::Test { filter } => check::run(filter.as_deref()),
         Task::Conformance { kubeconfig, filter } => conformance::run(kubeconfig.as_deref(), filter.as_deref()),
+        Task::Fuzz { target: Some(target), minutes, seed, .. } => fuzz::target(&target, minutes.unwrap_or(5), seed),
+        Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),
         Task::Bench { names } => bench::run(&names),
         Task::ProtobufFacts { api, apimachinery, to } => protobuf_facts::run(&api, &apimachinery, &to),
     }

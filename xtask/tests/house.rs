@@ -112,7 +112,7 @@ fn every_crate_forbids_unsafe_code() {
 #[test]
 fn files_have_one_idea_and_fit_a_few_screens() {
     let mut files = Vec::new();
-    for dir in ["crates", "xtask", "tests", "bench", "conformance"] {
+    for dir in ["crates", "xtask", "tests", "bench", "conformance", "fuzzer", "fuzz/targets"] {
         sources(&root().join(dir), &mut files);
     }
     let long: Vec<String> = files

@@ -15,12 +15,17 @@ pub(crate) fn scaled(amount: &IntOrString, total: i32, rounded: Rounded) -> i32 
         IntOrString::Int(number) => return *number,
         IntOrString::String(text) => text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()).unwrap_or(0),
     };
-    let hundredfold = percent * i64::from(total);
+    let hundredfold = percent.saturating_mul(i64::from(total));
     let part = match rounded {
-        Rounded::Up => (hundredfold + 99).div_euclid(100),
+        Rounded::Up => hundredfold.saturating_add(99).div_euclid(100),
         Rounded::Down => hundredfold.div_euclid(100),
     };
     i32::try_from(part).unwrap_or(i32::MAX)
+}
+
+/// The sum of numbers that clients may have written: as much as there can be, where it is more.
+pub(crate) fn total(numbers: impl Iterator<Item = i32>) -> i32 {
+    numbers.fold(0, i32::saturating_add)
 }
 
 #[cfg(test)]
@@ -35,5 +40,7 @@ mod tests {
         assert_eq!(percent("0%", 10, Rounded::Up), 0);
         assert_eq!(percent("100%", 7, Rounded::Down), 7);
         assert_eq!(scaled(&IntOrString::Int(4), 10, Rounded::Up), 4);
+        assert_eq!(percent("9223372036854775807%", i32::MAX, Rounded::Up), i32::MAX);
+        assert_eq!(total([i32::MAX, i32::MAX].into_iter()), i32::MAX);
     }
 }

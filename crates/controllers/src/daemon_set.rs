@@ -191,7 +191,7 @@ impl DaemonSets {
             Err(e) if is_code(&e, 409) && history.is.is_none() => {
                 // Another template of the same name: the next one is called otherwise.
                 let mut status = set.status.clone().unwrap_or_default();
-                status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+                status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
                 self.report(set, status).await?;
                 Ok(false)
             }

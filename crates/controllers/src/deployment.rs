@@ -231,7 +231,7 @@ impl Deployments {
             // Another template of the same name: the next one is called otherwise.
             if !other.is_some_and(|s| is_mine(&s)) {
                 let mut status = deployment.status.clone().unwrap_or_default();
-                status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+                status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
                 self.report(deployment, status, None).await?;
             }
             return Ok(false);

@@ -2,6 +2,7 @@
 
 mod budget;
 
+use crate::amount::total;
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::members::{Member, controller};
@@ -153,7 +154,7 @@ impl Disruption {
             );
             self.recorder.tell(about, true, "UnmanagedPods", &message).await;
         }
-        Ok(scales.values().sum())
+        Ok(total(scales.values().copied()))
     }
 
     /// The Deployment of a ReplicaSet that has one.

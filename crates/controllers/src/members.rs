@@ -1,5 +1,6 @@
 //! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints and of disruption budgets.
 
+use crate::amount::total;
 use crate::cache::Kept;
 use crate::daemon_set::tied;
 use jiff::{SignedDuration, Timestamp};
@@ -196,7 +197,7 @@ impl JobPart {
             exits: all().filter_map(|c| Some((c.name.clone(), ended(c)?.exit_code))).collect(),
             conditions: status.conditions.iter().flatten().map(|c| (c.type_.clone(), c.status.clone())).collect(),
             finished: last.or(unready).or_else(|| meta.deletion_timestamp.as_ref().map(|t| t.0)),
-            restarts: all().map(|c| c.restart_count).sum(),
+            restarts: total(all().map(|c| c.restart_count)),
         })
     }
 }

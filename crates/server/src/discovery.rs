@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// What can be done with the objects of a kind. Namespaces go one by one, questions are only asked.
-fn verbs(info: &KindInfo) -> Vec<&'static str> {
+pub(crate) fn verbs(info: &KindInfo) -> Vec<&'static str> {
     if info.question {
         return vec!["create"];
     }

@@ -26,6 +26,9 @@ mod flow;
 mod followed;
 mod form;
 mod forward;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 pub mod kinds;
 mod list_body;
@@ -63,6 +66,7 @@ mod test_server;
 mod tokens;
 mod trust;
 mod typed;
+mod unread;
 mod update;
 mod upstreams;
 mod user;

@@ -1,6 +1,6 @@
 //! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
 
-use crate::{ApiServer, UserInfo, audit::Peer, user::CREDENTIAL_ID};
+use crate::{ApiServer, UserInfo, audit::Peer, unread::Dropped, user::CREDENTIAL_ID};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -59,7 +59,7 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream,
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         let (server, user) = (server.clone(), user.clone());
-        async move { Ok::<_, Infallible>(server.handle(user, request).await) }
+        async move { Ok::<_, Infallible>(server.handle(user, request.map(Dropped::later)).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(1000);

@@ -1,10 +1,12 @@
-//! OpenAPI v3: what every kind is made of, for `kubectl explain`, for clients' own checks, and for generators.
+//! OpenAPI v3, and v2 made of it: what every kind is made of, for `kubectl explain`, for clients' own checks, and for generators.
 //!
 //! All groups' documents are made on the first request for any of them and kept compressed, a tenth of their size.
 //! Structure and descriptions come from k8s-openapi.
 
 mod custom;
+mod defaults;
 mod document;
+mod packed;
 mod paths;
 mod schemas;
 #[cfg(test)]
@@ -18,39 +20,34 @@ use crate::{
     reply::{self, Body},
     status::ApiError,
 };
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
 use jiff::SignedDuration;
+use packed::Document;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 use std::{
     collections::HashMap,
-    io::{self, Read, Write},
     sync::{Arc, LazyLock},
 };
 use store::Revision;
 
-/// Which encodings are offered; the binary one of OpenAPI is not.
+/// Which encodings are offered; the binary one of version 3 is not.
 const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
-
-/// One group's document.
-struct Document {
-    /// For example `apis/policy/v1`.
-    path: String,
-    gzip: bytes::Bytes,
-    hash: String,
-}
 
 static BUILT_IN: LazyLock<Vec<Arc<Document>>> = LazyLock::new(|| {
     crate::protobuf::merging::prepare();
-    let make = |(group, version): (&str, &str)| Document::made(group, version, || document::built_in(group, version));
+    let make = |(group, version): (&str, &str)| made(group, version, || document::built_in(group, version));
     registry::built_in_versions().filter_map(make).collect()
 });
 
 /// The documents of what clients have defined, as they were last asked for, each with what it was made of.
 #[derive(Default)]
-pub(crate) struct Documents(Mutex<HashMap<String, Made>>);
+pub(crate) struct Documents {
+    custom: Mutex<HashMap<String, Made>>,
+    /// Everything in the form of version 2.
+    swagger: v2::Swagger,
+}
 
 type Made = (Vec<Revision>, Arc<Document>);
 
@@ -60,14 +57,14 @@ impl Documents {
         let is_served = |(group, version): (&str, &str)| served.has(group, version);
         let built_in = registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(of, _)| is_served(*of));
         let mut all: Vec<Arc<Document>> = built_in.map(|(_, document)| Arc::clone(document)).collect();
-        let mut known = self.0.lock();
+        let mut known = self.custom.lock();
         let mut current = HashMap::new();
         for (group, version, definitions) in served.defined() {
             let path = paths::root(group, version);
             let revisions: Vec<Revision> = definitions.iter().map(|d| d.revision).collect();
             let document = match known.remove(&path) {
                 Some((same, document)) if same == revisions => Some(document),
-                _ => Document::made(group, version, || document::custom(served, group, version, definitions)),
+                _ => made(group, version, || document::custom(served, group, version, definitions)),
             };
             if let Some(document) = document {
                 all.push(Arc::clone(&document));
@@ -79,34 +76,12 @@ impl Documents {
     }
 }
 
-impl Document {
-    fn made(group: &str, version: &str, build: impl FnOnce() -> Value + Send) -> Option<Arc<Self>> {
-        let made = Self::new(group, version, build);
-        made.inspect_err(|error| tracing::error!(group, version, %error, "there will be no OpenAPI document"))
-            .ok()
-            .map(Arc::new)
-    }
-
-    /// Makes it on a thread of its own, which allocates nothing that stays: so all that it needs meanwhile, 50 times as
-    /// much, goes back to the system.
-    fn new(group: &str, version: &str, build: impl FnOnce() -> Value + Send) -> io::Result<Self> {
-        let (mut gzip, mut digest) = (Vec::with_capacity(128 << 10), [0; 64]);
-        let make = || {
-            let text = build().to_string();
-            digest = Sha512::digest(text.as_bytes()).into();
-            let mut encoder = GzEncoder::new(&mut gzip, Compression::default());
-            encoder.write_all(text.as_bytes())?;
-            encoder.finish().map(drop)
-        };
-        let failed = |_| Err(io::Error::other("the document cannot be made"));
-        std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(failed)?;
-        gzip.shrink_to_fit();
-        Ok(Self { path: paths::root(group, version), gzip: gzip.into(), hash: hex(&digest) })
-    }
-
-    fn url(&self) -> String {
-        format!("/openapi/v3/{}?hash={}", self.path, self.hash)
-    }
+/// The document of a group's version.
+fn made(group: &str, version: &str, build: impl FnOnce() -> Value + Send) -> Option<Arc<Document>> {
+    let made = Document::new(paths::root(group, version), |out| out.write_all(build().to_string().as_bytes()));
+    made.inspect_err(|error| tracing::error!(group, version, %error, "there will be no OpenAPI document"))
+        .ok()
+        .map(Arc::new)
 }
 
 /// The form of upstream's hashes.
@@ -122,17 +97,17 @@ pub(crate) async fn answer(
     query: &str,
     headers: &HeaderMap,
 ) -> Option<Response<Body>> {
-    if path == "/openapi/v2" {
-        let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
-        return Some(v2::respond(accept));
-    }
-    let rest = path.strip_prefix("/openapi/v3")?.trim_end_matches('/');
+    let is_v2 = path == "/openapi/v2";
+    let rest = if is_v2 { "" } else { path.strip_prefix("/openapi/v3")?.trim_end_matches('/') };
     let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
     // The documents are made by the first who asks, which takes longer than other tasks should wait for.
     let (registry, others) = (Arc::clone(registry), others.documents());
     let work = tokio::task::spawn_blocking(move || {
         let documents = registry.documents.all(&registry.served());
+        if is_v2 {
+            return v2::respond(&registry.documents.swagger, &documents, &headers);
+        }
         respond(&documents, others, &rest, &query, &headers)
     });
     let failed = |_| ApiError::internal("the documents could not be made");
@@ -150,11 +125,7 @@ fn respond(
     let accept = text(header::ACCEPT);
     let media = |choice: &str| choice.split(';').next().unwrap_or("").trim().to_owned();
     if !accept.is_empty() && !accept.split(',').any(|choice| JSON.contains(&media(choice).as_str())) {
-        return Err(ApiError::new(
-            406,
-            "NotAcceptable",
-            "only the following media types are accepted: application/json",
-        ));
+        return Err(not_acceptable("application/json"));
     }
     let seen = |hash: &str| has_seen(headers, hash);
     if path.is_empty() {
@@ -178,25 +149,18 @@ fn respond(
         }
         return Ok(response);
     }
-    let mut response = if seen(&document.hash) {
-        reply::full(304, "application/json", "")
-    } else if crate::compress::accepts_gzip(headers) {
-        let mut response = reply::full(200, "application/json", document.gzip.clone());
-        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        response
-    } else {
-        let mut text = Vec::new();
-        let failed = |e: io::Error| ApiError::internal(e);
-        GzDecoder::new(document.gzip.as_ref()).read_to_end(&mut text).map_err(failed)?;
-        reply::full(200, "application/json", text)
-    };
+    let mut response = document.answer(headers, "application/json")?;
     // A URL with a hash never means anything else.
     let cache = if asked.is_some() { "public, immutable, max-age=31536000" } else { "no-cache, private" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     if asked.is_some() {
         response.headers_mut().insert(header::EXPIRES, in_a_year());
     }
-    Ok(tagged(response, &document.hash))
+    Ok(response)
+}
+
+fn not_acceptable(media: &str) -> ApiError {
+    ApiError::new(406, "NotAcceptable", format!("only the following media types are accepted: {media}"))
 }
 
 /// Whether a client says that it has what has this hash.

@@ -12,7 +12,7 @@ mod shapes;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 pub(crate) use negotiate::{answer, body};
 

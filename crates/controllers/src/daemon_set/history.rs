@@ -30,7 +30,7 @@ pub(super) fn history(set: &DaemonSet, spec: &DaemonSetSpec, all: Vec<Arc<Contro
     let is = same.pop();
     old.extend(same);
     old.sort_by_key(|r| r.revision);
-    let next = old.last().map_or(0, |r| r.revision) + 1;
+    let next = old.last().map_or(0, |r| r.revision).saturating_add(1);
     let mut current = is.as_ref().map_or_else(|| snapshot(set, spec, data), |is| (**is).clone());
     current.revision = current.revision.max(next);
     History { current, is, old }

@@ -175,7 +175,7 @@ impl<'a> Facts<'a> {
                 }
             }
         }
-        let room = if surge > 0 { surge - extra } else { unavailable - missing };
+        let room = if surge > 0 { surge.saturating_sub(extra) } else { unavailable.saturating_sub(missing) };
         candidates.truncate(usize::try_from(room).unwrap_or(0));
         for (node, pod) in certain.into_iter().chain(candidates) {
             if surge > 0 { plan.make.push(node) } else { plan.delete.push(pod) }

@@ -27,6 +27,11 @@ pub(super) fn max_surge(spec: &DeploymentSpec) -> i32 {
     if is_rolling(spec) { surge_and_unavailable(spec).0 } else { 0 }
 }
 
+/// How many it may have at once.
+pub(super) fn most(spec: &DeploymentSpec) -> i32 {
+    replicas(spec).saturating_add(max_surge(spec))
+}
+
 /// How many of those that it should have may not be available.
 pub(super) fn max_unavailable(spec: &DeploymentSpec) -> i32 {
     if !is_rolling(spec) || replicas(spec) == 0 {

@@ -1,8 +1,9 @@
 //! A Deployment and its ReplicaSets while it is decided what they shall be.
 
-use super::limits::replicas;
+use super::limits::{most, replicas};
 use super::set::{REVISION, Set};
 use super::template::{self, HASH};
+use crate::amount::total;
 use crate::pod_control::owner;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
@@ -59,7 +60,7 @@ impl<'a> Rollout<'a> {
 
     /// How many Pods all these shall have.
     pub(super) fn size(&self, of: &[usize]) -> i32 {
-        of.iter().map(|i| self.sets[*i].size()).sum()
+        total(of.iter().map(|i| self.sets[*i].size()))
     }
 
     pub(super) fn all(&self) -> Vec<usize> {
@@ -72,7 +73,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn next_revision(&self) -> i64 {
-        self.old().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0) + 1
+        self.old().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0).saturating_add(1)
     }
 
     /// The ReplicaSet that has the template is the newest from now on, if there is one.
@@ -148,8 +149,8 @@ impl<'a> Rollout<'a> {
         if !super::limits::is_rolling(self.spec) {
             return replicas(self.spec);
         }
-        let room = replicas(self.spec) + super::limits::max_surge(self.spec) - self.size(&self.all());
-        if room <= 0 { size } else { size + room.min(replicas(self.spec) - size) }
+        let room = most(self.spec).saturating_sub(self.size(&self.all()));
+        if room <= 0 { size } else { size.saturating_add(room.min(replicas(self.spec).saturating_sub(size))) }
     }
 
     /// Removes the oldest of the old beyond those that shall be kept, unless they have Pods (`cleanupDeployment`).

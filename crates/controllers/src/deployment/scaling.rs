@@ -1,7 +1,7 @@
 //! What becomes of the ReplicaSets of a Deployment that is scaled, or paused: each keeps its part of all Pods
 //! (`scale`), so that scaling does not hasten a rollout.
 
-use super::limits::{is_rolling, max_surge, replicas};
+use super::limits::{is_rolling, most, replicas};
 use super::rollout::Rollout;
 use super::set::Set;
 use std::cmp::{Ordering, Reverse};
@@ -37,8 +37,8 @@ impl Rollout<'_> {
 
     fn scale_in_proportion(&mut self, mut active: Vec<usize>) {
         let wanted = replicas(self.spec);
-        let allowed = if wanted > 0 { wanted + max_surge(self.spec) } else { 0 };
-        let add = allowed - self.size(&active);
+        let allowed = if wanted > 0 { most(self.spec) } else { 0 };
+        let add = allowed.saturating_sub(self.size(&active));
         // The larger first; of those of one size the newer are scaled up first, and the older down.
         match add.cmp(&0) {
             Ordering::Greater => active.sort_by_key(|i| (Reverse(self.sets[*i].size()), Reverse(*i))),
@@ -49,12 +49,12 @@ impl Rollout<'_> {
         let mut sizes = Vec::new();
         for i in &active {
             let part = self.proportion(&self.sets[*i], add, added);
-            sizes.push(self.sets[*i].size() + part);
-            added += part;
+            sizes.push(self.sets[*i].size().saturating_add(part));
+            added = added.saturating_add(part);
         }
         // What is left over is the largest's.
         if let Some(largest) = sizes.first_mut() {
-            *largest = (*largest + add - added).max(0);
+            *largest = largest.saturating_add(add.saturating_sub(added)).max(0);
         }
         for (i, size) in active.into_iter().zip(sizes) {
             self.sets[i].scale(size, self.spec);
@@ -66,7 +66,7 @@ impl Rollout<'_> {
         if set.size() == 0 || add == 0 || add == added {
             return 0;
         }
-        let (fraction, allowed) = (self.fraction(set), add - added);
+        let (fraction, allowed) = (self.fraction(set), add.saturating_sub(added));
         if add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
     }
 
@@ -75,14 +75,14 @@ impl Rollout<'_> {
         if replicas(self.spec) == 0 {
             return -set.size();
         }
-        let all = i64::from(replicas(self.spec) + max_surge(self.spec));
-        let before = i64::from(set.max().filter(|max| *max > 0).unwrap_or_else(|| self.status.replicas.unwrap_or(0)));
-        if before == 0 {
+        let all = i128::from(most(self.spec));
+        let before = i128::from(set.max().filter(|max| *max > 0).unwrap_or_else(|| self.status.replicas.unwrap_or(0)));
+        if before <= 0 {
             return 0;
         }
         // Rounded to the nearest.
-        let size = (2 * i64::from(set.size()) * all + before).div_euclid(2 * before);
-        i32::try_from(size).unwrap_or(i32::MAX) - set.size()
+        let size = (2 * i128::from(set.size()) * all + before).div_euclid(2 * before);
+        i32::try_from(size).unwrap_or(i32::MAX).saturating_sub(set.size())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A ReplicaSet of a Deployment, as it is and as it shall be.
 
-use super::limits::{max_surge, replicas};
+use super::limits::{most, replicas};
 use k8s_openapi::api::apps::v1::{DeploymentSpec, ReplicaSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Set {
 
     pub(super) fn note_replicas(&mut self, deployment: &DeploymentSpec) {
         let desired = replicas(deployment);
-        let max = desired + max_surge(deployment);
+        let max = most(deployment);
         self.annotations().insert(DESIRED.to_owned(), desired.to_string());
         self.annotations().insert(MAX.to_owned(), max.to_string());
     }

@@ -3,6 +3,7 @@
 use super::limits::{max_unavailable, replicas};
 use super::rollout::Rollout;
 use super::set::Set;
+use crate::amount::total;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -63,7 +64,7 @@ pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status
 /// Whether there are more of the new, fewer of the old, or more that can be used (`DeploymentProgressing`).
 fn is_progress(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let number = |n: Option<i32>| n.unwrap_or(0);
-    let old = |s: &DeploymentStatus| number(s.replicas) - number(s.updated_replicas);
+    let old = |s: &DeploymentStatus| number(s.replicas).saturating_sub(number(s.updated_replicas));
     number(after.updated_replicas) > number(before.updated_replicas)
         || old(after) < old(before)
         || number(after.ready_replicas) > number(before.ready_replicas)
@@ -119,7 +120,7 @@ impl Rollout<'_> {
     /// `calculateStatus`.
     pub(super) fn counted(&self) -> DeploymentStatus {
         let some = |n: i32| Some(n).filter(|n| *n != 0);
-        let sum = |of: fn(&Set) -> i32| self.sets.iter().map(of).sum::<i32>();
+        let sum = |of: fn(&Set) -> i32| total(self.sets.iter().map(of));
         let (available, size) = (sum(Set::available), sum(Set::size));
         // One that nobody has looked at yet may have some.
         let made = || self.sets.iter().filter(|set| set.is.is_some());
@@ -129,12 +130,12 @@ impl Rollout<'_> {
             updated_replicas: some(self.newest().map_or(0, Set::pods)),
             ready_replicas: some(sum(Set::ready)),
             available_replicas: some(available),
-            unavailable_replicas: some((size - available).max(0)),
-            terminating_replicas: made().map(Set::terminating).sum(),
+            unavailable_replicas: some(size.saturating_sub(available).max(0)),
+            terminating_replicas: made().map(Set::terminating).try_fold(0, |all, n| Some(i32::saturating_add(all, n?))),
             collision_count: self.status.collision_count,
             conditions: self.status.conditions.clone(),
         };
-        let enough = available >= replicas(self.spec) - max_unavailable(self.spec);
+        let enough = available >= replicas(self.spec).saturating_sub(max_unavailable(self.spec));
         let (value, reason, message) = if enough {
             ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         } else {

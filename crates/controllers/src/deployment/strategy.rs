@@ -3,6 +3,7 @@
 use super::limits::{max_unavailable, replicas};
 use super::rollout::Rollout;
 use super::status::is_complete;
+use crate::amount::total;
 
 impl Rollout<'_> {
     /// `rolloutRolling`: first more of the new, then fewer of the old.
@@ -24,7 +25,7 @@ impl Rollout<'_> {
         for i in old {
             shrunk |= self.sets[i].scale_if_another(0, self.spec);
         }
-        let left: i32 = self.old().iter().map(|i| self.sets[*i].pods()).sum();
+        let left = total(self.old().iter().map(|i| self.sets[*i].pods()));
         if shrunk || left > 0 || old_pods_run {
             return;
         }
@@ -49,10 +50,10 @@ impl Rollout<'_> {
     fn shrink_old(&mut self) -> bool {
         let Some(new) = self.newest() else { return false };
         let old = self.active(&self.old());
-        let least = replicas(self.spec) - max_unavailable(self.spec);
+        let least = replicas(self.spec).saturating_sub(max_unavailable(self.spec));
         // Those of the new that are not available must not let more of the old go.
-        let missing = new.size() - new.available();
-        let excess = self.size(&self.all()) - least - missing;
+        let missing = new.size().saturating_sub(new.available());
+        let excess = self.size(&self.all()).saturating_sub(least).saturating_sub(missing);
         if old.is_empty() || excess <= 0 {
             return false;
         }
@@ -66,7 +67,7 @@ impl Rollout<'_> {
         let mut dropped = 0;
         for i in old {
             let set = &mut self.sets[*i];
-            let unhealthy = (set.size() - set.available()).max(0).min(most - dropped);
+            let unhealthy = set.size().saturating_sub(set.available()).max(0).min(most - dropped);
             if unhealthy > 0 {
                 set.scale_if_another(set.size() - unhealthy, self.spec);
                 dropped += unhealthy;
@@ -77,8 +78,8 @@ impl Rollout<'_> {
 
     /// As many of the others go as there are more available than there must be.
     fn drop_healthy(&mut self, old: &[usize], least: i32) -> bool {
-        let available: i32 = self.sets.iter().map(super::set::Set::available).sum();
-        let mut excess = available - least;
+        let available = total(self.sets.iter().map(super::set::Set::available));
+        let mut excess = available.saturating_sub(least);
         let mut dropped = false;
         for i in old {
             let set = &mut self.sets[*i];

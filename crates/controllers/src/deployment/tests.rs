@@ -94,6 +94,23 @@ fn a_rollout_begins_with_as_many_as_may_be_too_many_and_ends_what_may_be_missing
 }
 
 #[test]
+fn more_than_can_be_counted_is_as_many_as_can_be() {
+    let most = i32::MAX;
+    let many = || json!({"replicas": most, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": most, "maxUnavailable": most}}});
+    let plan = decide(&deployment(many()), &[], false);
+    assert_eq!(
+        plan.changes[0].shall.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/max-replicas"],
+        most.to_string()
+    );
+    for sets in [
+        vec![set("old", 9, most, most)],
+        vec![set("old", 9, most, 0), set("older", 99, most, most), set("new", 1, most, most)],
+    ] {
+        decide(&deployment(many()), &sets, false);
+    }
+}
+
+#[test]
 fn the_new_grow_into_the_room_that_the_old_leave() {
     check(json!({}), &[set("old", 9, 8, 8), set("new", 1, 3, 0)], &["new 3>5"]);
     check(json!({}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &[]);

@@ -51,7 +51,7 @@ pub(super) fn count(
     }
     let healthy = pods.iter().filter(|p| !p.terminating && !disrupted.contains_key(&p.name) && p.ready.is_some());
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
-    let left = healthy - desired;
+    let left = healthy.saturating_sub(desired);
     let mut status = PodDisruptionBudgetStatus {
         current_healthy: healthy,
         desired_healthy: desired,
@@ -80,7 +80,7 @@ pub(super) fn failed(budget: &PodDisruptionBudget, why: String, now: Timestamp) 
 fn wanted(spec: &PodDisruptionBudgetSpec, pods: &[Arc<Member>], scale: i32) -> (i32, i32) {
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
     match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => (scale, (scale - scaled(most, scale, Rounded::Up)).max(0)),
+        (Some(most), _) => (scale, scale.saturating_sub(scaled(most, scale, Rounded::Up)).max(0)),
         (None, Some(IntOrString::Int(least))) => (all, *least),
         (None, Some(least)) => (scale, scaled(least, scale, Rounded::Up)),
         (None, None) => (0, 0),

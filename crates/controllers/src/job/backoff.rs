@@ -27,7 +27,7 @@ impl Backoff {
         let known = if last_success.is_some() { Self::default() } else { self };
         let new = failed.iter().map(|pod| finished(pod)).filter(|at| last_success.is_none_or(|success| *at > success));
         let last = new.clone().max().or(known.last);
-        Self { failures: known.failures + u32::try_from(new.count()).unwrap_or(0), last }
+        Self { failures: known.failures.saturating_add(u32::try_from(new.count()).unwrap_or(0)), last }
     }
 
     /// That of an index: how many of its Pods failed, and when the last did.

@@ -141,13 +141,14 @@ impl<'a> Facts<'a> {
             return self.succeeded_indexes().total();
         }
         let waiting = self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.succeeded.as_ref());
-        self.status.succeeded.unwrap_or(0) + count(waiting.into_iter().flatten()) + count(self.newly_succeeded())
+        let known = self.status.succeeded.unwrap_or(0);
+        known.saturating_add(count(waiting.into_iter().flatten()) + count(self.newly_succeeded()))
     }
 
     pub(super) fn failed(&self) -> i32 {
         let waiting = self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.failed.as_ref());
         let new = self.newly_failed().into_iter().filter(|pod| self.verdict(pod) != Verdict::Ignored);
-        self.status.failed.unwrap_or(0) + count(waiting.into_iter().flatten()) + count(new)
+        self.status.failed.unwrap_or(0).saturating_add(count(waiting.into_iter().flatten()) + count(new))
     }
 
     /// Those that the status knows.

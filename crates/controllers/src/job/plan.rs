@@ -4,6 +4,7 @@ use super::backoff::{Backoff, finished};
 use super::facts::{Facts, condition, count, part};
 use super::indexes::Indexes;
 use super::policy::{Verdict, succeeded};
+use crate::amount::total;
 use crate::members::Member;
 use crate::replica_set::first_to_go;
 use jiff::SignedDuration;
@@ -99,7 +100,7 @@ impl Facts<'_> {
     fn restarts_too_often(&self) -> bool {
         let policy = self.spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
         let running = self.pods.iter().filter(|pod| matches!(pod.phase.as_str(), "Running" | "Pending"));
-        let restarts: i32 = running.map(|pod| part(pod).restarts).sum();
+        let restarts = total(running.map(|pod| part(pod).restarts));
         policy == Some("OnFailure") && restarts >= self.spec.backoff_limit.unwrap_or(6).max(1)
     }
 
@@ -107,7 +108,7 @@ impl Facts<'_> {
     fn deadline(&self) -> Option<SignedDuration> {
         let seconds = self.spec.active_deadline_seconds.filter(|_| !self.is_suspended())?;
         let start = self.status.start_time.as_ref()?.0;
-        Some(SignedDuration::from_secs(seconds) - self.now.duration_since(start))
+        Some(SignedDuration::from_secs(seconds).saturating_sub(self.now.duration_since(start)))
     }
 
     /// The last failed Pod of each index that waits for another one: it stays until that is there, which learns from it
@@ -116,7 +117,7 @@ impl Facts<'_> {
         let mut last: BTreeMap<i32, &Member> = BTreeMap::new();
         let Some(failed) = self.failed_indexes() else { return last };
         let (active, succeeded) = (self.active_indexes(), self.succeeded_indexes());
-        let order = |pod: &Member| (part(pod).failures + part(pod).ignored, finished(pod));
+        let order = |pod: &Member| (part(pod).failures.saturating_add(part(pod).ignored), finished(pod));
         for pod in self.pods.iter().filter(|pod| part(pod).tracked && self.is_failed(pod)) {
             let Some(index) = self.index(pod) else { continue };
             if active.has(index) || succeeded.has(index) || failed.has(index) {
@@ -160,7 +161,7 @@ fn manage<'a>(facts: &Facts<'a>) -> (Todo<'a>, Option<Duration>) {
         // Once one has succeeded, the others may end as they like.
         None if facts.succeeded() > 0 => many,
         None => facts.parallelism(),
-        Some(completions) => (completions - facts.succeeded()).min(facts.parallelism()).max(0),
+        Some(completions) => completions.saturating_sub(facts.succeeded()).min(facts.parallelism()).max(0),
     };
     let excess = too_many(facts, active, (many - wanted).max(0));
     if !excess.is_empty() {
@@ -197,12 +198,15 @@ fn make_when_due<'a>(facts: &Facts<'a>, missing: i32) -> (Todo<'a>, Option<Durat
             continue;
         };
         let (failures, ignored) = (part(pod).failures, part(pod).ignored);
-        if let Some(left) = Backoff::of_index(failures + ignored + 1, finished(pod)).left(facts.now) {
+        if let Some(left) =
+            Backoff::of_index(failures.saturating_add(ignored).saturating_add(1), finished(pod)).left(facts.now)
+        {
             next = Some(next.map_or(left, |n: Duration| n.min(left)));
             continue;
         }
         let counts = facts.verdict(pod) != Verdict::Ignored;
-        let (failures, ignored) = if counts { (failures + 1, ignored) } else { (failures, ignored + 1) };
+        let (failures, ignored) =
+            if counts { (failures.saturating_add(1), ignored) } else { (failures, ignored.saturating_add(1)) };
         all.push(New { index: Some(index), failures, ignored });
     }
     (if all.is_empty() { Todo::Nothing } else { Todo::Make(all) }, next)

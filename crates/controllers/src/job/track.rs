@@ -178,8 +178,8 @@ fn forget(status: &mut JobStatus, held: &HashSet<&str>) {
     uncounted.succeeded = left;
     let (failed, left) = split(uncounted.failed.take());
     uncounted.failed = left;
-    status.succeeded = some(status.succeeded.unwrap_or(0) + succeeded);
-    status.failed = some(status.failed.unwrap_or(0) + failed);
+    status.succeeded = some(status.succeeded.unwrap_or(0).saturating_add(succeeded));
+    status.failed = some(status.failed.unwrap_or(0).saturating_add(failed));
     status.uncounted_terminated_pods = Some(uncounted);
 }
 

@@ -1,6 +1,6 @@
 //! The schemas of kinds and of everything that they are made of, in upstream's form.
 
-use super::types::find;
+use super::{defaults, types::find};
 use crate::{
     kinds::{Kind, KindInfo},
     protobuf::merging,
@@ -56,6 +56,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     for (name, schema) in &mut all {
         as_upstream(name, schema);
         tell_merging(name, schema);
+        defaults::tell(name, schema);
     }
     all
 }
@@ -70,6 +71,7 @@ pub(super) fn of_metadata() -> Map<String, Value> {
     for (name, schema) in &mut more {
         as_upstream(name, schema);
         tell_merging(name, schema);
+        defaults::tell(name, schema);
     }
     all.extend(more);
     all
@@ -131,8 +133,8 @@ fn list(info: &KindInfo) -> Option<(String, Value)> {
         "properties": {
             "apiVersion": text("APIVersion is the version of this list's form."),
             "kind": text("Kind is the kind of this list."),
-            "metadata": {"description": "Standard list metadata.", "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")]},
-            "items": {"description": format!("The {} objects.", info.kind), "type": "array", "items": reference(&item)},
+            "metadata": {"description": "Standard list metadata.", "default": {}, "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")]},
+            "items": {"description": format!("The {} objects.", info.kind), "type": "array", "items": {"allOf": [reference(&item)], "default": {}}},
         },
         "x-kubernetes-group-version-kind": [{"group": info.group, "kind": format!("{}List", info.kind), "version": info.version}],
     });

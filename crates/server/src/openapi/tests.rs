@@ -1,5 +1,7 @@
 //! Over HTTP: every kind served is explained, down to its last reference.
 
+mod swagger;
+
 use crate::{
     kinds::ALL,
     test_server::{Answer, send, server},
@@ -83,6 +85,33 @@ async fn fields_have_their_types_and_descriptions() {
 }
 
 #[tokio::test]
+async fn what_is_always_there_has_a_default() {
+    let core = get("/openapi/v3/api/v1", &[]).await.json();
+    let default = |name: &str, field: &str| {
+        core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"]
+            .pointer(&format!("/{field}/default"))
+            .cloned()
+    };
+    for (name, field, expected) in [
+        ("Pod", "spec", Some(json!({}))),
+        ("PodList", "items/items", Some(json!({}))),
+        ("Container", "name", Some(json!(""))),
+        ("Container", "image", None),
+        ("Container", "args/items", Some(json!(""))),
+        ("Container", "livenessProbe", None),
+        ("ContainerPort", "containerPort", Some(json!(0))),
+        ("ContainerPort", "protocol", Some(json!("TCP"))),
+        ("ConfigMap", "data/additionalProperties", Some(json!(""))),
+        ("ContainerStatus", "ready", Some(json!(false))),
+        ("ContainerStateRunning", "startedAt", None),
+        ("ResourceRequirements", "limits/additionalProperties", None),
+        ("ConfigMapKeySelector", "name", Some(json!(""))),
+    ] {
+        assert_eq!(default(name, field), expected, "{name}.{field}");
+    }
+}
+
+#[tokio::test]
 async fn lists_and_maps_say_how_they_are_merged() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
     let facts = |name: &str, field: &str| {
@@ -151,14 +180,4 @@ async fn what_is_not_served_is_said_so() {
     let binary = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
     assert_eq!(get("/openapi/v3/api/v1", &[("accept", binary)]).await.code, 406);
     assert_eq!(get("/openapi/v3/api/v1", &[("accept", &format!("{binary}, application/json;q=0.5"))]).await.code, 200);
-}
-
-#[tokio::test]
-async fn the_document_of_version_2_has_no_schemas() {
-    let text = get("/openapi/v2", &[]).await.json();
-    assert_eq!((&text["swagger"], &text["definitions"]), (&json!("2.0"), &json!({})));
-    let binary = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    let document = get("/openapi/v2", &[("accept", binary)]).await;
-    // Field 1, three bytes: the version of the document.
-    assert_eq!((document.code, &document.body[..5]), (200, &b"\x0a\x032.0"[..]));
 }

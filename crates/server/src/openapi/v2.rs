@@ -1,31 +1,117 @@
-//! OpenAPI v2: a document without schemas, for clients that cannot go on without one.
+//! OpenAPI v2: everything in one document, for clients that ask for no other, in JSON and in protobuf.
 //!
-//! kubectl checks a `kind: List` against v2, and asks for it in protobuf; what v2 does not know it lets pass, and each
-//! item is then checked by the server (`fieldValidation`). The schemas are in v3.
+//! It is made of the documents of version 3, so that the two cannot differ, when somebody asks for it; one path or schema is
+//! unpacked at a time, and only the compressed whole stays.
 
-use crate::reply::{self, Body};
-use http::Response;
-use serde_json::json;
+mod binary;
+mod convert;
+
+use super::{JSON, not_acceptable, packed::Document};
+use crate::{reply::Body, status::ApiError};
+use http::{HeaderMap, Response, header};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    sync::Arc,
+};
 
 const TITLE: &str = "Kubernetes";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2";
 
-pub(super) fn respond(accept: &str) -> Response<Body> {
-    if accept.contains(PROTOBUF) {
-        return reply::full(200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", binary());
+/// The two forms, each with the hashes of what it was made of.
+#[derive(Default)]
+pub(super) struct Swagger {
+    json: Mutex<Option<Made>>,
+    binary: Mutex<Option<Made>>,
+}
+
+type Made = (Vec<String>, Arc<Document>);
+
+/// The answer to a request for version 2.
+pub(super) fn respond(
+    swagger: &Swagger,
+    of: &[Arc<Document>],
+    headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let media = |choice: &str| choice.split(';').next().unwrap_or("").trim().to_owned();
+    let wanted = accept.split(',').map(media).find(|m| m.starts_with(PROTOBUF) || JSON.contains(&m.as_str()));
+    match wanted {
+        Some(form) if form.starts_with(PROTOBUF) => current(&swagger.binary, of, write_binary)?
+            .answer(headers, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
+        None if !accept.is_empty() => {
+            Err(not_acceptable(&format!("application/json, {PROTOBUF}@v1.0+protobuf, {PROTOBUF}.v1.0+protobuf")))
+        }
+        _ => current(&swagger.json, of, write_json)?.answer(headers, "application/json"),
     }
+}
+
+/// What was made of these documents, or is now.
+fn current(
+    known: &Mutex<Option<Made>>,
+    of: &[Arc<Document>],
+    write: fn(&[Arc<Document>], &mut dyn Write) -> io::Result<()>,
+) -> Result<Arc<Document>, ApiError> {
+    let hashes: Vec<String> = of.iter().map(|d| d.hash.clone()).collect();
+    let mut known = known.lock();
+    if let Some((_, document)) = known.as_ref().filter(|(same, _)| *same == hashes) {
+        return Ok(Arc::clone(document));
+    }
+    let made = Document::new("v2".to_owned(), |out| write(of, out)).map(Arc::new).map_err(ApiError::internal)?;
+    *known = Some((hashes, Arc::clone(&made)));
+    Ok(made)
+}
+
+/// What a document of version 3 adds: its paths, and the schemas that no other had before.
+struct Part {
+    paths: Map<String, Value>,
+    definitions: Vec<(String, Value)>,
+}
+
+impl Part {
+    fn of(document: &Document, seen: &mut HashSet<String>) -> io::Result<Self> {
+        let mut value = document.value()?;
+        let mut take = |pointer: &str| match value.pointer_mut(pointer).map(Value::take) {
+            Some(Value::Object(map)) => map,
+            _ => Map::new(),
+        };
+        let paths = take("/paths").iter().map(|(path, item)| (path.clone(), convert::path(item))).collect();
+        let new = take("/components/schemas").into_iter().filter(|(name, _)| seen.insert(name.clone()));
+        Ok(Self { paths, definitions: new.map(|(name, schema)| (name, convert::schema(&schema))).collect() })
+    }
+}
+
+fn write_json(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
     let info = json!({"title": TITLE, "version": api::KUBERNETES_VERSION});
-    reply::json(200, &json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}))
+    write!(out, r#"{{"swagger":"2.0","info":{info},"paths":{{"#)?;
+    let (mut seen, mut definitions, mut comma) = (HashSet::new(), Vec::new(), "");
+    for document in of {
+        let part = Part::of(document, &mut seen)?;
+        for (path, item) in part.paths {
+            write!(out, "{comma}{}:{item}", Value::from(path))?;
+            comma = ",";
+        }
+        for (name, schema) in part.definitions {
+            let comma = if definitions.is_empty() { "" } else { "," };
+            write!(definitions, "{comma}{}:{schema}", Value::from(name))?;
+        }
+    }
+    out.write_all(br#"},"definitions":{"#)?;
+    out.write_all(&definitions)?;
+    out.write_all(b"}}")
 }
 
-/// `openapi.v2.Document{1: swagger, 2: Info{1: title, 2: version}}`.
-fn binary() -> Vec<u8> {
-    let info = [field(1, TITLE.as_bytes()), field(2, api::KUBERNETES_VERSION.as_bytes())].concat();
-    [field(1, b"2.0"), field(2, &info)].concat()
-}
-
-/// A length-delimited field; all of these are shorter than 128 bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(bytes.len()).unwrap_or_default();
-    [&[number << 3 | 2, length], bytes].concat()
+fn write_binary(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(&binary::head(TITLE, api::KUBERNETES_VERSION))?;
+    let mut seen = HashSet::new();
+    for document in of {
+        let part = Part::of(document, &mut seen)?;
+        out.write_all(&binary::paths(&Value::Object(part.paths)))?;
+        for (name, schema) in part.definitions {
+            out.write_all(&binary::definition(&name, &schema))?;
+        }
+    }
+    Ok(())
 }

@@ -108,19 +108,19 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a field that holds a number.
-pub(super) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
     put_varint(out, u64::from(number) << 3);
     put_varint(out, value.cast_unsigned());
 }
 
 /// Appends a field that holds eight bytes.
-pub(super) fn put_fixed(out: &mut Vec<u8>, number: u32, value: f64) {
+pub(crate) fn put_fixed(out: &mut Vec<u8>, number: u32, value: f64) {
     put_varint(out, u64::from(number) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a field that holds bytes.
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, u64::from(number) << 3 | 2);
     put_varint(out, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     out.extend_from_slice(bytes);

@@ -1,0 +1,93 @@
+//! A document as it is kept and sent: compressed, with its hash.
+
+use super::{has_seen, hex, tagged};
+use crate::{
+    compress,
+    reply::{self, Body},
+    status::ApiError,
+};
+use bytes::Bytes;
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, header};
+use serde_json::Value;
+use sha2::{Digest, Sha512};
+use std::io::{self, Read, Write};
+
+/// One document.
+pub(super) struct Document {
+    /// For example `apis/policy/v1`.
+    pub(super) path: String,
+    gzip: Bytes,
+    pub(super) hash: String,
+}
+
+impl Document {
+    /// Has it written on a thread of its own, which allocates nothing that stays: so all that it needs meanwhile, 50 times as
+    /// much, goes back to the system.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn new(path: String, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send) -> io::Result<Self> {
+        let (mut gzip, mut digest) = (Vec::with_capacity(128 << 10), [0; 64]);
+        let make = || {
+            let mut out = Packer { hash: Sha512::new(), gzip: GzEncoder::new(&mut gzip, Compression::default()) };
+            write(&mut out)?;
+            digest = out.hash.finalize().into();
+            out.gzip.finish().map(drop)
+        };
+        let failed = |_| Err(io::Error::other("the document cannot be made"));
+        std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(failed)?;
+        gzip.shrink_to_fit();
+        Ok(Self { path, gzip: gzip.into(), hash: hex(&digest) })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("/openapi/v3/{}?hash={}", self.path, self.hash)
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    /// When it cannot be unpacked.
+    pub(super) fn value(&self) -> io::Result<Value> {
+        Ok(serde_json::from_reader(io::BufReader::new(GzDecoder::new(self.gzip.as_ref())))?)
+    }
+
+    /// The answer with all of it, or with nothing for a client that has it.
+    ///
+    /// # Errors
+    /// When it cannot be unpacked.
+    pub(super) fn answer(&self, headers: &HeaderMap, media: &'static str) -> Result<Response<Body>, ApiError> {
+        let response = if has_seen(headers, &self.hash) {
+            reply::full(304, media, "")
+        } else if compress::accepts_gzip(headers) {
+            let mut response = reply::full(200, media, self.gzip.clone());
+            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response
+        } else {
+            let mut text = Vec::new();
+            let failed = |e: io::Error| ApiError::internal(e);
+            GzDecoder::new(self.gzip.as_ref()).read_to_end(&mut text).map_err(failed)?;
+            reply::full(200, media, text)
+        };
+        Ok(tagged(response, &self.hash))
+    }
+}
+
+/// Hashes and compresses what is written.
+struct Packer<'a> {
+    hash: Sha512,
+    gzip: GzEncoder<&'a mut Vec<u8>>,
+}
+
+impl Write for Packer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.gzip.write_all(bytes)?;
+        self.hash.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.gzip.flush()
+    }
+}

@@ -1,0 +1,113 @@
+//! Version 2, and that both versions say what discovery says.
+
+use super::{documents, get, references};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// `PUT /api/v1/...` for each operation of a document.
+fn operations(paths: &Map<String, Value>) -> BTreeSet<String> {
+    let of = |(path, item): (&String, &Value)| {
+        let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+        methods.map(|method| format!("{} {path}", method.to_uppercase())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(of).collect()
+}
+
+/// The same, of what discovery lists.
+async fn discovered() -> BTreeSet<String> {
+    let mut roots = vec!["/api/v1".to_owned()];
+    for group in get("/apis", &[]).await.json()["groups"].as_array().unwrap() {
+        let versions = group["versions"].as_array().unwrap().iter();
+        roots.extend(versions.map(|v| format!("/apis/{}", v["groupVersion"].as_str().unwrap())));
+    }
+    let mut all = BTreeSet::new();
+    for root in roots {
+        for resource in get(&root, &[]).await.json()["resources"].as_array().unwrap() {
+            let (plural, sub) = match resource["name"].as_str().unwrap().split_once('/') {
+                Some((plural, sub)) => (plural, Some(sub)),
+                None => (resource["name"].as_str().unwrap(), None),
+            };
+            let base =
+                if resource["namespaced"] == true { format!("{root}/namespaces/{{namespace}}") } else { root.clone() };
+            let collection = format!("{base}/{plural}");
+            let one = sub.map_or(format!("{collection}/{{name}}"), |sub| format!("{collection}/{{name}}/{sub}"));
+            for verb in resource["verbs"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()) {
+                all.extend(match (verb, sub) {
+                    ("watch", _) => vec![],
+                    ("list", _) if resource["namespaced"] == true => {
+                        vec![format!("GET {collection}"), format!("GET {root}/{plural}")]
+                    }
+                    ("list", _) => vec![format!("GET {collection}")],
+                    ("create", None) => vec![format!("POST {collection}")],
+                    ("deletecollection", _) => vec![format!("DELETE {collection}")],
+                    (verb, sub) => {
+                        let method = match verb {
+                            "create" => "POST".to_owned(),
+                            "update" => "PUT".to_owned(),
+                            other => other.to_uppercase(),
+                        };
+                        let below = (sub == Some("proxy")).then(|| format!("{method} {one}/{{path}}"));
+                        std::iter::once(format!("{method} {one}")).chain(below).collect()
+                    }
+                });
+            }
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn what_is_served_is_in_both_versions_and_nothing_else_is() {
+    let served = discovered().await;
+    assert!(served.len() > 500, "{}", served.len());
+    let v3: BTreeSet<String> =
+        documents().await.iter().flat_map(|d| operations(d["paths"].as_object().unwrap())).collect();
+    let v2 = operations(get("/openapi/v2", &[]).await.json()["paths"].as_object().unwrap());
+    for (version, told) in [("v3", v3), ("v2", v2)] {
+        let missing: Vec<_> = served.difference(&told).collect();
+        let more: Vec<_> = told.difference(&served).collect();
+        assert!(missing.is_empty() && more.is_empty(), "{version}: not told {missing:#?}, not served {more:#?}");
+    }
+}
+
+#[tokio::test]
+async fn version_2_has_all_schemas_in_its_own_words() {
+    let document = get("/openapi/v2", &[]).await.json();
+    assert_eq!((&document["swagger"], &document["info"]["title"]), (&json!("2.0"), &json!("Kubernetes")));
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(found.len() > 2000, "{}", found.len());
+    for reference in found {
+        assert!(document.pointer(&reference[1..]).is_some_and(Value::is_object), "{reference} has no target");
+    }
+    let definitions = document["definitions"].as_object().unwrap();
+    for name in documents().await.iter().flat_map(|d| d["components"]["schemas"].as_object().unwrap().keys()) {
+        assert!(definitions.contains_key(name), "{name}");
+    }
+    let pod = &definitions["io.k8s.api.core.v1.Pod"];
+    assert_eq!(pod["x-kubernetes-group-version-kind"], json!([{"group": "", "version": "v1", "kind": "Pod"}]));
+    assert_eq!(pod["properties"]["spec"]["$ref"], "#/definitions/io.k8s.api.core.v1.PodSpec");
+    assert!(pod["properties"]["spec"].get("default").is_none());
+    let containers = &definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+    assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
+    assert_eq!(definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"]["type"], "string");
+    let create = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
+    assert_eq!(create["x-kubernetes-action"], "post");
+    assert_eq!(create["parameters"][0]["schema"]["$ref"], "#/definitions/io.k8s.api.core.v1.Pod");
+}
+
+#[tokio::test]
+async fn version_2_is_sent_once_and_in_protobuf_to_those_who_ask_for_that() {
+    let plain = get("/openapi/v2", &[]).await;
+    let again = get("/openapi/v2", &[("if-none-match", plain.header("etag"))]).await;
+    assert_eq!((plain.code, again.code, again.body.len()), (200, 304, 0));
+    let asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let binary = get("/openapi/v2", &[("accept", asked)]).await;
+    assert_eq!(binary.header("content-type"), "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+    // Field 1, three bytes: the version of the document.
+    assert_eq!(&binary.body[..5], b"\x0a\x032.0");
+    assert_ne!(binary.header("etag"), plain.header("etag"));
+    let strategy = b"x-kubernetes-patch-strategy";
+    assert!(binary.body.windows(strategy.len()).any(|w| w == strategy));
+    assert_eq!(get("/openapi/v2", &[("accept", "text/html")]).await.code, 406);
+}

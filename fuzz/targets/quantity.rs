@@ -1,0 +1,20 @@
+//! Quantities: the canonical form means the same, and its own stays as it is.
+#![no_main]
+
+use api::quantity::{Amount, canonical};
+use libfuzzer_sys::fuzz_target;
+use std::hint::black_box;
+
+fuzz_target!(|text: &str| {
+    let amount = Amount::parse(text);
+    if let Ok(amount) = amount {
+        black_box((amount.value(), amount.milli(), amount.plus(amount).minus(amount)));
+        black_box((amount.to_quantity(), amount.to_binary_quantity()));
+    }
+    if let Ok(form) = canonical(text) {
+        // `62.5Ki` is `64000`, which is written `64k` when it is read alone, with upstream too.
+        let again = canonical(&form);
+        assert_eq!(again.as_ref().map(|form| canonical(form)), Ok(again.clone()), "{text:?}");
+        assert_eq!(Amount::parse(&form), amount, "{text:?} {form:?}");
+    }
+});

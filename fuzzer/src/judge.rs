@@ -1,0 +1,91 @@
+//! Whether an answer is one that a server may give.
+
+use crate::client::{Answer, Sent};
+use serde_json::Value;
+
+/// What is wrong with an answer, if something is.
+pub(crate) fn fault(sent: &Sent, answer: &Answer) -> Option<String> {
+    let code = answer.status;
+    if code >= 500 && !is_documented(sent, answer) {
+        return Some(format!("the answer is {code}: {}", excerpt(&answer.body)));
+    }
+    if code >= 400 {
+        return (!is_status(answer)).then(|| format!("the answer with {code} is no Status: {}", excerpt(&answer.body)));
+    }
+    let json = media(answer).starts_with("application/json") && !answer.body.is_empty() && !sent.watches;
+    let unreadable = json && serde_json::from_slice::<Value>(&answer.body).is_err();
+    unreadable.then(|| format!("the answer with {code} is no JSON: {}", excerpt(&answer.body)))
+}
+
+/// Errors of 500 and more that upstream documents although the client is to blame.
+fn is_documented(sent: &Sent, answer: &Answer) -> bool {
+    let says = |words: &str| String::from_utf8_lossy(&answer.body).contains(words);
+    match answer.status {
+        // A list of a state that is not reached yet is waited for, then it is `Timeout` ("Too large resource version").
+        504 => sent.path.contains("resourceVersion="),
+        // pkg/registry/core/pod/storage/eviction.go: "This pod has more than one PodDisruptionBudget".
+        500 if sent.path.contains("/eviction") => says("more than one PodDisruptionBudget"),
+        // apiextensions-apiserver/pkg/registry/customresource/etcd.go: a custom object without what its scale is about.
+        500 if sent.path.contains("/scale") => says("the spec replicas field"),
+        _ => false,
+    }
+}
+
+/// Whether the body is a `Status` in the form that it says.
+fn is_status(answer: &Answer) -> bool {
+    let body = &answer.body;
+    match media(answer) {
+        "application/json" => serde_json::from_slice::<Value>(body).is_ok_and(|v| {
+            v["kind"] == "Status" && v["apiVersion"] == "v1" && v["code"] == answer.status && v["message"].is_string()
+        }),
+        "application/yaml" => String::from_utf8_lossy(body).lines().any(|line| line == "kind: Status"),
+        // The envelope names the kind in its second field.
+        "application/vnd.kubernetes.protobuf" => body.starts_with(b"k8s\0") && body.windows(6).any(|w| w == b"Status"),
+        _ => false,
+    }
+}
+
+fn media(answer: &Answer) -> &str {
+    let text = answer.headers.get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+fn excerpt(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(400)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fault;
+    use crate::client::{Answer, Sent};
+    use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+
+    fn answer(status: u16, media: &'static str, body: &'static str) -> Answer {
+        let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(media))].into_iter().collect();
+        Answer { status, headers, body: body.into() }
+    }
+
+    #[test]
+    fn an_error_is_a_status_and_the_servers_fault_only_where_it_is_documented() {
+        let at = |path: &str| Sent { method: "GET", path: path.to_owned(), ..Sent::default() };
+        let status = r#"{"kind":"Status","apiVersion":"v1","message":"m","code":404}"#;
+        let json = "application/json; charset=utf-8";
+        for (path, given, right) in [
+            ("/api", answer(200, json, "{}"), true),
+            ("/api", answer(200, json, "{"), false),
+            ("/api", answer(404, json, status), true),
+            ("/api", answer(409, json, status), false),
+            ("/api", answer(404, "text/plain", "404 page not found"), false),
+            ("/api", answer(404, "application/yaml", "apiVersion: v1\nkind: Status\n"), true),
+            ("/api", answer(500, json, r#"{"kind":"Status","apiVersion":"v1","message":"m","code":500}"#), false),
+            (
+                "/api?resourceVersion=9",
+                answer(504, json, r#"{"kind":"Status","apiVersion":"v1","message":"m","code":504}"#),
+                true,
+            ),
+            ("/api", answer(504, json, r#"{"kind":"Status","apiVersion":"v1","message":"m","code":504}"#), false),
+        ] {
+            assert_eq!(fault(&at(path), &given).is_none(), right, "{path} {given:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What came of a run.
+
+use crate::{client::Sent, document::Operation};
+use anyhow::{Result, bail};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+/// After so many faults there is no use in going on.
+const HOPELESS: usize = 200;
+/// How many faults of one kind are shown.
+const SHOWN: usize = 1;
+/// The share of requests, in a hundred, that a run must have answered with success: fewer would mean that nothing but
+/// the reading of bodies is tried.
+const WELCOME: usize = 10;
+
+/// What is counted; the streams take turns on one thread.
+pub(crate) struct Report {
+    begun: Instant,
+    counts: RefCell<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    codes: BTreeMap<u16, usize>,
+    tried: BTreeSet<String>,
+    welcome: BTreeSet<String>,
+    /// How often each fault was seen, by operation and the beginning of what is said of it.
+    faults: BTreeMap<(String, String), usize>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { begun: Instant::now(), counts: RefCell::default() }
+    }
+}
+
+impl Report {
+    pub(crate) fn answered(&self, operation: &Operation, code: u16) {
+        let mut counts = self.counts.borrow_mut();
+        *counts.codes.entry(code).or_default() += 1;
+        counts.tried.insert(operation.title());
+        if code < 300 {
+            counts.welcome.insert(operation.title());
+        }
+    }
+
+    /// Takes a fault down, and shows it with its request when it is new.
+    pub(crate) fn fault(&self, operation: &Operation, sent: &Sent, fault: &str) {
+        let key = (operation.title(), fault.chars().take(60).collect());
+        let mut counts = self.counts.borrow_mut();
+        let seen = counts.faults.entry(key).or_default();
+        *seen += 1;
+        if *seen <= SHOWN {
+            println!("FAULT {}: {fault}\n  {}", operation.title(), sent.curl());
+        }
+    }
+
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.counts.borrow().faults.values().sum::<usize>() >= HOPELESS
+    }
+
+    pub(crate) fn print(&self) {
+        let counts = self.counts.borrow();
+        let sum: usize = counts.codes.values().sum();
+        let seconds = self.begun.elapsed().as_secs_f64();
+        println!("{sum} requests in {seconds:.0} s, {:.0} a second", sum as f64 / seconds);
+        println!("{} operations tried, {} of them with success", counts.tried.len(), counts.welcome.len());
+        let codes: Vec<String> = counts.codes.iter().map(|(code, n)| format!("{code}: {n}")).collect();
+        println!("{}", codes.join(", "));
+    }
+
+    /// # Errors
+    /// When there was a fault, or when the run says nothing about the server.
+    pub(crate) fn verdict(&self, operations: usize) -> Result<()> {
+        let counts = self.counts.borrow();
+        if !counts.faults.is_empty() {
+            bail!("{} faults", counts.faults.len());
+        }
+        let sum: usize = counts.codes.values().sum();
+        let welcome: usize = counts.codes.iter().filter(|(code, _)| **code < 300).map(|(_, n)| n).sum();
+        if welcome * 100 < sum * WELCOME || sum < operations {
+            bail!("{sum} requests, {welcome} with success, for {operations} operations: too few to say anything");
+        }
+        Ok(())
+    }
+}

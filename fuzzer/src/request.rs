@@ -1,0 +1,280 @@
+//! A request for an operation: mostly what it asks for, in part what it does not.
+
+use crate::{
+    client::Sent,
+    dice::Dice,
+    document::{Api, Operation},
+    generate::Generator,
+    mutate, patch, query,
+    seeds::Seeds,
+    tame, words,
+};
+use flate2::{Compression, write::GzEncoder};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use std::io::Write;
+
+const ACCEPTS: [&str; 15] = [
+    "application/json",
+    "*/*",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/cbor",
+    "text/html",
+    "x",
+    "application/json;as=Nothing;v=v1;g=meta.k8s.io",
+    ";;;,,,",
+    "application/json;q=0.1, application/yaml;q=0.9",
+];
+const TYPES: [&str; 12] = [
+    "application/json",
+    "application/json; charset=utf-8",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/cbor",
+    "text/plain",
+    "application/merge-patch+json",
+    "application/x-www-form-urlencoded",
+    "application/",
+    "",
+    ";",
+    "application/json, application/yaml",
+];
+/// What YAML has and JSON has not.
+const YAML: [&str; 8] = [
+    "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
+    "a: &a\n  b: *a\n",
+    "--- \nkind: A\n---\nkind: B\n",
+    "? [a, b]\n: c\n",
+    "kind: !!binary YQ==\n",
+    "<<: {kind: A}\n",
+    "kind: |\n\tA\n",
+    "a: .nan\nb: .inf\n1: 2\nnull: 3\n",
+];
+
+/// Makes requests for one server.
+pub(crate) struct Requests<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) seeds: &'a Seeds,
+}
+
+impl Requests<'_> {
+    /// A request for this operation; `None` where chance made one that HTTP does not know, or that does harm.
+    pub(crate) fn of(&self, dice: &mut Dice, operation: &Operation) -> Option<Sent> {
+        let n = dice.below(words::NAMES.len());
+        let namespace = dice.pick(&words::NAMESPACES);
+        let mut pairs = query::of(dice, &operation.parameters);
+        let watches = pairs.iter().any(|(name, _)| name == "watch");
+        let mut headers: Vec<(&'static str, Vec<u8>)> = vec![("accept", accept(dice).into())];
+        let mut body = Vec::new();
+        if operation.method != "GET" || dice.chance(2) {
+            let (media, bytes) = self.body(dice, operation, n, namespace);
+            headers.push(("content-type", media.into()));
+            if dice.chance(2) {
+                headers.push(("content-encoding", b"gzip".to_vec()));
+                body = packed(&bytes).unwrap_or(bytes);
+            } else {
+                body = bytes;
+            }
+        }
+        if dice.chance(20) {
+            headers.push(("accept-encoding", dice.pick(&["gzip", "deflate", "gzip;q=0", "*"]).into()));
+        }
+        if tame::is_dry(operation, &body) {
+            pairs.retain(|(name, _)| name != "dryRun");
+            pairs.push(("dryRun".to_owned(), "All".to_owned()));
+        }
+        let path = self.path(dice, operation, n, namespace) + &query::text(&pairs);
+        let sent = Sent { method: operation.method, path, headers, body, watches };
+        sent.is_possible().then_some(sent)
+    }
+
+    /// The path with its namespace and name filled in.
+    fn path(&self, dice: &mut Dice, operation: &Operation, n: usize, namespace: &str) -> String {
+        let escaped = |text: &str| {
+            utf8_percent_encode(text, NON_ALPHANUMERIC).to_string().replace("%2D", "-").replace("%2E", ".")
+        };
+        let name = if dice.chance(4) { words::odd(dice) } else { self.name(operation, n) };
+        let namespace = if dice.chance(2) { words::odd(dice) } else { namespace.to_owned() };
+        operation.path.replace("{namespace}", &escaped(&namespace)).replace("{name}", &escaped(&name))
+    }
+
+    fn name(&self, operation: &Operation, n: usize) -> String {
+        self.seeds.name(&operation.about, n).unwrap_or_else(|| words::NAMES[n].to_owned())
+    }
+
+    /// The body and its media type.
+    fn body(&self, dice: &mut Dice, operation: &Operation, n: usize, namespace: &str) -> (String, Vec<u8>) {
+        let mut media = dice.pick(&operation.media);
+        if media.is_empty() || media == "*/*" {
+            media = "application/json".to_owned();
+        }
+        if dice.chance(6) {
+            media = dice.pick(&TYPES).to_owned();
+        }
+        let object = self.object(dice, operation, n, namespace);
+        let mut value = if operation.method == "PATCH" { patch::of(dice, &media, &object) } else { object };
+        if dice.chance(45) {
+            let times = 1 + dice.below(3);
+            mutate::value(dice, &mut value, times);
+        }
+        let bytes = match media.as_str() {
+            "application/vnd.kubernetes.protobuf" => protobuf(dice, operation),
+            "application/yaml" if dice.chance(30) => dice.pick(&YAML).into(),
+            _ => mutate::text(dice, &value),
+        };
+        (media, bytes)
+    }
+
+    /// An object for the operation: a valid one, one that the schema makes, or one from both.
+    fn object(&self, dice: &mut Dice, operation: &Operation, n: usize, namespace: &str) -> Value {
+        let Some(schema) = &operation.body else { return json!({}) };
+        let patched = json!({});
+        let schema = if operation.method == "PATCH" { &patched } else { schema };
+        if operation.method == "DELETE" {
+            // Options, which need not be there.
+            let made = Generator { schemas: &self.api.schemas }.value(dice, schema, "", 1);
+            return if dice.chance(70) { json!({}) } else { made };
+        }
+        let seed = self.seeds.object(&operation.about, n);
+        let made = if seed.is_none() || dice.chance(35) {
+            Generator { schemas: &self.api.schemas }.value(dice, schema, "", 0)
+        } else {
+            json!({})
+        };
+        let mut object = merged(made, seed.unwrap_or(Value::Null));
+        object["apiVersion"] = json!(operation.about.0);
+        object["kind"] = json!(operation.about.1);
+        let metadata = &mut object["metadata"];
+        if metadata["generateName"].is_null() || dice.chance(50) {
+            metadata["name"] = json!(self.name(operation, n));
+        }
+        if operation.path.contains("{namespace}") {
+            metadata["namespace"] = json!(namespace);
+        }
+        object
+    }
+}
+
+/// What is valid stands over what was made.
+fn merged(mut made: Value, valid: Value) -> Value {
+    match (&mut made, valid) {
+        (Value::Object(map), Value::Object(valid)) => {
+            for (key, value) in valid {
+                let under = map.remove(&key).unwrap_or(Value::Null);
+                map.insert(key, merged(under, value));
+            }
+            made
+        }
+        (_, Value::Null) => {
+            if made.is_object() {
+                made
+            } else {
+                json!({})
+            }
+        }
+        (_, valid) => valid,
+    }
+}
+
+fn accept(dice: &mut Dice) -> &'static str {
+    if dice.chance(55) { ACCEPTS[0] } else { dice.pick(&ACCEPTS) }
+}
+
+fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+/// An object in the envelope of Kubernetes' protobuf: `runtime.Unknown` around fields that chance made.
+fn protobuf(dice: &mut Dice, operation: &Operation) -> Vec<u8> {
+    let held = [field(1, operation.about.0.as_bytes()), field(2, operation.about.1.as_bytes())].concat();
+    let raw = message(dice, 0);
+    let envelope = [field(1, &held), field(2, &raw)].concat();
+    let mut bytes = if dice.chance(95) { b"k8s\0".to_vec() } else { b"k8s\x01".to_vec() };
+    bytes.extend(envelope);
+    if dice.chance(10) {
+        let at = dice.below(bytes.len());
+        bytes.truncate(at);
+    }
+    bytes
+}
+
+fn message(dice: &mut Dice, depth: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..dice.below(5) {
+        let number = 1 + dice.below(12);
+        match dice.below(6) {
+            0 => {
+                bytes.extend(varint(number << 3));
+                bytes.extend(varint(dice.below(usize::MAX)));
+            }
+            1 => bytes.extend([varint(number << 3 | dice.below(8)), dice.next().to_le_bytes().to_vec()].concat()),
+            2 => bytes.extend(field(number, words::word(dice, "name").as_bytes())),
+            _ if depth < 8 => {
+                let inner = message(dice, depth + 1);
+                bytes.extend(field(number, &inner));
+            }
+            _ => bytes.extend(field(number, b"")),
+        }
+    }
+    bytes
+}
+
+/// A length-delimited field.
+fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
+    [&varint(number << 3 | 2)[..], &varint(bytes.len())[..], bytes].concat()
+}
+
+fn varint(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(value & 0x7f).unwrap_or(0);
+        value >>= 7;
+        if value == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Requests, field, merged};
+    use crate::{dice::Dice, document::Api, seeds::Seeds};
+    use serde_json::json;
+
+    #[test]
+    fn what_is_valid_stands_over_what_was_made() {
+        assert_eq!(merged(json!({"a": 1, "b": {"c": 2}}), json!({"b": {"c": 3}})), json!({"a": 1, "b": {"c": 3}}));
+        assert_eq!(merged(json!(null), json!(null)), json!({}));
+        assert_eq!(field(1, b"v1"), [0x0a, 2, b'v', b'1']);
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_requests() {
+        let mut api = Api::default();
+        api.add(
+            &json!({"paths": {"/api/v1/namespaces/{namespace}/pods/{name}": {"patch": {"x-kubernetes-action": "patch",
+            "requestBody": {"content": {"application/merge-patch+json": {"schema": {"type": "object"}}}},
+            "x-kubernetes-group-version-kind": {"group": "", "version": "v1", "kind": "Pod"}}}}}),
+        );
+        let seeds = Seeds::default();
+        let requests = Requests { api: &api, seeds: &seeds };
+        let run = |seed| {
+            let mut dice = Dice::new(seed);
+            let sent = (0..100).filter_map(|_| requests.of(&mut dice, &api.operations[0]));
+            sent.map(|s| s.curl()).collect::<Vec<_>>()
+        };
+        assert_eq!(run(5), run(5));
+        assert_ne!(run(5), run(6));
+        assert!(run(5).len() > 90);
+    }
+}
