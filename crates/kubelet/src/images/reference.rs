@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_no_name_is_refused_in_upstreams_words() {
         for (name, why) in [
-            ("Busybox", "invalid reference format: repository name (Busybox) must be lowercase"),
+            ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase"),
             ("a/Bc:1", "invalid reference format: repository name (a/Bc) must be lowercase"),
             (
                 &DIGEST[7..],

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn an_object_is_created_read_changed_and_deleted() {
     let api = Api::new().await;
-    let given = json!({"metadata": {"name": "a", "uid": "mine", "resourceVersion": "7", "creationTimestamp": "2001-01-01T00:00:00Z"}, "data": {"k": "v"}});
+    let given = json!({"metadata": {"name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z"}, "data": {"k": "v"}});
     let made = api
         .check(
             post(CONFIG_MAPS, &given),

@@ -148,6 +148,7 @@ async fn one_who_brings_managers_with_a_new_object_keeps_what_they_do_not_own() 
     let api = Api::new().await;
     let mut object = shared(&api).await;
     object["metadata"]["name"] = json!("d");
+    object["metadata"]["resourceVersion"] = json!(null);
     let body = api.check(post(format!("{CONFIG_MAPS}?fieldManager=n"), &object), 201, json!({})).await.body;
     assert_eq!(managers(&body), ["n Update"]);
     let seen = api.ask(&get(format!("{CONFIG_MAPS}/d"))).await.body;
