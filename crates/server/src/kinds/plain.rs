@@ -21,6 +21,8 @@ pub(in crate::kinds) struct Plain {
     pub(in crate::kinds) validate: fn(&Value, &mut FieldErrors),
     /// What holds for a change beside that: the new object, then the old one.
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
+    /// What holds for a write of the status: the new object, then the old one.
+    pub(in crate::kinds) validate_status: fn(&Value, &Value, &mut FieldErrors),
     /// What a deletion that begins changes.
     pub(in crate::kinds) begin_deletion: fn(&mut Value),
     /// From the stored form and back to it, where they differ.
@@ -45,6 +47,7 @@ impl Plain {
             name: api::names::dns1123_subdomain,
             validate: |_, _| {},
             validate_change: |_, _, _| {},
+            validate_status: |_, _, _| {},
             begin_deletion: |_| {},
             convert: None,
         }
@@ -90,10 +93,11 @@ impl Kind for Plain {
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        if ctx.target != WriteTarget::Status {
-            (self.validate)(object, errors);
-            (self.validate_change)(object, old, errors);
+        if ctx.target == WriteTarget::Status {
+            return (self.validate_status)(object, old, errors);
         }
+        (self.validate)(object, errors);
+        (self.validate_change)(object, old, errors);
     }
 
     fn validate_name(&self, name: &str) -> Vec<String> {
