@@ -4,6 +4,9 @@
 use super::{can_be_reached_from_outside, needs_cluster_ip, needs_health_check, needs_node_ports};
 use serde_json::{Value, json};
 
+/// Whether a Service of this spec needs something.
+type Needs = fn(&Value) -> bool;
+
 pub(super) fn take_over(object: &mut Value, old: &Value) {
     let old = &old["spec"];
     let spec = &mut object["spec"];
@@ -63,7 +66,7 @@ fn keep_node_ports(spec: &mut Value, old: &Value) {
 /// refused.
 fn drop_what_has_no_use(spec: &mut Value, old: &Value) {
     let is_balanced = |spec: &Value| spec["type"] == "LoadBalancer";
-    let rules: [(fn(&Value) -> bool, &[&str]); 4] = [
+    let rules: [(Needs, &[&str]); 4] = [
         (needs_cluster_ip, &["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]),
         (needs_health_check, &["healthCheckNodePort"]),
         (can_be_reached_from_outside, &["externalTrafficPolicy"]),
