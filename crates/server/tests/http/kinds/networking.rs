@@ -23,6 +23,10 @@ async fn ingresses() {
                 "spec.defaultBackend: Required value: port name or number is required",
             ),
             (r#"{"spec": {"rules": [{"host": "10.0.0.1"}]}}"#, "spec.rules[0].host: Invalid value: \"10.0.0.1\": must be a DNS name, not an IP address"),
+            (
+                r#"{"spec": {"tls": [{"hosts": ["a_b"], "secretName": "s"}]}}"#,
+                "spec.tls[0].hosts[0]: Invalid value: \"a_b\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ),
         ],
         columns: "Name|Class|Hosts|Address|Ports|Age",
         cells: json!(["i", "<none>", "a.example.com", "", "80", null]),
