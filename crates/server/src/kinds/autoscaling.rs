@@ -186,7 +186,7 @@ fn target(kind: &str, target: &Value, path: &FieldPath, errors: &mut FieldErrors
     let at = |field: &str| path.child(field);
     match kind {
         "Resource" | "ContainerResource" if !used && !average => {
-            errors.required(&at("averageUtilization"), "must set either a target raw value or a target utilization")
+            errors.required(&at("averageUtilization"), "must set either a target raw value or a target utilization");
         }
         "Resource" | "ContainerResource" if used && average => {
             errors.forbidden(&at("averageValue"), "may not set both a target raw value and a target utilization");
@@ -196,7 +196,7 @@ fn target(kind: &str, target: &Value, path: &FieldPath, errors: &mut FieldErrors
             errors.required(&at("averageValue"), "must set either a target value or averageValue");
         }
         "External" if !value && !average => {
-            errors.required(&at("averageValue"), "must set either a target value for metric or a per-pod target")
+            errors.required(&at("averageValue"), "must set either a target value for metric or a per-pod target");
         }
         "External" if value && average => {
             errors.forbidden(&at("value"), "may not set both a target value for metric and a per-pod target");

@@ -179,7 +179,8 @@ fn selector(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
         match operator {
             "In" | "NotIn" if values == 0 => {
-                errors.required(&at, "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
+                errors
+                    .required(&at, "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector");
             }
             "Exists" | "DoesNotExist" if values > 0 => errors.invalid(
                 &at,
