@@ -1,7 +1,7 @@
 //! Addresses and node ports of Services: each is had once. Nothing routes them yet.
 
 use crate::{
-    kinds::{FieldErrors, FieldPath, KindInfo},
+    kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},
     object,
     request::Resource,
     service::ApiServer,
@@ -39,6 +39,7 @@ impl Taken {
             taken.ips.extend(offset(&other["spec"]["clusterIP"]));
             let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
             taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));
+            taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
         taken
     }
@@ -122,37 +123,56 @@ fn address(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name
 }
 
 fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
-    let wanted = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
-    let mut own = BTreeSet::new();
+    let has_some = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
+    let all = needs_node_ports(&service["spec"]);
+    let refused = |path: &FieldPath, asked: &Value, why: &str| {
+        let mut errors = FieldErrors::default();
+        errors.invalid(path, asked, why);
+        ApiError::invalid(info, name, &errors)
+    };
+    let (spec, mut own) = (FieldPath::new("spec"), BTreeSet::new());
     for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
     {
         let Some(fields) = port.as_object_mut() else { continue };
         let asked = fields.get("nodePort").and_then(Value::as_i64).filter(|p| *p != 0);
-        if !wanted {
+        if !has_some || !all && asked.is_none() {
             fields.remove("nodePort");
             continue;
         }
-        let busy = |p: &i64| taken.ports.contains(p) || own.contains(p);
-        let why = match asked {
-            Some(p) if !NODE_PORTS.contains(&p) => {
-                "provided port is not in the valid range. The range of valid ports is 30000-32767"
-            }
-            Some(p) if busy(&p) => "provided port is already allocated",
-            _ => "",
-        };
-        if !why.is_empty() {
-            let mut errors = FieldErrors::default();
-            let path = FieldPath::new("spec").child("ports").index(i).child("nodePort");
-            errors.invalid(&path, &json!(asked), why);
-            return Err(ApiError::invalid(info, name, &errors));
-        }
-        let places = NODE_PORTS.end() - NODE_PORTS.start() + 1;
-        let from = i64::try_from(start % places.unsigned_abs()).unwrap_or(0);
-        let free = || (0..places).map(|n| NODE_PORTS.start() + (from + n) % places).find(|p| !busy(p));
-        let port =
-            asked.or_else(free).ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?;
+        let path = spec.child("ports").index(i).child("nodePort");
+        let port = node_port(asked, taken, &own, start)?.map_err(|why| refused(&path, &json!(asked), why))?;
         fields.insert("nodePort".to_owned(), json!(port));
         own.insert(port);
     }
+    if needs_health_check(&service["spec"]) {
+        let asked = service["spec"]["healthCheckNodePort"].as_i64().filter(|p| *p != 0);
+        let path = spec.child("healthCheckNodePort");
+        let port = node_port(asked, taken, &own, start)?.map_err(|why| refused(&path, &json!(asked), why))?;
+        service["spec"]["healthCheckNodePort"] = json!(port);
+    }
     Ok(())
+}
+
+/// The port that is asked for, or a free one; or why it cannot be had.
+fn node_port(
+    asked: Option<i64>,
+    taken: &Taken,
+    own: &BTreeSet<i64>,
+    start: u64,
+) -> Result<Result<i64, &'static str>, ApiError> {
+    let busy = |p: &i64| taken.ports.contains(p) || own.contains(p);
+    match asked {
+        Some(p) if !NODE_PORTS.contains(&p) => {
+            Ok(Err("provided port is not in the valid range. The range of valid ports is 30000-32767"))
+        }
+        Some(p) if busy(&p) => Ok(Err("provided port is already allocated")),
+        Some(p) => Ok(Ok(p)),
+        None => {
+            let places = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+            let from = i64::try_from(start % places.unsigned_abs()).unwrap_or(0);
+            let mut all = (0..places).map(|n| NODE_PORTS.start() + (from + n) % places);
+            let free = all.find(|p| !busy(p));
+            free.map(Ok).ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))
+        }
+    }
 }

@@ -9,6 +9,7 @@ use super::{
     plain::{Conversion, Plain},
     text,
 };
+use api::quantity::Amount;
 use serde_json::{Value, json};
 
 pub(super) static V2: Plain =
@@ -131,6 +132,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
     for direction in ["scaleUp", "scaleDown"] {
         let path = path.child("behavior").child(direction);
+        rules(&spec["behavior"][direction], &path, errors);
         for (i, policy) in items(&spec["behavior"][direction], "policies").enumerate() {
             let path = path.child("policies").index(i);
             if !matches!(text_of(policy, "type"), "Percent" | "Pods") {
@@ -139,7 +141,67 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             for field in ["value", "periodSeconds"].into_iter().filter(|f| policy[f].as_i64().unwrap_or(0) <= 0) {
                 errors.invalid(&path.child(field), &policy[field], "must be greater than zero");
             }
+            let period = &policy["periodSeconds"];
+            if period.as_i64().is_some_and(|n| n > LONGEST_PERIOD) {
+                let why = format!("must be less than or equal to {LONGEST_PERIOD}");
+                errors.invalid(&path.child("periodSeconds"), period, &why);
+            }
         }
+    }
+}
+
+/// How long one waits before one scales, and how long a policy may look back, in seconds.
+const LONGEST_WINDOW: i64 = 3600;
+const LONGEST_PERIOD: i64 = 1800;
+
+/// `validateScalingRules`, without its policies.
+fn rules(rules: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if rules.is_null() {
+        return;
+    }
+    let (at, window) = (path.child("stabilizationWindowSeconds"), &rules["stabilizationWindowSeconds"]);
+    match window.as_i64() {
+        Some(n) if n < 0 => errors.invalid(&at, window, "must be greater than or equal to zero"),
+        Some(n) if n > LONGEST_WINDOW => {
+            errors.invalid(&at, window, &format!("must be less than or equal to {LONGEST_WINDOW}"));
+        }
+        _ => {}
+    }
+    let (policy, known) = (&rules["selectPolicy"], ["Disabled", "Max", "Min"]);
+    if !policy.is_null() && !known.iter().any(|k| policy == k) {
+        errors.not_supported(&path.child("selectPolicy"), policy, &known);
+    }
+}
+
+/// Which values a target has to have, and which not, for each kind of metric.
+fn target(kind: &str, target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for field in ["value", "averageValue"].into_iter().filter(|f| !target[*f].is_null()) {
+        let amount = target[field].as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
+        if amount <= Amount::ZERO {
+            errors.invalid(&path.child(field), &target[field], "must be positive");
+        }
+    }
+    let has = |field: &str| !target[field].is_null();
+    let (average, value, used) = (has("averageValue"), has("value"), has("averageUtilization"));
+    let at = |field: &str| path.child(field);
+    match kind {
+        "Resource" | "ContainerResource" if !used && !average => {
+            errors.required(&at("averageUtilization"), "must set either a target raw value or a target utilization");
+        }
+        "Resource" | "ContainerResource" if used && average => {
+            errors.forbidden(&at("averageValue"), "may not set both a target raw value and a target utilization");
+        }
+        "Pods" if !average => errors.required(&at("averageValue"), "must specify a positive target averageValue"),
+        "Object" if !value && !average => {
+            errors.required(&at("averageValue"), "must set either a target value or averageValue");
+        }
+        "External" if !value && !average => {
+            errors.required(&at("averageValue"), "must set either a target value for metric or a per-pod target");
+        }
+        "External" if value && average => {
+            errors.forbidden(&at("value"), "may not set both a target value for metric and a per-pod target");
+        }
+        _ => {}
     }
 }
 
@@ -160,6 +222,7 @@ fn metric(metric: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         errors.required(&path.child("name"), "must specify a resource name");
     }
     let (target, at) = (&metric[field]["target"], path.child("target"));
+    self::target(kind, target, &at, errors);
     match text_of(target, "type") {
         "" => errors.required(&at.child("type"), "must specify a metric target type"),
         "Utilization" | "Value" | "AverageValue" => {}

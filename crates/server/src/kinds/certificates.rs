@@ -7,7 +7,10 @@ use super::{
     plain::Plain,
     text,
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use x509_parser::{certification_request::X509CertificationRequest, pem::parse_x509_pem, prelude::FromDer};
 
 const GROUP: &str = "certificates.k8s.io";
 const APPROVAL: &str = "approval";
@@ -27,6 +30,11 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Plain = Plain {
     fields: &["spec.signerName"],
     prepare,
     validate,
+    validate_change: keep_conditions,
+    validate_status: |object, old, errors| {
+        keep_conditions(object, old, errors);
+        keep_decisions(object, old, errors);
+    },
     ..Plain::of(&KindInfo {
         short_names: &["csr"],
         status: true,
@@ -93,8 +101,75 @@ fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
         object["status"] = old["status"].clone();
         if !conditions.is_empty() {
             object["status"]["conditions"] = json!(conditions);
+        } else if let Some(status) = object["status"].as_object_mut() {
+            status.remove("conditions");
         }
     }
+}
+
+/// What a certificate can be for (`KeyUsage`).
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+fn conditions_of(object: &Value, kind: &str) -> Vec<Value> {
+    items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
+}
+
+/// What was decided once stays (`validateCertificateSigningRequestUpdate`).
+fn keep_conditions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status").child("conditions");
+    for kind in ["Approved", "Denied", "Failed"] {
+        if conditions_of(object, kind).len() < conditions_of(old, kind).len() {
+            errors.forbidden(&path, &format!("updates may not remove a condition of type {kind:?}"));
+        }
+    }
+}
+
+/// Whoever signs does not decide, and signs once.
+fn keep_decisions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status");
+    for kind in ["Approved", "Denied"] {
+        if conditions_of(object, kind).len() > conditions_of(old, kind).len() {
+            let why = format!("updates may not add a condition of type {kind:?}");
+            errors.forbidden(&path.child("conditions"), &why);
+        }
+    }
+    let (new, before) = (text_of(&object["status"], "certificate"), text_of(&old["status"], "certificate"));
+    if !before.is_empty() && new != before {
+        errors.forbidden(&path.child("certificate"), "updates may not modify existing certificate content");
+    }
+}
+
+/// Whether the text is a request for a certificate (`ParseCSR`); nobody looks at its signature yet.
+fn read_request(request: &str) -> Result<(), String> {
+    let bytes = STANDARD.decode(request).unwrap_or_default();
+    let block = parse_x509_pem(&bytes).ok().filter(|(_, pem)| pem.label == "CERTIFICATE REQUEST");
+    let (_, pem) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
+    let parsed = X509CertificationRequest::from_der(&pem.contents);
+    parsed.map(drop).map_err(|_| "asn1: structure error: malformed certificate request".to_owned())
 }
 
 /// `validateCertificateSigningRequest`.
@@ -102,9 +177,21 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if text_of(spec, "request").is_empty() {
         errors.required(&path.child("request"), "");
+    } else if let Err(why) = read_request(text_of(spec, "request")) {
+        errors.invalid(&path.child("request"), &spec["request"], &why);
     }
     if items(spec, "usages").next().is_none() {
         errors.required(&path.child("usages"), "");
+    }
+    let mut seen = BTreeSet::new();
+    for (i, usage) in items(spec, "usages").enumerate() {
+        let at = path.child("usages").index(i);
+        if !USAGES.iter().any(|known| usage == known) {
+            errors.not_supported(&at, usage, &USAGES);
+        }
+        if !seen.insert(usage.as_str()) {
+            errors.duplicate(&at, usage);
+        }
     }
     let at = path.child("signerName");
     match text_of(spec, "signerName") {

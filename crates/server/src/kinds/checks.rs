@@ -2,6 +2,7 @@
 
 use super::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 pub(in crate::kinds) fn items<'a>(v: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     v[list].as_array().into_iter().flatten()
@@ -39,6 +40,62 @@ pub(in crate::kinds) fn qualified(v: &Value, path: &FieldPath, errors: &mut Fiel
 pub(in crate::kinds) fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if v.as_str().unwrap_or("").parse::<std::net::IpAddr>().is_err() {
         errors.invalid(path, v, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+}
+
+/// Addresses that would lead back to whoever asks, or nowhere (`ValidateNonSpecialIP`).
+pub(in crate::kinds) fn special_ip(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(address) = value.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()) else { return };
+    let address = address.to_canonical();
+    let (link_local, link_local_multicast) = match address {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] == 0xff02),
+    };
+    let found = [
+        (address.is_unspecified(), format!("may not be unspecified ({})", value.as_str().unwrap_or(""))),
+        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()),
+        (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()),
+        (link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()),
+    ];
+    found.iter().filter(|(is, _)| *is).for_each(|(_, why)| errors.invalid(path, value, why));
+}
+
+/// Something is wrong that no single value shows (`field.OmitValueType`).
+pub(in crate::kinds) fn invalid_whole(path: &FieldPath, why: &str, errors: &mut FieldErrors) {
+    errors.push("FieldValueInvalid", path, format!("Invalid value: {why}"));
+}
+
+/// `example.com/name` (`IsDomainPrefixedPath`).
+pub(in crate::kinds) fn domain_prefixed_path(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let text = v.as_str().unwrap_or("");
+    if text.is_empty() {
+        return errors.required(path, "");
+    }
+    let Some((host, rest)) = text.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty()) else {
+        return errors.invalid(path, v, "must be a domain-prefixed path (such as \"acme.io/foo\")");
+    };
+    subdomain(&json!(host), path, errors);
+    if !rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b)) {
+        let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        errors.invalid(path, &json!(rest), why);
+    }
+}
+
+pub(in crate::kinds) fn is_cidr(value: &Value) -> bool {
+    cidr(value).is_some()
+}
+
+/// A network, and how many bits of an address name it.
+pub(in crate::kinds) fn cidr(value: &Value) -> Option<(IpAddr, u8)> {
+    let (ip, bits) = value.as_str()?.split_once('/')?;
+    let (ip, bits) = (ip.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
+    (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
+}
+
+/// Refuses what is no network (`IsValidCIDR`).
+pub(in crate::kinds) fn must_be_cidr(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !is_cidr(v) {
+        errors.invalid(path, v, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     }
 }
 

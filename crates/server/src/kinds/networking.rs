@@ -8,7 +8,7 @@ pub(super) use policy::NETWORK_POLICY;
 
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, text as text_of},
+    checks::{immutable, items, must_be_cidr, text as text_of},
     plain::Plain,
     text,
 };
@@ -52,8 +52,8 @@ pub(super) static SERVICE_CIDR: Plain = Plain {
             1 | 2 => {}
             _ => errors.invalid(&path, &object["spec"], "may only hold up to 2 values"),
         }
-        for (i, cidr) in items(&object["spec"], "cidrs").enumerate().filter(|(_, c)| !is_cidr(c)) {
-            errors.invalid(&path.index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        for (i, cidr) in items(&object["spec"], "cidrs").enumerate() {
+            must_be_cidr(cidr, &path.index(i), errors);
         }
     },
     ..Plain::of(&KindInfo {
@@ -80,10 +80,4 @@ fn parent(reference: &Value) -> String {
         part("namespace", "", "/"),
         part("name", "", "")
     )
-}
-
-fn is_cidr(value: &Value) -> bool {
-    let Some((ip, bits)) = value.as_str().and_then(|text| text.split_once('/')) else { return false };
-    let Ok(ip) = ip.parse::<std::net::IpAddr>() else { return false };
-    bits.parse::<u8>().is_ok_and(|bits| bits <= if ip.is_ipv4() { 32 } else { 128 })
 }

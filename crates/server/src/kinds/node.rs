@@ -1,8 +1,9 @@
 //! Node.
 
 use super::{
-    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
-    name_cell,
+    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell,
+    checks::{cidr, must_be_cidr},
+    column, name_cell,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +51,7 @@ impl Kind for Node {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        validate_pod_cidrs(&object["spec"], errors);
         let mut seen = BTreeSet::new();
         for (i, taint) in object["spec"]["taints"].as_array().into_iter().flatten().enumerate() {
             let path = FieldPath::new("spec").child("taints").index(i);
@@ -75,8 +77,18 @@ impl Kind for Node {
         }
     }
 
-    fn validate_update(&self, object: &Value, _old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+    fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         self.validate_create(object, ctx, errors);
+        let (path, new, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
+        if !pod_cidrs(before).is_empty() && pod_cidrs(new) != pod_cidrs(before) {
+            let why = "node updates may not change podCIDR except from \"\" to valid";
+            errors.forbidden(&path.child("podCIDRs"), why);
+        }
+        let id = |spec: &Value| spec["providerID"].as_str().unwrap_or("").to_owned();
+        if !id(before).is_empty() && id(new) != id(before) {
+            let why = "node updates may not change providerID except from \"\" to valid";
+            errors.forbidden(&path.child("providerID"), why);
+        }
     }
 
     fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext) {
@@ -118,6 +130,28 @@ impl Kind for Node {
 
     fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
         BTreeMap::from([("spec.unschedulable", (object["spec"]["unschedulable"] == json!(true)).to_string())])
+    }
+}
+
+/// The networks of a node's Pods; the older field has the first of them.
+fn pod_cidrs(spec: &Value) -> Vec<&Value> {
+    match spec["podCIDRs"].as_array() {
+        Some(all) if !all.is_empty() => all.iter().collect(),
+        _ => Some(&spec["podCIDR"]).filter(|c| c.as_str().is_some_and(|c| !c.is_empty())).into_iter().collect(),
+    }
+}
+
+fn validate_pod_cidrs(spec: &Value, errors: &mut FieldErrors) {
+    let (path, all) = (FieldPath::new("spec").child("podCIDRs"), pod_cidrs(spec));
+    for (i, network) in all.iter().enumerate() {
+        must_be_cidr(network, &path.index(i), errors);
+    }
+    let families: BTreeSet<bool> = all.iter().filter_map(|c| cidr(c)).map(|(ip, _)| ip.is_ipv4()).collect();
+    if all.len() > 2 || all.len() == 2 && families.len() < 2 {
+        errors.invalid(&path, &json!(all), "may specify no more than one CIDR for each IP family");
+    }
+    for (i, network) in all.iter().enumerate().filter(|(i, c)| all[..*i].contains(c)) {
+        errors.duplicate(&path.index(i), network);
     }
 }
 

@@ -23,6 +23,8 @@ pub(in crate::kinds) struct Plain {
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
     /// What the server finds out about an object, once its generation is known.
     pub(in crate::kinds) observe: fn(&mut Value),
+    /// What holds for a write of the status: the new object, then the old one.
+    pub(in crate::kinds) validate_status: fn(&Value, &Value, &mut FieldErrors),
     /// What a deletion that begins changes.
     pub(in crate::kinds) begin_deletion: fn(&mut Value),
     /// From the stored form and back to it, where they differ.
@@ -48,6 +50,7 @@ impl Plain {
             validate: |_, _| {},
             validate_change: |_, _, _| {},
             observe: |_| {},
+            validate_status: |_, _, _| {},
             begin_deletion: |_| {},
             convert: None,
         }
@@ -93,10 +96,11 @@ impl Kind for Plain {
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        if ctx.target != WriteTarget::Status {
-            (self.validate)(object, errors);
-            (self.validate_change)(object, old, errors);
+        if ctx.target == WriteTarget::Status {
+            return (self.validate_status)(object, old, errors);
         }
+        (self.validate)(object, errors);
+        (self.validate_change)(object, old, errors);
     }
 
     fn validate_name(&self, name: &str) -> Vec<String> {

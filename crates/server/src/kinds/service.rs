@@ -1,5 +1,7 @@
 //! Service.
 
+mod change;
+mod traffic;
 mod validate;
 
 use super::{
@@ -30,9 +32,6 @@ const COLUMNS: &[Column] = &[
 
 const FIELDS: &[&str] = &["spec.clusterIP", "spec.type"];
 
-/// Fields that the server fills in, and an update may leave out.
-const ALLOCATED: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
-
 impl Kind for Service {
     fn info(&self) -> &'static KindInfo {
         &INFO
@@ -57,7 +56,8 @@ impl Kind for Service {
                 port.insert("targetPort".to_owned(), same);
             }
         }
-        if matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer")) {
+        let given = spec.get("externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+        if matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer")) || spec["type"] == "ClusterIP" && given {
             set(spec, "externalTrafficPolicy", json!("Cluster"));
         }
         if spec["type"] == "LoadBalancer" {
@@ -70,6 +70,7 @@ impl Kind for Service {
 
     fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
         object["status"] = json!({"loadBalancer": {}});
+        change::first_address(&mut object["spec"], &Value::Null);
     }
 
     fn prepare_update(&self, object: &mut Value, old: &Value, ctx: &WriteContext) {
@@ -78,15 +79,7 @@ impl Kind for Service {
             return;
         }
         object["status"] = old["status"].clone();
-        let external = object["spec"]["type"] == "ExternalName";
-        for field in ALLOCATED {
-            if external && object["spec"][field] == old["spec"][field] {
-                drop(object["spec"].as_object_mut().map(|s| s.remove(field)));
-            } else if !external && object["spec"][field].is_null() && !old["spec"][field].is_null() {
-                object["spec"][field] = old["spec"][field].clone();
-            }
-        }
-        keep_node_ports(object, old);
+        change::take_over(object, old);
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
@@ -96,7 +89,7 @@ impl Kind for Service {
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         if ctx.target == WriteTarget::Main {
             validate::spec(&object["spec"], errors);
-            validate::update(&object["spec"], &old["spec"], errors);
+            traffic::update(&object["spec"], &old["spec"], errors);
         }
     }
 
@@ -113,18 +106,28 @@ impl Kind for Service {
     }
 }
 
-/// A port that is there keeps its port of the node (`patchAllocatedValues`).
-fn keep_node_ports(object: &mut Value, old: &Value) {
-    if !matches!(object["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer")) {
-        return;
+fn needs_cluster_ip(spec: &Value) -> bool {
+    matches!(spec["type"].as_str(), Some("ClusterIP" | "NodePort" | "LoadBalancer"))
+}
+
+/// Whether each port has one of the node.
+pub(crate) fn needs_node_ports(spec: &Value) -> bool {
+    match spec["type"].as_str() {
+        Some("LoadBalancer") => spec["allocateLoadBalancerNodePorts"] != json!(false),
+        kind => kind == Some("NodePort"),
     }
-    let before = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
-    for port in object.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let same = |old: &&Value| old["port"] == port["port"] && old["protocol"] == port["protocol"];
-        let known = before.iter().find(same).map(|old| old["nodePort"].clone()).unwrap_or_default();
-        if port["nodePort"].is_null() && !known.is_null() {
-            port["nodePort"] = known;
-        }
+}
+
+/// Whether a load balancer has to ask which nodes have Pods of it.
+pub(crate) fn needs_health_check(spec: &Value) -> bool {
+    spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
+}
+
+/// `ExternallyAccessible`.
+fn can_be_reached_from_outside(spec: &Value) -> bool {
+    match spec["type"].as_str() {
+        Some("ClusterIP") => spec["externalIPs"].as_array().is_some_and(|ips| !ips.is_empty()),
+        kind => matches!(kind, Some("NodePort" | "LoadBalancer")),
     }
 }
 

@@ -301,3 +301,6 @@ pub(crate) fn compare(expected: &Value, got: &Value, path: &str, wrong: &mut Vec
         _ => wrong.push(format!("{path} is\n  {got}, expected\n  {expected}")),
     }
 }
+
+/// A request for a certificate of the name `conformance`, as objects have it.
+pub(crate) const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIUU1IZ0NBUUF3RmpFVU1CSUdBMVVFQXd3TFkyOXVabTl5YldGdVkyVXdXVEFUQmdjcWhrak9QUUlCQmdncQpoa2pPUFFNQkJ3TkNBQVNhVVhzV2xSV2RGcUMrdjBoWk1TSlR5ZDV4NTV1dXdwYTZLaDE5UGR2MkJGejgxTkVuClRTVytPUk10U3pWcnFiQ2dNdlgvbmJHY3J0U3dRK2UvNkI0K29BQXdDZ1lJS29aSXpqMEVBd0lEU0FBd1JRSWcKS0lxOW9KQkZZRzZRR001Y1NrU0VIdVRnZ1FGSk5wa3hZSS84cmhqeS9QZ0NJUURENE83Vy9SQnY4SHF0bHhlZAp3L1VPUUl3RXZHWFFKUS8raGFVdUhsYUR2Zz09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";

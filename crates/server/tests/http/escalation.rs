@@ -144,7 +144,7 @@ async fn a_request_for_a_certificate_says_who_made_it_and_is_approved_by_those_w
     ]);
     let rules = json!([{"verbs": ["create", "get", "patch"], "apiGroups": ["certificates.k8s.io"], "resources": all}]);
     api.bind("requests", ann(), rules).await;
-    let spec = json!({"request": "QQ==", "signerName": "example.com/own", "usages": ["client auth"], "username": "root", "groups": ["system:masters"]});
+    let spec = json!({"request": CERTIFICATE_REQUEST, "signerName": "example.com/own", "usages": ["client auth"], "username": "root", "groups": ["system:masters"]});
     let told = json!({"spec": {"username": "ann", "groups": ["devs", "system:authenticated"], "uid": null}});
     api.check(by(post(path, &json!({"metadata": {"name": "r"}, "spec": spec}))), 201, told).await;
     let approved =

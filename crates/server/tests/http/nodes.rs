@@ -154,3 +154,26 @@ async fn a_node_tells_of_a_claim_how_large_it_is() {
     api.check(by(merge(&status, &json!({"status": {"phase": "Bound"}}))), 403, denied(message)).await;
     api.check(by(merge(&status, &json!({"metadata": {"labels": {"a": "b"}}}))), 403, denied(message)).await;
 }
+
+#[tokio::test]
+async fn the_networks_of_a_node_and_its_provider_stay() {
+    let api = Api::new().await;
+    let node = |spec: Value| json!({"metadata": {"name": "n"}, "spec": spec});
+    let check = async |ask: Ask, words: &str| {
+        let message = format!("Node \"n\" is invalid: {words}");
+        api.check(ask, 422, json!({"message": message})).await;
+    };
+    let path = "/api/v1/nodes";
+    let words = "spec.podCIDRs[0]: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    check(post(path, &node(json!({"podCIDR": "10.0.0.0"}))), words).await;
+    let words = "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"10.0.1.0/24\"]: may specify no more than one CIDR for each IP family";
+    check(post(path, &node(json!({"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}))), words).await;
+    api.check(post(path, &node(json!({}))), 201, json!({})).await;
+    let one = format!("{path}/n");
+    let given = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "a://1"});
+    api.check(merge(&one, &json!({"spec": given})), 200, json!({})).await;
+    let words = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
+    check(merge(&one, &json!({"spec": {"podCIDRs": ["10.0.1.0/24"]}})), words).await;
+    let words = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
+    check(merge(&one, &json!({"spec": {"providerID": "a://2"}})), words).await;
+}

@@ -99,6 +99,157 @@ async fn what_makes_no_service_is_refused_in_upstreams_words() {
     assert_eq!(made.body["spec"].get("internalTrafficPolicy"), None);
 }
 
+/// Specs of Services beside those of [`web`] that are refused, and why.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        r#"{"externalTrafficPolicy": "Local"}"#,
+        r#"spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services"#,
+    ),
+    (
+        r#"{"type": "NodePort", "externalTrafficPolicy": "Near"}"#,
+        r#"spec.externalTrafficPolicy: Unsupported value: "Near": supported values: "Cluster", "Local""#,
+    ),
+    (
+        r#"{"internalTrafficPolicy": "Near"}"#,
+        r#"spec.internalTrafficPolicy: Unsupported value: "Near": supported values: "Cluster", "Local""#,
+    ),
+    (
+        r#"{"trafficDistribution": "Near"}"#,
+        r#"spec.trafficDistribution: Unsupported value: "Near": supported values: "PreferClose", "PreferSameZone", "PreferSameNode""#,
+    ),
+    (
+        r#"{"loadBalancerClass": "a.example/b"}"#,
+        "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'",
+    ),
+    (
+        r#"{"allocateLoadBalancerNodePorts": true}"#,
+        "spec.allocateLoadBalancerNodePorts: Forbidden: may only be used when `type` is 'LoadBalancer'",
+    ),
+    (
+        r#"{"loadBalancerSourceRanges": ["10.0.0.0/8"]}"#,
+        "spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'",
+    ),
+    (
+        r#"{"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0"]}"#,
+        r#"spec.LoadBalancerSourceRanges[0]: Invalid value: "10.0.0.0": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"#,
+    ),
+    (
+        r#"{"type": "LoadBalancer", "healthCheckNodePort": 30001}"#,
+        "spec.healthCheckNodePort: Invalid value: 30001: may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+    ),
+    (
+        r#"{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 70000}"#,
+        "spec.healthCheckNodePort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+    ),
+    (
+        r#"{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 7}"#,
+        "spec.healthCheckNodePort: Invalid value: 7: provided port is not in the valid range. The range of valid ports is 30000-32767",
+    ),
+    (
+        r#"{"ports": [{"port": 80, "nodePort": 30001}]}"#,
+        "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
+    ),
+    (
+        r#"{"type": "NodePort", "ports": [{"name": "a", "port": 80, "nodePort": 30001}, {"name": "b", "port": 81, "nodePort": 30001}]}"#,
+        "spec.ports[1].nodePort: Duplicate value: 30001",
+    ),
+    (
+        r#"{"ports": [{"port": 80, "appProtocol": "a/b/c"}]}"#,
+        "spec.ports[0].appProtocol: Invalid value: \"a/b/c\": a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+    ),
+    (
+        r#"{"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}"#,
+        "spec.sessionAffinityConfig: Forbidden: must not be set when session affinity is None",
+    ),
+    (
+        r#"{"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 86401}}}"#,
+        "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 86401: must be greater than 0 and less than 86400",
+    ),
+    (
+        r#"{"externalIPs": ["127.0.0.1"]}"#,
+        r#"spec.externalIPs[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)"#,
+    ),
+    (
+        r#"{"externalIPs": ["here"]}"#,
+        r#"spec.externalIPs[0]: Invalid value: "here": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"#,
+    ),
+    (
+        r#"{"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}"#,
+        r#"[spec.ipFamilies[1]: Invalid value: "IPv6": not configured on this cluster, spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services]"#,
+    ),
+    (
+        r#"{"ipFamilies": ["IPv4", "IPv4", "IPv5"], "ipFamilyPolicy": "Some"}"#,
+        r#"[spec.ipFamilies[1]: Duplicate value: "IPv4", spec.ipFamilies[2]: Unsupported value: "IPv5": supported values: "IPv4", "IPv6", spec.ipFamilyPolicy: Unsupported value: "Some": supported values: "PreferDualStack", "RequireDualStack", "SingleStack"]"#,
+    ),
+    (
+        r#"{"clusterIP": "10.96.0.8", "clusterIPs": ["10.96.0.9"]}"#,
+        r#"spec.clusterIPs: Invalid value: ["10.96.0.9"]: first value must match `clusterIP`"#,
+    ),
+    (
+        r#"{"clusterIPs": ["10.96.0.9"]}"#,
+        r#"spec.clusterIPs: Invalid value: ["10.96.0.9"]: must be empty when `clusterIP` is not specified"#,
+    ),
+    (
+        r#"{"clusterIP": "here"}"#,
+        r#"spec.clusterIPs[0]: Invalid value: "here": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"#,
+    ),
+    (
+        r#"{"type": "NodePort", "clusterIP": "None"}"#,
+        r#"spec.clusterIPs[0]: Invalid value: "None": may not be set to 'None' for NodePort services"#,
+    ),
+    (
+        r#"{"type": "ExternalName", "externalName": "x.example", "clusterIP": "10.96.0.9"}"#,
+        "spec.clusterIPs: Forbidden: may not be set for ExternalName services",
+    ),
+];
+
+#[tokio::test]
+async fn fields_that_do_not_fit_the_type_are_refused_in_upstreams_words() {
+    let api = Api::new().await;
+    for (more, words) in REFUSED {
+        let spec = web(serde_json::from_str(more).unwrap());
+        let answer = api.ask(&post(SERVICES, &service("s", spec))).await;
+        let message = format!("Service \"s\" is invalid: {words}");
+        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{more}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_new_type_has_no_use_for_is_dropped() {
+    let api = Api::new().await;
+    let path = format!("{SERVICES}/s");
+    let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerClass": "a.example/b"});
+    let made = api.check(post(SERVICES, &service("s", web(spec.clone()))), 201, json!({})).await.body;
+    let health = made["spec"]["healthCheckNodePort"].as_i64().unwrap();
+    let port = made["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    assert!((30_000..=32_767).contains(&health) && health != port, "{made:#}");
+    // Who does not repeat what was allocated keeps it.
+    let same = json!({"spec": {"healthCheckNodePort": health, "ports": [{"nodePort": port}]}});
+    api.check(put(&path, &service("s", web(spec))), 200, same).await;
+    let words = "Service \"s\" is invalid: spec.loadBalancerClass: Invalid value: \"c\": may not change once set";
+    api.check(merge(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": words})).await;
+    let words = "Service \"s\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable";
+    api.check(merge(&path, &json!({"spec": {"healthCheckNodePort": 30_123}})), 422, json!({"message": words})).await;
+    // What is changed with the type is wrong; what only stayed is dropped.
+    let wrong = json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": "Cluster"}});
+    let words = "Service \"s\" is invalid: spec.externalTrafficPolicy: Invalid value: \"Cluster\": may only be set for externally-accessible services";
+    api.check(merge(&path, &wrong), 422, json!({"message": words})).await;
+    let inside = api.check(merge(&path, &json!({"spec": {"type": "ClusterIP"}})), 200, json!({})).await.body;
+    let gone = ["externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"];
+    let left: Vec<&&str> = gone.iter().filter(|f| !inside["spec"][**f].is_null()).collect();
+    assert!(left.is_empty() && inside["spec"]["ports"][0]["nodePort"].is_null(), "{left:?} {inside:#}");
+    assert_eq!(inside["spec"]["clusterIP"], made["spec"]["clusterIP"]);
+    let name = json!({"spec": {"type": "ExternalName", "externalName": "x.example"}});
+    let named = api.check(merge(&path, &name), 200, json!({})).await.body;
+    let gone = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
+    let left: Vec<&&str> = gone.iter().filter(|f| !named["spec"][**f].is_null()).collect();
+    assert!(left.is_empty(), "{left:?} {named:#}");
+    // Nobody's ports are given out where none are wanted.
+    let none = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
+    let made = api.check(post(SERVICES, &service("t", web(none))), 201, json!({})).await.body;
+    assert!(made["spec"]["ports"][0]["nodePort"].is_null(), "{made:#}");
+}
+
 #[tokio::test]
 async fn the_api_has_a_service_of_its_own() {
     let api = Api::new().await;

@@ -1,9 +1,13 @@
 //! Job.
 
+mod indexes;
+mod policies;
+mod status;
+
 use super::GROUP;
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
-    checks::{immutable, items, not_negative, text as text_of},
+    checks::{domain_prefixed_path, immutable, items, not_negative, text as text_of},
     duration, fill,
     plain::Plain,
     selector,
@@ -30,6 +34,7 @@ pub(in crate::kinds) static JOB: Plain = Plain {
     name: api::names::dns1123_subdomain,
     validate: |job, errors| validate(&job["spec"], &FieldPath::new("spec"), errors),
     validate_change,
+    validate_status: status::validate,
     ..Plain::of(&KindInfo {
         categories: &["all"],
         status: true,
@@ -39,6 +44,12 @@ pub(in crate::kinds) static JOB: Plain = Plain {
     })
 };
 
+/// How many Pods of an indexed Job may run at once, and how many indexes may fail.
+const MOST_INDEXES: i64 = 100_000;
+/// The same where there are more completions than that, each with a limit of its own.
+const MANY: i64 = 10_000;
+/// How long the name of who looks after a Job may be, in bytes.
+const LONGEST_MANAGER: usize = 63;
 const UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// As `printJob` has it: the first condition that holds, in this order.
@@ -102,6 +113,11 @@ pub(super) fn default_spec(object: &mut Value, at: &str) {
         ("podReplacementPolicy", json!(if failed { "Failed" } else { "TerminatingOrFailed" })),
     ];
     fill::at(object, at, &values);
+    for i in 0..items(&object.pointer(at).cloned().unwrap_or_default()["podFailurePolicy"], "rules").count() {
+        let rule = format!("{at}/podFailurePolicy/rules/{i}");
+        let count = object.pointer(&rule).map_or(0, |rule| items(rule, "onPodConditions").count());
+        (0..count).for_each(|j| fill::at(object, &format!("{rule}/onPodConditions/{j}"), &[("status", json!("True"))]));
+    }
 }
 
 /// Pods of a Job carry its UID and its name, and are selected by the former (`generateSelector`).
@@ -145,27 +161,64 @@ pub(super) fn validate_shape(spec: &Value, path: &FieldPath, errors: &mut FieldE
         "maxFailedIndexes",
     ];
     numbers.iter().for_each(|field| not_negative(spec, field, path, errors));
+    if !spec["maxFailedIndexes"].is_null() && spec["backoffLimitPerIndex"].is_null() {
+        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
+    if !spec["managedBy"].is_null() {
+        let at = path.child("managedBy");
+        domain_prefixed_path(&spec["managedBy"], &at, errors);
+        if text_of(spec, "managedBy").len() > LONGEST_MANAGER {
+            errors.too_long(&at, LONGEST_MANAGER);
+        }
+    }
     match text_of(spec, "completionMode") {
-        "NonIndexed" => {}
-        "Indexed" => {
-            if spec["completions"].is_null() {
-                errors.required(&path.child("completions"), "when completion mode is Indexed");
-            }
-            let (parallel, most) = (&spec["parallelism"], 100_000);
-            if parallel.as_i64().is_some_and(|n| n > most) {
-                let why = format!("must be less than or equal to {most} when completion mode is Indexed");
-                errors.invalid(&path.child("parallelism"), parallel, &why);
+        "NonIndexed" => {
+            for field in ["backoffLimitPerIndex", "maxFailedIndexes"].into_iter().filter(|f| !spec[*f].is_null()) {
+                errors.invalid(&path.child(field), &spec[field], "requires indexed completion mode");
             }
         }
+        "Indexed" => indexed(spec, path, errors),
         _ => errors.not_supported(&path.child("completionMode"), &spec["completionMode"], &["NonIndexed", "Indexed"]),
     }
+    policies::validate(spec, path, errors);
     let at = path.child("template");
     template::validate(&spec["template"], &at, errors);
     let (pods, at) = (&spec["template"]["spec"], at.child("spec").child("restartPolicy"));
     match text_of(pods, "restartPolicy") {
         "Always" => errors.required(&at, "valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" if !spec["podFailurePolicy"].is_null() => {
+            let why = "only \"Never\" is supported when podFailurePolicy is specified";
+            errors.invalid(&at, &pods["restartPolicy"], why);
+        }
         "OnFailure" | "Never" => {}
         _ => errors.not_supported(&at, &pods["restartPolicy"], &["OnFailure", "Never"]),
+    }
+}
+
+/// How many Pods and indexes an indexed Job may have: its status names them all.
+fn indexed(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let number = |field: &str| spec[field].as_i64();
+    let at_most = |field: &str, most: i64, why: &str, errors: &mut FieldErrors| {
+        if number(field).is_some_and(|n| n > most) {
+            errors.invalid(&path.child(field), &spec[field], &format!("must be less than or equal to {why}"));
+        }
+    };
+    let (completions, failed) = (number("completions"), "maxFailedIndexes");
+    if completions.is_none() {
+        errors.required(&path.child("completions"), "when completion mode is Indexed");
+    }
+    let why = format!("{MOST_INDEXES} when completion mode is Indexed");
+    at_most("parallelism", MOST_INDEXES, &why, errors);
+    at_most(failed, completions.unwrap_or(i64::MAX), "completions", errors);
+    at_most(failed, MOST_INDEXES, &MOST_INDEXES.to_string(), errors);
+    if completions.is_some_and(|n| n > MOST_INDEXES) && !spec["backoffLimitPerIndex"].is_null() {
+        if spec[failed].is_null() {
+            let why = format!("must be specified when completions is above {MOST_INDEXES}");
+            errors.required(&path.child(failed), &why);
+        }
+        let why = format!("{MANY} when completions are above {MOST_INDEXES} and used with backoff limit per index");
+        at_most("parallelism", MANY, &why, errors);
+        at_most(failed, MANY, &why, errors);
     }
 }
 
@@ -176,8 +229,11 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
         immutable(&spec[field], &before[field], &path.child(field), errors);
     };
     // An indexed Job grows and shrinks as a whole.
-    if spec["completionMode"] != "Indexed" || spec["completions"] != spec["parallelism"] {
+    if spec["completionMode"] != "Indexed" {
         same("completions", errors);
+    } else if ![&before["completions"], &spec["parallelism"], &Value::Null].contains(&&spec["completions"]) {
+        let why = "can only be modified in tandem with spec.parallelism";
+        errors.invalid(&path.child("completions"), &spec["completions"], why);
     }
     same("selector", errors);
     // One that waits may still be told where its Pods go.

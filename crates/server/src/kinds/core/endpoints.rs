@@ -2,13 +2,12 @@
 
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{dns_label, ip, items, one_of, port, text as text_of},
+    checks::{dns_label, ip, items, one_of, port, special_ip, text as text_of},
     fill,
     plain::Plain,
     text,
 };
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
 pub(in crate::kinds) static ENDPOINTS: Plain = Plain {
     columns: &[NAME, text("Endpoints", Cell::Of(|e, _| json!(shown(e)))), AGE],
@@ -64,7 +63,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             for (j, address) in items(subset, list).enumerate() {
                 let path = path.child(list).index(j);
                 ip(&address["ip"], &path.child("ip"), errors);
-                special(&address["ip"], &path.child("ip"), errors);
+                special_ip(&address["ip"], &path.child("ip"), errors);
                 if !text_of(address, "hostname").is_empty() {
                     dns_label(&address["hostname"], &path.child("hostname"), errors);
                 }
@@ -82,21 +81,4 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
         }
     }
-}
-
-/// Addresses that would lead back to whoever asks, or nowhere (`ValidateNonSpecialIP`).
-fn special(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(address) = value.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()) else { return };
-    let address = address.to_canonical();
-    let (link_local, link_local_multicast) = match address {
-        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
-        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] == 0xff02),
-    };
-    let found = [
-        (address.is_unspecified(), format!("may not be unspecified ({})", value.as_str().unwrap_or(""))),
-        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()),
-        (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()),
-        (link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()),
-    ];
-    found.iter().filter(|(is, _)| *is).for_each(|(_, why)| errors.invalid(path, value, why));
 }

@@ -2,8 +2,9 @@
 
 use crate::kinds::{
     FieldErrors, FieldPath, KindInfo, NAME_AND_CREATION,
-    checks::{items, one_of, text},
+    checks::{items, text},
     plain::Plain,
+    pod::resource_name,
 };
 use api::quantity::Amount;
 use serde_json::{Map, Value, json};
@@ -47,8 +48,17 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         if !seen.insert(kind) {
             errors.duplicate(&path.child("type"), &item["type"]);
         }
-        if !kind.contains('/') {
-            one_of(item, "type", &["Container", "PersistentVolumeClaim", "Pod"], &path, errors);
+        let (at, wrong) = (path.child("type"), api::names::qualified_name(kind));
+        wrong.iter().for_each(|e| errors.invalid(&at, &json!(kind), e));
+        let known = kind.contains('/') || matches!(kind, "Container" | "PersistentVolumeClaim" | "Pod");
+        if wrong.is_empty() && !known {
+            errors.invalid(&at, &item["type"], "must be a standard limit type or fully qualified");
+        }
+        if matches!(kind, "Container" | "Pod") {
+            for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+                let names = item[list].as_object().into_iter().flat_map(Map::keys);
+                names.for_each(|name| resource_name(name, &path.child(list).key(name), errors));
+            }
         }
         if kind == "Pod" {
             for list in ["default", "defaultRequest"].into_iter().filter(|l| filled(&item[l])) {
@@ -62,6 +72,27 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             );
         }
         order(item, &path, errors);
+        ratios(item, &path.child("maxLimitRequestRatio"), errors);
+    }
+}
+
+/// How much more than it asks for something may have at most: not less than that, and no more than the bounds leave.
+fn ratios(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let amount = |quantity: &Value| quantity.as_str().and_then(|q| Amount::parse(q).ok());
+    for (name, shown) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
+        let (at, ratio) = (path.key(name), amount(shown).unwrap_or_default());
+        if ratio < Amount::units(1) {
+            let why = format!("ratio {} is less than 1", shown.as_str().unwrap_or(""));
+            errors.invalid(&at, shown, &why);
+        }
+        let (Some(min), Some(max)) = (amount(&item["min"][name]), amount(&item["max"][name])) else { continue };
+        #[expect(clippy::cast_precision_loss, reason = "upstream compares and shows a float")]
+        let float = |amount: Amount| amount.milli() as f64;
+        let most = float(max) / float(min);
+        if float(ratio) / 1000.0 > most {
+            let why = format!("ratio {} is greater than max/min = {most:.6}", shown.as_str().unwrap_or(""));
+            errors.invalid(&at, shown, &why);
+        }
     }
 }
 

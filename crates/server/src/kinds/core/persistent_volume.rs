@@ -101,8 +101,43 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             errors.forbidden(&path.child(other), "may not specify more than 1 volume type");
         }),
     }
+    source(spec, &path, errors);
     if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
         errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    }
+}
+
+/// What holds for the sources that say where on a machine the volume is.
+fn source(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let needed: [(&str, &[&str]); 4] = [
+        ("hostPath", &["path"]),
+        ("local", &["path"]),
+        ("nfs", &["server", "path"]),
+        ("csi", &["driver", "volumeHandle"]),
+    ];
+    for (source, fields) in needed.iter().filter(|(source, _)| !spec[*source].is_null()) {
+        let path = path.child(source);
+        for field in fields.iter().filter(|f| text_of(&spec[*source], f).is_empty()) {
+            errors.required(&path.child(field), "");
+        }
+        let (at, place) = (path.child("path"), &spec[*source]["path"]);
+        let text = place.as_str().unwrap_or("");
+        if matches!(*source, "hostPath" | "local") && text.split('/').any(|part| part == "..") {
+            errors.invalid(&at, place, "must not contain '..'");
+        }
+        if *source == "nfs" && !text.is_empty() && !text.starts_with('/') {
+            errors.invalid(&at, place, "must be an absolute path");
+        }
+    }
+    if !spec["local"].is_null() && spec["nodeAffinity"].is_null() {
+        // The path is upstream's, from when the affinity was an annotation.
+        let at = FieldPath::new("metadata").child("annotations");
+        errors.required(&at, "Local volume requires node affinity");
+    }
+    let root = |place: &str| !place.is_empty() && place.split('/').all(|part| part.is_empty() || part == ".");
+    if root(text_of(&spec["hostPath"], "path")) && spec["persistentVolumeReclaimPolicy"] == "Recycle" {
+        let at = path.child("persistentVolumeReclaimPolicy");
+        errors.forbidden(&at, "may not be 'recycle' for a hostPath mount of '/'");
     }
 }
 

@@ -8,6 +8,7 @@ use crate::kinds::{
     plain::Plain,
     selector, text,
 };
+use api::quantity::Amount;
 use serde_json::{Value, json};
 
 pub(in crate::kinds) static PERSISTENT_VOLUME_CLAIM: Plain = Plain {
@@ -75,6 +76,9 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     if !text_of(spec, "storageClassName").is_empty() {
         subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
     }
+    for field in ["dataSource", "dataSourceRef"].into_iter().filter(|f| !spec[*f].is_null()) {
+        source(&spec[field], &path.child(field), errors);
+    }
     if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
         errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
     }
@@ -83,10 +87,15 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
 /// `ValidatePersistentVolumeClaimUpdate`.
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (path, mut new, before) = (FieldPath::new("spec"), object["spec"].clone(), &old["spec"]);
+    let new_class = text_of(&object["spec"], "storageClassName");
     let Some(fields) = new.as_object_mut() else { return };
-    // A claim is bound by whoever finds a volume for it.
-    let binding = text_of(before, "volumeName").is_empty().then_some("volumeName");
-    for field in UPDATABLE.into_iter().chain(binding) {
+    // A claim is bound by whoever finds a volume for it, and until then a class may be chosen where none was.
+    let unbound = text_of(before, "volumeName").is_empty();
+    let classless = unbound && before["storageClassName"].is_null() && !new_class.is_empty();
+    let bound = [&object["status"], &old["status"]].iter().all(|status| status["phase"] == "Bound");
+    let may = [("volumeName", unbound), ("storageClassName", classless)];
+    let updatable = UPDATABLE.into_iter().filter(|_| bound).chain(may.into_iter().filter(|m| m.1).map(|m| m.0));
+    for field in updatable {
         match before.get(field) {
             Some(value) => drop(fields.insert(field.to_owned(), value.clone())),
             None => drop(fields.remove(field)),
@@ -96,5 +105,27 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
         let why =
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.forbidden(&path, why);
+    }
+    // A volume grows; what was asked for and has not come may be taken back, down to what there is.
+    let size = |v: &Value| v["storage"].as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
+    let asked = |object: &Value| size(&object["spec"]["resources"]["requests"]);
+    if asked(object) < asked(old) && asked(object) <= size(&old["status"]["capacity"]) {
+        let at = path.child("resources").child("requests").child("storage");
+        errors.forbidden(&at, "field can not be less than status.capacity");
+    }
+}
+
+/// From where a volume is filled (`validateDataSource`).
+fn source(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for field in ["name", "kind"].into_iter().filter(|f| text_of(source, f).is_empty()) {
+        errors.required(&path.child(field), "");
+    }
+    let (group, kind) = (text_of(source, "apiGroup"), text_of(source, "kind"));
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.invalid(path, &json!(kind), why);
+    }
+    if !group.is_empty() {
+        subdomain(&source["apiGroup"], &path.child("apiGroup"), errors);
     }
 }

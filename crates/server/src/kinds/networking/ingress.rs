@@ -85,6 +85,16 @@ fn ingress(object: &Value, errors: &mut FieldErrors) {
     if !text_of(spec, "ingressClassName").is_empty() {
         subdomain(&spec["ingressClassName"], &path.child("ingressClassName"), errors);
     }
+    for (i, tls) in items(spec, "tls").enumerate() {
+        let path = path.child("tls").index(i);
+        for (j, host) in items(tls, "hosts").enumerate() {
+            let name = host.as_str().unwrap_or("");
+            subdomain(&json!(name.strip_prefix("*.").unwrap_or(name)), &path.child("hosts").index(j), errors);
+        }
+        if !text_of(tls, "secretName").is_empty() {
+            subdomain(&tls["secretName"], &path.child("secretName"), errors);
+        }
+    }
     for (i, rule) in items(spec, "rules").enumerate() {
         let path = path.child("rules").index(i);
         let host = text_of(rule, "host");

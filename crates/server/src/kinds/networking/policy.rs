@@ -1,14 +1,15 @@
 //! NetworkPolicy.
 
-use super::{GROUP, is_cidr};
+use super::GROUP;
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{items, text as text_of},
+    checks::{cidr, items, must_be_cidr, text as text_of},
     fill,
     plain::Plain,
     selector, text,
 };
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 pub(in crate::kinds) static NETWORK_POLICY: Plain = Plain {
     columns: &[NAME, text("Pod-Selector", Cell::Of(|p, _| selector::shown(&p["spec"]["podSelector"]))), AGE],
@@ -49,6 +50,10 @@ fn network_policy(object: &Value, errors: &mut FieldErrors) {
                 policy_peer(peer, &path.child(peers).index(j), errors);
             }
         }
+    }
+    if items(spec, "policyTypes").count() > 2 {
+        let why = "may not specify more than two policyTypes";
+        return errors.invalid(&path.child("policyTypes"), &spec["policyTypes"], why);
     }
     for (i, kind) in items(spec, "policyTypes").enumerate() {
         if !matches!(kind.as_str(), Some("Ingress" | "Egress")) {
@@ -92,13 +97,34 @@ fn policy_peer(peer: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         (true, false) => errors.forbidden(path, "may not specify both ipBlock and another peer"),
         (true, true) => {}
         (false, false) => {
-            let at = path.child("ipBlock").child("cidr");
-            if text_of(block, "cidr").is_empty() {
-                errors.required(&at, "");
-            } else if !is_cidr(&block["cidr"]) {
-                let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-                errors.invalid(&at, &block["cidr"], why);
-            }
+            ip_block(block, &path.child("ipBlock"), errors);
         }
     }
+}
+
+/// `ValidateIPBlock`.
+fn ip_block(block: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let at = path.child("cidr");
+    if text_of(block, "cidr").is_empty() {
+        return errors.required(&at, "");
+    }
+    must_be_cidr(&block["cidr"], &at, errors);
+    let Some(whole) = cidr(&block["cidr"]) else { return };
+    for (i, except) in items(block, "except").enumerate() {
+        let at = path.child("except").index(i);
+        must_be_cidr(except, &at, errors);
+        if cidr(except).is_some_and(|part| !lies_in(part, whole)) {
+            errors.invalid(&at, except, "must be a strict subset of `cidr`");
+        }
+    }
+}
+
+/// Whether a network is a part of another, and smaller.
+fn lies_in((ip, bits): (IpAddr, u8), (whole, least): (IpAddr, u8)) -> bool {
+    let number = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)) << 96,
+        IpAddr::V6(ip) => u128::from(ip),
+    };
+    let mask = u128::MAX.checked_shl(128 - u32::from(least)).unwrap_or(0);
+    ip.is_ipv4() == whole.is_ipv4() && bits > least && number(ip) & mask == number(whole) & mask
 }

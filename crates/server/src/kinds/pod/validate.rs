@@ -23,6 +23,7 @@ mod volume;
 
 pub(super) use ephemeral::update as ephemeral_update;
 pub(super) use resize::{prepare as prepare_resize, resize};
+pub(in crate::kinds) use resources::{native as native_resource, resource_name};
 pub(in crate::kinds) use scheduling::tolerations;
 pub(super) use update::{status, update};
 

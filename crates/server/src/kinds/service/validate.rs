@@ -1,7 +1,11 @@
 //! What a Service may say, in upstream's words (`ValidateService`).
 
+use super::traffic;
 use crate::{
-    kinds::{FieldErrors, FieldPath},
+    kinds::{
+        FieldErrors, FieldPath,
+        checks::{port, qualified},
+    },
     metadata,
 };
 use serde_json::{Value, json};
@@ -12,9 +16,6 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 pub(super) fn spec(spec: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("spec");
     let kind = spec["type"].as_str().unwrap_or("");
-    if !TYPES.contains(&kind) {
-        errors.not_supported(&path.child("type"), &spec["type"], &TYPES);
-    }
     let headless = spec["clusterIP"] == "None";
     let ports = spec["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
     if ports.is_empty() && !headless && kind != "ExternalName" {
@@ -22,21 +23,39 @@ pub(super) fn spec(spec: &Value, errors: &mut FieldErrors) {
     }
     if headless && matches!(kind, "NodePort" | "LoadBalancer") {
         let why = format!("may not be set to 'None' for {kind} services");
-        errors.invalid(&path.child("clusterIPs").index(0), &json!(["None"]), &why);
+        errors.invalid(&path.child("clusterIPs").index(0), &json!("None"), &why);
     }
     if kind == "ExternalName" {
         external_name(spec, &path, errors);
     }
     self::ports(ports, &path.child("ports"), errors);
+    if kind == "ClusterIP" {
+        for (i, _) in ports.iter().enumerate().filter(|(_, p)| p["nodePort"].as_i64().is_some_and(|n| n != 0)) {
+            let at = path.child("ports").index(i).child("nodePort");
+            errors.forbidden(&at, "may not be used when `type` is 'ClusterIP'");
+        }
+    }
     metadata::labels(&spec["selector"], &path.child("selector"), errors);
     if !matches!(spec["sessionAffinity"].as_str(), Some("ClientIP" | "None")) {
         errors.not_supported(&path.child("sessionAffinity"), &spec["sessionAffinity"], &["ClientIP", "None"]);
     }
+    traffic::affinity(spec, &path, errors);
+    if kind != "ExternalName" {
+        traffic::addresses(spec, &path, errors);
+    }
+    traffic::external_ips(spec, &path, errors);
+    if !TYPES.contains(&kind) {
+        errors.not_supported(&path.child("type"), &spec["type"], &TYPES);
+    }
+    traffic::load_balancer(spec, &path, errors);
+    traffic::policies(spec, &path, errors);
 }
 
 fn external_name(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if spec["clusterIP"].as_str().is_some_and(|ip| !ip.is_empty()) {
-        errors.forbidden(&path.child("clusterIPs").index(0), "may not be set for ExternalName services");
+    for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if !spec[field].is_null() && spec[field] != json!([]) {
+            errors.forbidden(&path.child(field), "may not be set for ExternalName services");
+        }
     }
     // A dot at the end is that of the root.
     let name = spec["externalName"].as_str().unwrap_or("");
@@ -49,7 +68,7 @@ fn external_name(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 fn ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
-    let (mut names, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+    let (mut names, mut numbers, mut node_ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (i, p) in ports.iter().enumerate() {
         let path = path.index(i);
         match p["name"].as_str().unwrap_or("") {
@@ -62,7 +81,7 @@ fn ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
                 }
             }
         }
-        number(&p["port"], &path.child("port"), errors);
+        port(&p["port"], &path.child("port"), errors);
         if !matches!(p["protocol"].as_str(), Some("SCTP" | "TCP" | "UDP")) {
             errors.not_supported(&path.child("protocol"), &p["protocol"], &["SCTP", "TCP", "UDP"]);
         }
@@ -71,25 +90,17 @@ fn ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
                 let path = path.child("targetPort");
                 api::names::port_name(name).iter().for_each(|e| errors.invalid(&path, &p["targetPort"], e));
             }
-            target => number(target, &path.child("targetPort"), errors),
+            target => port(target, &path.child("targetPort"), errors),
+        }
+        if !p["appProtocol"].is_null() {
+            qualified(&p["appProtocol"], &path.child("appProtocol"), errors);
+        }
+        let node_port = p["nodePort"].as_i64().filter(|n| *n != 0);
+        if node_port.is_some() && !node_ports.insert((p["protocol"].as_str().unwrap_or(""), node_port)) {
+            errors.duplicate(&path.child("nodePort"), &p["nodePort"]);
         }
         if !numbers.insert((p["protocol"].as_str().unwrap_or(""), p["port"].as_i64())) {
             errors.duplicate(&path, &json!({"port": p["port"], "protocol": p["protocol"]}));
         }
-    }
-}
-
-fn number(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !v.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
-        errors.invalid(path, v, "must be between 1 and 65535, inclusive");
-    }
-}
-
-/// An address that was given stays, unless the Service becomes a mere name.
-pub(super) fn update(spec: &Value, old: &Value, errors: &mut FieldErrors) {
-    let set = old["clusterIP"].as_str().is_some_and(|ip| !ip.is_empty());
-    if set && old["type"] != "ExternalName" && spec["type"] != "ExternalName" && spec["clusterIP"] != old["clusterIP"] {
-        let path = FieldPath::new("spec").child("clusterIPs").index(0);
-        errors.invalid(&path, &json!([spec["clusterIP"]]), "may not change once set");
     }
 }

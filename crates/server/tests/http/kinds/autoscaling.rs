@@ -26,6 +26,26 @@ async fn both_versions() {
             (r#"{"spec": {"minReplicas": 5}}"#, "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"),
             (r#"{"spec": {"minReplicas": 0}}"#, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
             (r#"{"spec": {"scaleTargetRef": {"name": null}}}"#, "spec.scaleTargetRef.name: Required value"),
+            (
+                r#"{"spec": {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}]}}"#,
+                "spec.metrics[0].resource.target.averageUtilization: Required value: must set either a target raw value or a target utilization",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5, "averageValue": "1"}}}]}}"#,
+                "spec.metrics[0].resource.target.averageValue: Forbidden: may not set both a target raw value and a target utilization",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "-1"}}}]}}"#,
+                "spec.metrics[0].pods.target.averageValue: Invalid value: \"-1\": must be positive",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value"}}}]}}"#,
+                "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or a per-pod target",
+            ),
+            (
+                r#"{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 3601, "selectPolicy": "Avg", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 1801}]}}}}"#,
+                "[spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600, spec.behavior.scaleDown.selectPolicy: Unsupported value: \"Avg\": supported values: \"Disabled\", \"Max\", \"Min\", spec.behavior.scaleDown.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800]",
+            ),
             (r#"{"spec": {"metrics": [{"type": "Pods"}]}}"#, "spec.metrics[0].pods: Required value: must populate information for the given metric source"),
         ],
         columns,

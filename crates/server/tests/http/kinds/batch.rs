@@ -47,6 +47,179 @@ async fn jobs() {
     .await;
 }
 
+/// A Job whose policies say this.
+fn indexed(more: &str) -> Value {
+    let mut object = job(json!({"spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 1}}));
+    merge_into(&mut object, &serde_json::from_str(more).unwrap());
+    object
+}
+
+/// Specs of Jobs that are refused, and why.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "Explode", "onPodConditions": [{"type": "T", "status": "Maybe"}]}]}}}"#,
+        r#"[spec.podFailurePolicy.rules[0].action: Unsupported value: "Explode": supported values: "Count", "FailIndex", "FailJob", "Ignore", spec.podFailurePolicy.rules[0].onPodConditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"]"#,
+    ),
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "FailIndex", "onPodConditions": [{"type": "T"}]}]}}}"#,
+        r#"spec.podFailurePolicy.rules[0].action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set"#,
+    ),
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "Ignore"}]}}}"#,
+        "spec.podFailurePolicy.rules[0]: Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+    ),
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "T"}], "onExitCodes": {"operator": "In", "values": [1]}}]}}}"#,
+        "spec.podFailurePolicy.rules[0]: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported",
+    ),
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"containerName": "x", "operator": "In", "values": [3, 0, 0]}}]}}}"#,
+        r#"[spec.podFailurePolicy.rules[0].onExitCodes.containerName: Invalid value: "x": must be one of the container or initContainer names in the pod template, spec.podFailurePolicy.rules[0].onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In operator, spec.podFailurePolicy.rules[0].onExitCodes.values[2]: Invalid value: 0: must not be 0 for the In operator, spec.podFailurePolicy.rules[0].onExitCodes.values[2]: Duplicate value: 0, spec.podFailurePolicy.rules[0].onExitCodes.values: Invalid value: [3,0,0]: must be ordered]"#,
+    ),
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "Above", "values": []}}]}}}"#,
+        r#"[spec.podFailurePolicy.rules[0].onExitCodes.operator: Unsupported value: "Above": supported values: "In", "NotIn", spec.podFailurePolicy.rules[0].onExitCodes.values: Invalid value: []: at least one value is required]"#,
+    ),
+    (
+        r#"{"spec": {"podFailurePolicy": {"rules": []}, "podReplacementPolicy": "TerminatingOrFailed", "template": {"spec": {"restartPolicy": "OnFailure"}}}}"#,
+        r#"[spec.podReplacementPolicy: Unsupported value: "TerminatingOrFailed": supported values: "Failed", spec.template.spec.restartPolicy: Invalid value: "OnFailure": only "Never" is supported when podFailurePolicy is specified]"#,
+    ),
+    (
+        r#"{"spec": {"podReplacementPolicy": "Never"}}"#,
+        r#"spec.podReplacementPolicy: Unsupported value: "Never": supported values: "Failed", "TerminatingOrFailed""#,
+    ),
+    (
+        r#"{"spec": {"completionMode": "NonIndexed", "backoffLimitPerIndex": 1, "maxFailedIndexes": 2, "successPolicy": {"rules": []}}}"#,
+        r#"[spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode, spec.maxFailedIndexes: Invalid value: 2: requires indexed completion mode, spec.successPolicy: Invalid value: {"rules":[]}: requires indexed completion mode]"#,
+    ),
+    (
+        r#"{"spec": {"maxFailedIndexes": 4}}"#,
+        "[spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified, spec.maxFailedIndexes: Invalid value: 4: must be less than or equal to completions]",
+    ),
+    (
+        r#"{"spec": {"completions": 200000, "parallelism": 20000, "backoffLimitPerIndex": 1}}"#,
+        "[spec.maxFailedIndexes: Required value: must be specified when completions is above 100000, spec.parallelism: Invalid value: 20000: must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index]",
+    ),
+    (
+        r#"{"spec": {"successPolicy": {"rules": []}}}"#,
+        "spec.successPolicy.rules: Required value: at least one rules must be specified when the successPolicy is specified",
+    ),
+    (
+        r#"{"spec": {"successPolicy": {"rules": [{}, {"succeededIndexes": "0,9"}, {"succeededIndexes": "0-1", "succeededCount": 4}, {"succeededCount": -1}]}}}"#,
+        r#"[spec.successPolicy.rules[0]: Required value: at least one of succeededCount or succeededIndexes must be specified, spec.successPolicy.rules[1].succeededIndexes: Invalid value: "0,9": error parsing succeededIndexes: too large index: "9", spec.successPolicy.rules[2].succeededCount: Invalid value: 4: must be less than or equal to 3 (the number of specified completions), spec.successPolicy.rules[2].succeededCount: Invalid value: 4: must be less than or equal to 2 (the number of indexes in the specified succeededIndexes field), spec.successPolicy.rules[3].succeededCount: Invalid value: -1: must be greater than or equal to 0]"#,
+    ),
+    (
+        r#"{"spec": {"managedBy": "me"}}"#,
+        r#"spec.managedBy: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")"#,
+    ),
+    (
+        r#"{"spec": {"managedBy": "example.com/a-name-that-is-too-long-for-a-controller-of-jobs-however-nice"}}"#,
+        "spec.managedBy: Too long: may not be more than 63 bytes",
+    ),
+];
+
+#[tokio::test]
+async fn policies_of_jobs_are_refused_in_upstreams_words() {
+    let api = Api::new().await;
+    let path = "/apis/batch/v1/namespaces/default/jobs";
+    let check = async |object: Value, words: &str| {
+        let message = format!("Job.batch \"once\" is invalid: {words}");
+        let answer = api.ask(&post(path, &object)).await;
+        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
+    };
+    for (change, words) in REFUSED {
+        check(indexed(change), words).await;
+    }
+    let rule = json!({"action": "Count", "onPodConditions": [{"type": "T"}]});
+    let many = json!({"podFailurePolicy": {"rules": vec![rule; 21]}});
+    check(job(json!({"spec": many})), "spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items").await;
+    let codes: Vec<i32> = (1..=256).collect();
+    let rule = json!({"action": "Count", "onExitCodes": {"operator": "In", "values": codes}});
+    let words = "spec.podFailurePolicy.rules[0].onExitCodes.values: Too many: 256: must have at most 255 items";
+    check(job(json!({"spec": {"podFailurePolicy": {"rules": [rule]}}})), words).await;
+    let good = r#"{"spec": {"backoffLimitPerIndex": 1, "maxFailedIndexes": 2, "managedBy": "example.com/me", "successPolicy": {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]},
+        "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "containerName": "c", "values": [0, 3]}}, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}}}"#;
+    let made = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
+    api.check(post(path, &indexed(good)), 201, made).await;
+    let words = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
+    api.check(merge(format!("{path}/once"), &json!({"spec": {"completions": 5}})), 422, json!({"message": words}))
+        .await;
+}
+
+const START: &str = "2026-01-01T00:00:00Z";
+const END: &str = "2026-01-01T00:01:00Z";
+
+/// Conditions that are true.
+fn conditions(kinds: &[&str]) -> Value {
+    kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect()
+}
+
+#[tokio::test]
+async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
+    let api = Api::new().await;
+    let path = "/apis/batch/v1/namespaces/default/jobs";
+    api.check(post(path, &job(json!({}))), 201, json!({})).await;
+    let one = format!("{path}/once/status");
+    let check = async |status: Value, words: &str| {
+        let message = format!("Job.batch \"once\" is invalid: {words}");
+        let answer = api.ask(&merge(&one, &json!({"status": status}))).await;
+        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
+    };
+    check(json!({"active": -1}), "status.active: Invalid value: -1: must be greater than or equal to 0").await;
+    check(json!({"ready": 1}), "status.ready: Invalid value: 1: cannot set more ready pods than active").await;
+    check(
+        json!({"completedIndexes": "0"}),
+        "status.completedIndexes: Invalid value: \"0\": cannot set non-empty completedIndexes when non-indexed completion mode",
+    )
+    .await;
+    check(
+        json!({"failedIndexes": ""}),
+        "status.failedIndexes: Invalid value: \"\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+    )
+    .await;
+    let twice = json!({"succeeded": ["a"], "failed": ["a"]});
+    check(
+        json!({"uncountedTerminatedPods": twice}),
+        "status.uncountedTerminatedPods.failed[0]: Duplicate value: \"a\"",
+    )
+    .await;
+    let both = json!({"startTime": START, "completionTime": END, "conditions": conditions(&["Complete", "Failed", "FailureTarget"])});
+    check(both, "[status.conditions: Invalid value: cannot set Complete=True and Failed=true conditions, status.conditions: Invalid value: cannot set Complete=True and FailureTarget=true conditions, status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition]").await;
+    check(
+        json!({"completionTime": END}),
+        &format!("status.completionTime: Invalid value: \"{END}\": cannot set completionTime when there is no Complete=True condition"),
+    )
+    .await;
+    let done = conditions(&["SuccessCriteriaMet", "Complete"]);
+    check(json!({"conditions": done, "active": 1}), "[status.completionTime: Required value: completionTime is required for Complete jobs, status.active: Invalid value: 1: active>0 is invalid for finished job, status.startTime: Required value: startTime is required for finished job]").await;
+    check(
+        json!({"startTime": END, "completionTime": START, "conditions": done}),
+        &format!("status.completionTime: Invalid value: \"{START}\": completionTime cannot be set before startTime"),
+    )
+    .await;
+    check(
+        json!({"conditions": conditions(&["Failed"]), "startTime": START}),
+        "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+    )
+    .await;
+    let ended = json!({"startTime": START, "completionTime": END, "succeeded": 1, "failed": 1, "conditions": done});
+    api.check(merge(&one, &json!({"status": ended})), 200, json!({"status": ended})).await;
+    check(
+        json!({"conditions": conditions(&["SuccessCriteriaMet"]), "completionTime": null}),
+        "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
+    )
+    .await;
+    check(json!({"conditions": conditions(&["Complete"])}), "[status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition, status.conditions: Invalid value: cannot disable the SuccessCriteriaMet=True condition]").await;
+    check(json!({"failed": 0}), "status.failed: Invalid value: 0: cannot decrease the failed counter").await;
+    let later = "2026-01-01T00:02:00Z";
+    check(
+        json!({"completionTime": later}),
+        &format!("status.completionTime: Invalid value: \"{later}\": completionTime cannot be mutated"),
+    )
+    .await;
+    check(json!({"startTime": null}), "[status.startTime: Required value: startTime cannot be removed for unsuspended job, status.startTime: Required value: startTime is required for finished job]").await;
+}
+
 #[tokio::test]
 async fn a_job_selects_its_pods_by_its_uid() {
     let api = Api::new().await;

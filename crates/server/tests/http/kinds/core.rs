@@ -81,6 +81,22 @@ async fn limit_ranges() {
                 r#"{"spec": {"limits": [{"type": "Pod", "default": {"cpu": "2"}}]}}"#,
                 "spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'",
             ),
+            (
+                r#"{"spec": {"limits": [{"type": "House", "max": {"rooms": "2"}}]}}"#,
+                "spec.limits[0].type: Invalid value: \"House\": must be a standard limit type or fully qualified",
+            ),
+            (
+                r#"{"spec": {"limits": [{"type": "Pod", "max": {"rooms": "2"}}]}}"#,
+                "spec.limits[0].max[rooms]: Invalid value: \"rooms\": must be a standard resource for containers",
+            ),
+            (
+                r#"{"spec": {"limits": [{"type": "Pod", "maxLimitRequestRatio": {"cpu": "500m"}}]}}"#,
+                "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"500m\": ratio 500m is less than 1",
+            ),
+            (
+                r#"{"spec": {"limits": [{"type": "Pod", "min": {"cpu": "500m"}, "max": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "3"}}]}}"#,
+                "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"3\": ratio 3 is greater than max/min = 2.000000",
+            ),
         ],
         columns: "Name|Created At",
         cells: json!(["l", null]),
@@ -96,7 +112,36 @@ async fn resource_quotas() {
         discovery: json!({"singularName": "resourcequota", "shortNames": ["quota"], "status": true}),
         manifest: json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "10", "limits.cpu": "4"}}}),
         made: json!({"spec": {"hard": {"pods": "10"}}, "status": {}}),
-        wrong: &[(r#"{"spec": {"hard": {"pods": "-1"}}}"#, "spec.hard[pods]: Invalid value: \"-1\": must be greater than or equal to 0")],
+        wrong: &[
+            (r#"{"spec": {"hard": {"pods": "-1"}}}"#, "spec.hard[pods]: Invalid value: \"-1\": must be greater than or equal to 0"),
+            (r#"{"spec": {"hard": {"pods": "1500m"}}}"#, "spec.hard[pods]: Invalid value: \"1500m\": must be an integer"),
+            (r#"{"spec": {"hard": {"count/pods": "1500m"}}}"#, "spec.hard[count/pods]: Invalid value: \"1500m\": must be an integer"),
+            (
+                r#"{"spec": {"hard": {"wishes": "3"}}}"#,
+                "[spec.hard[wishes]: Invalid value: \"wishes\": must be a standard resource type or fully qualified, spec.hard[wishes]: Invalid value: \"wishes\": must be a standard resource for quota]",
+            ),
+            (r#"{"spec": {"scopes": ["Sometimes"]}}"#, "spec.scopes: Invalid value: [\"Sometimes\"]: unsupported scope"),
+            (
+                r#"{"spec": {"scopes": ["BestEffort"], "hard": {"limits.cpu": "1"}}}"#,
+                "spec.scopes: Invalid value: [\"BestEffort\"]: unsupported scope applied to resource",
+            ),
+            (
+                r#"{"spec": {"scopes": ["Terminating", "NotTerminating"]}}"#,
+                "spec.scopes: Invalid value: [\"Terminating\",\"NotTerminating\"]: conflicting scopes",
+            ),
+            (
+                r#"{"spec": {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}}"#,
+                "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            ),
+            (
+                r#"{"spec": {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Above"}]}}}"#,
+                "spec.scopeSelector.matchExpressions.operator: Invalid value: \"Above\": not a valid selector operator",
+            ),
+            (
+                r#"{"spec": {"scopeSelector": {"matchExpressions": [{"scopeName": "Terminating", "operator": "In", "values": ["a"]}]}}}"#,
+                "spec.scopeSelector.matchExpressions.operator: Invalid value: \"In\": must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
+            ),
+        ],
         columns: "Name|Request|Limit|Age",
         cells: json!(["q", "", "", null]),
     }
@@ -115,6 +160,19 @@ async fn persistent_volumes() {
         wrong: &[
             (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value"),
             (r#"{"spec": {"hostPath": null}}"#, "spec: Required value: must specify a volume type"),
+            (r#"{"spec": {"hostPath": {"path": "/a/../b"}}}"#, "spec.hostPath.path: Invalid value: \"/a/../b\": must not contain '..'"),
+            (
+                r#"{"spec": {"hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Recycle"}}"#,
+                "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'",
+            ),
+            (
+                r#"{"spec": {"hostPath": null, "local": {"path": "/v"}}}"#,
+                "metadata.annotations: Required value: Local volume requires node affinity",
+            ),
+            (
+                r#"{"spec": {"hostPath": null, "nfs": {"server": "", "path": "v"}}}"#,
+                "[spec.nfs.server: Required value, spec.nfs.path: Invalid value: \"v\": must be an absolute path]",
+            ),
             (r#"{"spec": {"capacity": {"storage": "0"}}}"#, "spec.capacity[storage]: Invalid value: \"0\": must be greater than zero"),
         ],
         columns: "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|VolumeMode",
@@ -139,10 +197,32 @@ async fn persistent_volume_claims() {
                 "spec.accessModes: Unsupported value: \"Often\": supported values: \"ReadOnlyMany\", \"ReadWriteMany\", \"ReadWriteOnce\", \"ReadWriteOncePod\"",
             ),
             (r#"{"spec": {"resources": null}}"#, "spec.resources[storage]: Required value"),
+            (
+                r#"{"spec": {"dataSource": {"kind": "Snapshot", "name": "s"}}}"#,
+                "spec.dataSource: Invalid value: \"Snapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+            ),
         ],
         columns: "Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|VolumeMode",
         cells: json!(["c", "Pending", "", "", "", "", "<unset>", null, "Filesystem"]),
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn a_claim_asks_for_more_once_it_is_bound_and_for_no_less_than_it_has() {
+    let api = Api::new().await;
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
+    api.check(post(path, &json!({"metadata": {"name": "c"}, "spec": spec})), 201, json!({})).await;
+    let one = format!("{path}/c");
+    let ask = |size: &str| merge(&one, &json!({"spec": {"resources": {"requests": {"storage": size}}}}));
+    let fixed = "PersistentVolumeClaim \"c\" is invalid: spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+    api.check(ask("3Gi"), 422, json!({"message": fixed})).await;
+    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}}});
+    api.check(merge(format!("{one}/status"), &bound), 200, json!({})).await;
+    api.check(ask("5Gi"), 200, json!({})).await;
+    api.check(ask("4Gi"), 200, json!({})).await;
+    let less = "PersistentVolumeClaim \"c\" is invalid: spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
+    api.check(ask("1Gi"), 422, json!({"message": less})).await;
 }

@@ -106,7 +106,7 @@ async fn flow_control() {
 
 fn request() -> Value {
     json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "r"},
-        "spec": {"request": "cmVxdWVzdA==", "signerName": "example.com/s", "usages": ["client auth"], "expirationSeconds": 3600}})
+        "spec": {"request": CERTIFICATE_REQUEST, "signerName": "example.com/s", "usages": ["client auth"], "expirationSeconds": 3600}})
 }
 
 #[tokio::test]
@@ -118,6 +118,22 @@ async fn certificate_signing_requests() {
         made: json!({"status": {}}),
         wrong: &[
             (r#"{"spec": {"usages": null}}"#, "spec.usages: Required value"),
+            (
+                r#"{"spec": {"request": "cmVxdWVzdA=="}}"#,
+                "spec.request: Invalid value: \"cmVxdWVzdA==\": PEM block type must be CERTIFICATE REQUEST",
+            ),
+            (
+                r#"{"spec": {"request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KQUFBQQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"}}"#,
+                "spec.request: Invalid value: \"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KQUFBQQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K\": asn1: structure error: malformed certificate request",
+            ),
+            (
+                r#"{"spec": {"usages": ["client auth", "client auth"]}}"#,
+                "spec.usages[1]: Duplicate value: \"client auth\"",
+            ),
+            (
+                r#"{"spec": {"usages": ["walking"]}}"#,
+                r#"spec.usages[0]: Unsupported value: "walking": supported values: "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment", "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping""#,
+            ),
             (
                 r#"{"spec": {"expirationSeconds": 60}}"#,
                 "spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 600 seconds (10 minutes)",
@@ -144,6 +160,21 @@ async fn an_approval_changes_what_says_so_and_nothing_else() {
     assert_eq!(approved["spec"]["signerName"], "example.com/s");
     let row = api.check(table(path), 200, json!({})).await.body;
     assert_eq!(row["rows"][0]["cells"][5], "Approved");
+    // What was decided stays, and whoever signs decides nothing and signs once.
+    let check = async |sub: &str, status: Value, words: &str| {
+        let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
+        let answer = api.ask(&merge(format!("{path}/r/{sub}"), &json!({"status": status}))).await;
+        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
+    };
+    let gone = "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";
+    check("approval", json!({"conditions": []}), gone).await;
+    check("status", json!({"conditions": []}), gone).await;
+    let twice = json!({"conditions": [condition("Approved"), condition("Approved")]});
+    let words = "status.conditions: Forbidden: updates may not add a condition of type \"Approved\"";
+    check("status", twice, words).await;
+    api.check(merge(format!("{path}/r/status"), &json!({"status": {"certificate": "eA=="}})), 200, json!({})).await;
+    let words = "status.certificate: Forbidden: updates may not modify existing certificate content";
+    check("status", json!({"certificate": "eQ=="}), words).await;
 }
 
 #[tokio::test]

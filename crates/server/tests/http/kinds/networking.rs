@@ -23,6 +23,10 @@ async fn ingresses() {
                 "spec.defaultBackend: Required value: port name or number is required",
             ),
             (r#"{"spec": {"rules": [{"host": "10.0.0.1"}]}}"#, "spec.rules[0].host: Invalid value: \"10.0.0.1\": must be a DNS name, not an IP address"),
+            (
+                r#"{"spec": {"tls": [{"hosts": ["a_b"], "secretName": "s"}]}}"#,
+                "spec.tls[0].hosts[0]: Invalid value: \"a_b\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ),
         ],
         columns: "Name|Class|Hosts|Address|Ports|Age",
         cells: json!(["i", "<none>", "a.example.com", "", "80", null]),
@@ -58,6 +62,14 @@ async fn network_policies() {
             (
                 r#"{"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0"}}]}]}}"#,
                 "spec.egress[0].to[0].ipBlock.cidr: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            ),
+            (
+                r#"{"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16", "11.0.0.0/16", "10.0.0.0/8", "x"]}}]}]}}"#,
+                "[spec.egress[0].to[0].ipBlock.except[1]: Invalid value: \"11.0.0.0/16\": must be a strict subset of `cidr`, spec.egress[0].to[0].ipBlock.except[2]: Invalid value: \"10.0.0.0/8\": must be a strict subset of `cidr`, spec.egress[0].to[0].ipBlock.except[3]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)]",
+            ),
+            (
+                r#"{"spec": {"policyTypes": ["Ingress", "Egress", "Ingress"]}}"#,
+                "spec.policyTypes: Invalid value: [\"Ingress\",\"Egress\",\"Ingress\"]: may not specify more than two policyTypes",
             ),
             (r#"{"spec": {"ingress": [{"from": [{}]}]}}"#, "spec.ingress[0].from[0]: Required value: must specify a peer"),
             (

@@ -98,11 +98,12 @@ pub(super) fn pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 /// Whether Kubernetes itself knows the resource, and may give out more of it than there is.
-fn native(name: &str) -> bool {
+pub(in crate::kinds) fn native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-fn resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// A resource that a container can have (`validateContainerResourceName`).
+pub(in crate::kinds) fn resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let value = Value::String(name.to_owned());
     let wrong = api::names::qualified_name(name);
     if !wrong.is_empty() {
