@@ -248,10 +248,10 @@ fn a_cluster_tells_of_itself(cluster: &Cluster) {
         (
             "kubectl api-resources --no-headers --api-group=",
             0,
-            "configmaps cm v1 true ConfigMap ...events ev v1 true Event ...namespaces ns v1 false Namespace nodes no v1 false Node ...pods po v1 true Pod ...secrets v1 true Secret serviceaccounts sa v1 true ServiceAccount...",
+            "bindings v1 true Binding componentstatuses cs v1 false ComponentStatus configmaps cm v1 true ConfigMap ...events ev v1 true Event ...namespaces ns v1 false Namespace nodes no v1 false Node ...pods po v1 true Pod ...secrets v1 true Secret serviceaccounts sa v1 true ServiceAccount...",
         ),
         ("kubectl api-resources --api-group=coordination.k8s.io --no-headers", 0, "leases coordination.k8s.io/v1 true Lease"),
-        ("kubectl api-resources --namespaced=false -o name", 0, "namespaces nodes..."),
+        ("kubectl api-resources --namespaced=false -o name", 0, "componentstatuses namespaces nodes..."),
         ("kubectl api-resources --verbs=list,watch,nothing -o name", 0, ""),
         ("kubectl api-versions", 0, "...coordination.k8s.io/v1 ...events.k8s.io/v1 ...node.k8s.io/v1 ...v1"),
         ("kubectl version", 0, "Client Version: v1... Server Version: v1.35..."),
