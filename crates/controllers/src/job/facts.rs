@@ -157,16 +157,14 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn succeeded_indexes(&self) -> Indexes {
-        let mut all = self.known_indexes();
         let new = self.new_ones().filter(|pod| pod.phase == "Succeeded");
-        new.filter_map(|pod| self.index(pod)).for_each(|index| all.add(index));
-        all
+        Indexes::any_of([&self.known_indexes(), &new.filter_map(|pod| self.index(pod)).collect()])
     }
 
     /// `None` unless indexes fail for themselves.
     pub(super) fn failed_indexes(&self) -> Option<Indexes> {
         let limit = self.spec.backoff_limit_per_index?;
-        let mut all = Indexes::parse(self.status.failed_indexes.as_deref().unwrap_or(""), self.completions());
+        let known = Indexes::parse(self.status.failed_indexes.as_deref().unwrap_or(""), self.completions());
         let fails = |pod: &&Member| {
             self.is_failed(pod)
                 && match self.verdict(pod) {
@@ -175,8 +173,8 @@ impl<'a> Facts<'a> {
                     Verdict::Counts | Verdict::FailsJob(_) => part(pod).failures >= limit,
                 }
         };
-        self.new_ones().filter(fails).filter_map(|pod| self.index(pod)).for_each(|index| all.add(index));
-        Some(all)
+        let new = self.new_ones().filter(fails).filter_map(|pod| self.index(pod)).collect();
+        Some(Indexes::any_of([&known, &new]))
     }
 }
 

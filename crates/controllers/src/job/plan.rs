@@ -217,11 +217,8 @@ fn pending(facts: &Facts<'_>, most: i32) -> Vec<i32> {
     let (active, succeeded, failed) = (facts.active_indexes(), facts.succeeded_indexes(), facts.failed_indexes());
     let ending = facts.pods.iter().filter(|pod| pod.terminating && facts.replaces_failed_only());
     let ending: Indexes = ending.filter(|pod| !pod.ended()).filter_map(|pod| part(pod).index).collect();
-    let free = |index: &i32| {
-        let failed = failed.as_ref().is_some_and(|failed| failed.has(*index));
-        !active.has(*index) && !succeeded.has(*index) && !ending.has(*index) && !failed
-    };
-    (0..facts.completions()).filter(free).take(usize::try_from(most).unwrap_or(0)).collect()
+    let taken = Indexes::any_of([&active, &succeeded, &ending].into_iter().chain(&failed));
+    taken.missing(facts.completions()).take(usize::try_from(most).unwrap_or(0)).collect()
 }
 
 /// Those that go: all whose index the Job does not have or another Pod has too, and `least` at least
