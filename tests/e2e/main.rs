@@ -60,6 +60,7 @@ mod run;
 mod runtime_class;
 mod scheduling;
 mod security;
+mod service_traffic;
 mod services;
 mod sidecars;
 mod skew;
@@ -138,6 +139,7 @@ fn main() {
         restart_rules::TESTS,
         scheduling::TESTS,
         security::TESTS,
+        service_traffic::TESTS,
         services::TESTS,
         sidecars::TESTS,
         skew::TESTS,
@@ -171,6 +173,7 @@ fn main() {
         run::TESTS,
         scheduling::ALONE,
         security::ALONE,
+        service_traffic::ALONE,
         static_pods::TESTS,
         stop_signals::TESTS,
         surprises::ALONE,

@@ -18,6 +18,8 @@ const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
     (&["/bin/busybox", "/usr/bin/busybox"], "busybox-static"),
     (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
+    (&["/usr/sbin/nft", "/sbin/nft"], "nftables"),
+    (&["/usr/sbin/conntrack", "/sbin/conntrack"], "conntrack"),
 ];
 
 /// What the tests need beside: a bus for a machine that goes down.

@@ -30,7 +30,7 @@ pub(crate) async fn destroy(data_dir: &Path, places: &Places) -> Result<(), Erro
     let names = Names::of(data_dir);
     remove_namespaces(&names, places)?;
     remove_links(&names).await?;
-    firewall::remove_table(&names).await;
+    firewall::remove_tables(&names).await;
     if find("iptables").is_some() {
         remove_rules(&names).await?;
     }

@@ -4,25 +4,27 @@
 //! removed as a whole, and nobody else's flush touches it.
 
 use crate::program::{find, run};
-use crate::{Error, Names};
+use crate::{Error, Names, services};
 use ipnet::Ipv4Net;
 
 /// Pods reach the outside with the node's address. Without a program that can, Pods reach the node and each other only, and the log says so.
-pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<(), Error> {
+/// Returns whether nftables works here.
+pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<bool, Error> {
     if find("nft").is_some() {
         match run("nft", &["-f", "-"], &nft_table(&names.bridge, cidr)).await {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(true),
             // A kernel without nf_tables: the older interface may be there.
             Err(e) => tracing::debug!("nftables is not usable: {e}"),
         }
     }
     if find("iptables").is_none() {
         tracing::warn!("neither nft nor iptables works here: Pods reach this node but nothing beyond it");
-        return Ok(());
+        return Ok(false);
     }
     let cidr = cidr.to_string();
     let rule = ["-s", &cidr, "!", "-d", &cidr, "-j", "MASQUERADE"];
-    ensure(names, "nat", ["-A", "POSTROUTING"], &rule).await
+    ensure(names, "nat", ["-A", "POSTROUTING"], &rule).await?;
+    Ok(false)
 }
 
 /// Pods pass where the node forwards nothing by default. Docker sets that policy, and makes the bridges' own traffic
@@ -59,11 +61,13 @@ async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Re
     run("iptables", &args(verb), "").await.map(drop)
 }
 
-/// Removes the nftables table; rules of iptables go with [`crate::leftovers`], which reads their tables anyway.
-pub(crate) async fn remove_table(names: &Names) {
+/// Removes the nftables tables; rules of iptables go with [`crate::leftovers`], which reads their tables anyway.
+pub(crate) async fn remove_tables(names: &Names) {
     if find("nft").is_some() {
-        // There is nothing to remove where it was never made, or where the kernel has no nf_tables.
-        let _ = run("nft", &["delete", "table", "ip", &names.bridge], "").await;
+        for table in [names.bridge.clone(), services::table_name(&names.bridge)] {
+            // There is nothing to remove where it was never made, or where the kernel has no nf_tables.
+            let _ = run("nft", &["delete", "table", "ip", &table], "").await;
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Pods are connected through CNI: a bridge per data directory, addresses from `host-local`, and host ports from
 //! `portmap`. This crate chooses the CIDR, makes the bridge, writes the configuration that the runtime reads, and
-//! takes all of it away again.
+//! takes all of it away again. On that network it leads the traffic of Services ([`services`]) and answers for their
+//! names ([`dns`]).
 //!
 //! **Invariant:** several Podiums share a machine. Every name and every file here is derived from the data
 //! directory, the kernel's own tables say which CIDRs are taken, and a lock holds between looking and taking.
@@ -12,18 +13,24 @@
 //! which adds a chain per Pod: measured, 12 ms more for each Pod added and 50 ms for each one removed.
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod choose;
 mod conflist;
 mod destroy;
+mod dns;
 mod firewall;
+mod follow;
 mod leftovers;
 mod links;
 mod names;
 mod prepare;
 mod program;
+mod services;
 mod state;
 
+use kube::Client;
 use names::Names;
+use tokio_util::sync::CancellationToken;
 
 pub use choose::ChooseError;
 pub use ipnet::Ipv4Net;
@@ -68,6 +75,10 @@ pub struct Network {
     pub cidr: Ipv4Net,
     /// The bridge's address in it, which is the Pods' default gateway.
     pub gateway: Ipv4Addr,
+    /// Whether traffic of Services can be led here: it takes nftables.
+    pub leads_services: bool,
+    /// Whether Pods of the bridge see their clients' own addresses when they are asked as a Service's endpoints.
+    pub sees_bridge: bool,
 }
 
 impl Network {
@@ -88,6 +99,60 @@ impl Network {
     pub async fn destroy(data_dir: &Path) -> Result<(), Error> {
         destroy::destroy(data_dir, &destroy::Places::default()).await
     }
+
+    /// Takes the cluster's name server a place at the gateway's address; [`Network::serve`] answers there.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn name_server(&self) -> Result<NameServer, Error> {
+        let listener = dns::Listener::bind(self.gateway).await.map_err(Error::NameServer)?;
+        Ok(NameServer(listener))
+    }
+
+    /// Leads the traffic of Services, and answers for their names, until it is told to stop; the rules stay then.
+    /// `client` lists and watches Services and EndpointSlices (`system:node-proxier`).
+    pub async fn serve(self, client: &Client, options: ServiceOptions, stop: CancellationToken) {
+        let followed = follow::Followed::start(client, &stop);
+        let place = services::Place {
+            bridge: self.bridge.clone(),
+            pods: self.cidr,
+            services: options.service_cidr,
+            sees_bridge: self.sees_bridge,
+        };
+        let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
+        let names = dns::serve(options.name_server.0, followed.clone(), options.cluster_domain, forward);
+        let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names) };
+        stop.run_until_cancelled(work).await;
+    }
+}
+
+/// Where the cluster's name server hears.
+#[derive(Debug)]
+pub struct NameServer(dns::Listener);
+
+impl NameServer {
+    /// The port, the same of UDP and TCP.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+}
+
+/// What [`Network::serve`] has to know of the cluster.
+#[derive(Debug)]
+pub struct ServiceOptions {
+    /// The node, whose endpoints are local ones.
+    pub node_name: String,
+    /// Where Services have their addresses.
+    pub service_cidr: Ipv4Net,
+    /// The address of the Service of the name server.
+    pub dns_ip: Ipv4Addr,
+    /// The domain of the cluster (`clusterDomain`).
+    pub cluster_domain: String,
+    /// The node's own resolvers, which are asked for other names.
+    pub resolv_conf: PathBuf,
+    /// Where names are asked for.
+    pub name_server: NameServer,
 }
 
 /// Why a network could not be made or removed.
@@ -147,6 +212,9 @@ pub enum Error {
         "the CNI plugins bridge, host-local and loopback were not found in {0}: install the package containernetworking-plugins"
     )]
     PluginsMissing(String),
+    /// The name server has no port.
+    #[error("the cluster's name server has no place to hear: {0}")]
+    NameServer(#[source] io::Error),
     /// A program could not be run.
     #[error("run {program}: {reason}")]
     Program {

@@ -4,7 +4,7 @@ use crate::choose::{Wish, choose, gateway};
 use crate::conflist::{Facts, conflist};
 use crate::links::{Link, Machine, Netlink};
 use crate::state::{self, Lock};
-use crate::{Error, Names, Network, Options, firewall, program};
+use crate::{Error, Names, Network, Options, bridge, firewall, program};
 use ipnet::Ipv4Net;
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::remember(&names, cidr)?;
     drop(lock);
 
-    firewall::masquerade(&names, cidr).await?;
+    let has_nftables = firewall::masquerade(&names, cidr).await?;
     firewall::allow_forwarding(&names, cidr).await?;
     let gateway = gateway(cidr);
     // portmap is a plugin over iptables.
@@ -35,7 +35,17 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let list = conflist(&names, Facts { cidr, gateway, mtu, portmap });
     let file = names.conf_dir().join("10-podium.conflist");
     state::replace(&file, format!("{list:#}\n").as_bytes())?;
-    Ok(Network { conf_dir: names.conf_dir(), bin_dir, bridge: names.bridge, cidr, gateway })
+    let sees_bridge = has_nftables && bridge::track(&names.bridge).await;
+    let leads_services = has_nftables;
+    Ok(Network {
+        conf_dir: names.conf_dir(),
+        bin_dir,
+        bridge: names.bridge,
+        cidr,
+        gateway,
+        leads_services,
+        sees_bridge,
+    })
 }
 
 /// The first directory with all plugins that the network needs.

@@ -1,6 +1,6 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
-use crate::{cli::NodeArgs, data_dir::DataDir, kubelet_config};
+use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
@@ -96,25 +96,32 @@ impl Cluster {
         let listener = TcpListener::bind(bind)
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
-        let config = kubelet_config::load(args.kubelet_config.as_deref())?;
+        let mut config = kubelet_config::load(args.kubelet_config.as_deref())?;
         let policy = kubelet_config::policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = NodeEndpoint::bind(&config).await?;
-        let (runtime, containerd, cidr) = start_runtime(dir, args).await?;
+        let (runtime, containerd, network) = start_runtime(dir, args).await?;
+        let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let node = node_name(args)?;
-        let pki = Pki::load_or_create(
-            &dir.pki(),
-            std::slice::from_ref(&node),
-            &[address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
-        )?;
+        let services = match network.filter(|network| network.leads_services) {
+            Some(network) => Some(Services::prepare(network, address, &mut config).await?),
+            None => None,
+        };
+        let reached = match &services {
+            Some(services) => services.api_address(),
+            None if address.ip().is_unspecified() => SocketAddr::new(node_ip(), address.port()),
+            None => address,
+        };
+        let ips = [address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
+        let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
+        let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
             .with_gates(policy.gates.clone());
         server.bootstrap().await;
-        let reached = if address.ip().is_unspecified() { SocketAddr::new(node_ip(), address.port()) } else { address };
         server.bootstrap_service(reached).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         // The API serves meanwhile: those who need the roles wait for them.
@@ -123,6 +130,14 @@ impl Cluster {
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");
+        if let Some(services) = services {
+            server.bootstrap_name_server(services.name_server()).await;
+            if let Some(listener) =
+                services.start(client(UserInfo::named("system:kube-proxy")), &node, &config, &tasks, &stop)
+            {
+                tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
+            }
+        }
         let options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
@@ -245,20 +260,20 @@ async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {
 }
 
 /// The given runtime, or one of our own with its network.
-async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<String>)> {
+async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<Network>)> {
     if let Some(endpoint) = &args.runtime_endpoint {
         // Before it is written down: what is no address is no runtime.
         CriRuntime::new(endpoint, dir.root()).context("--runtime-endpoint")?;
     }
     dir.note_runtime(args.runtime_endpoint.as_deref())?;
     if let Some(endpoint) = &args.runtime_endpoint {
-        return Ok((endpoint.clone(), None, args.pod_cidr.clone()));
+        return Ok((endpoint.clone(), None, None));
     }
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(str::parse).transpose().context("--pod-cidr")?;
     let network = Network::prepare(options).await?;
-    let containerd = OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir).await?;
-    Ok((containerd.endpoint(), Some(containerd), Some(network.cidr.to_string())))
+    let containerd = OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone()).await?;
+    Ok((containerd.endpoint(), Some(containerd), Some(network)))
 }
 
 fn node_name(args: &NodeArgs) -> Result<String> {

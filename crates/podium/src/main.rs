@@ -4,6 +4,7 @@
 
 mod cli;
 mod cluster;
+mod cluster_services;
 mod data_dir;
 mod explain;
 mod image;

@@ -1,5 +1,4 @@
-//! What must be there before anyone asks: the namespaces and priority classes of the system, the Service of the API, and
-//! who may do what.
+//! What must be there before anyone asks: the namespaces and priority classes of the system, and who may do what.
 
 use crate::{
     ApiServer, UserInfo,
@@ -12,7 +11,6 @@ use futures::future::join_all;
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use store::Key;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -56,44 +54,6 @@ impl ApiServer {
         }
     }
 
-    /// Makes the Service of the API itself, where it is not there yet, and says where the API answers. An address that is
-    /// loopback's is nobody else's: then there is no endpoint.
-    pub async fn bootstrap_service(&self, address: SocketAddr) {
-        let (name, port) = ("kubernetes", address.port());
-        let body = json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": name, "labels": {"component": "apiserver", "provider": name}},
-            "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
-        self.make("/api/v1/namespaces/default/services", &body).await;
-        let (ip, is_reached) = (address.ip().to_string(), !address.ip().is_loopback());
-        let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
-        let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
-        let subsets = json!([{"addresses": [{"ip": ip}], "ports": ports}]);
-        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "labels": labels},
-            "subsets": if is_reached { subsets } else { json!([]) }});
-        self.hold("/api/v1/namespaces/default/endpoints", "endpoints", &endpoints).await;
-        let endpoint = json!([{"addresses": [ip], "conditions": {"ready": true}}]);
-        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
-            "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
-            "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
-        self.hold("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "endpointslices", &slice).await;
-    }
-
-    /// Makes an object of `default`, or makes it so again.
-    async fn hold(&self, all: &str, storage: &'static str, object: &Value) {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let Some(stored) = self.store.get(&Key::new(storage, "default", name)) else {
-            return self.make(all, object).await;
-        };
-        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
-        let same =
-            |field: &str| there[field] == object[field] || (there[field].is_null() && object[field] == json!([]));
-        if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
-            self.ask(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
-            self.make(all, object).await;
-        }
-    }
-
     /// Makes upstream's roles and bindings, where they are not there yet, and adds what those that are there lack: all at
     /// once, so that few commits hold them. Who needs them waits from now on until they are there; masters do not.
     pub fn bootstrap_access(&self) -> impl Future<Output = ()> + Send + 'static {
@@ -124,7 +84,7 @@ impl ApiServer {
         }
     }
 
-    async fn make(&self, path: &str, object: &Value) {
+    pub(crate) async fn make(&self, path: &str, object: &Value) {
         self.ask(Method::POST, path, object).await;
     }
 

@@ -1,4 +1,4 @@
-//! Addresses and node ports of Services: each is had once. Nothing routes them yet.
+//! Addresses and node ports of Services: each is had once. Who leads their traffic is `network`.
 
 use crate::{
     kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},

@@ -286,3 +286,21 @@ async fn the_api_says_where_it_answers() {
     api.server.bootstrap_service("[2001:db8::1]:6443".parse().unwrap()).await;
     assert_eq!(api.ask(&get(slice)).await.body, before);
 }
+
+#[tokio::test]
+async fn the_cluster_has_a_name_server_unless_somebody_else_is() {
+    let api = Api::new().await;
+    let service = "/api/v1/namespaces/kube-system/services/kube-dns";
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/kube-dns-of-podium";
+    for port in [53, 1053, 1053] {
+        api.server.bootstrap_name_server(format!("10.244.0.1:{port}").parse().unwrap()).await;
+        let expected = json!({"endpoints": [{"addresses": ["10.244.0.1"]}], "ports": [{"name": "dns", "port": port, "protocol": "UDP"}, {"name": "dns-tcp", "port": port}]});
+        api.check(get(slice), 200, expected).await;
+    }
+    api.check(get(service), 200, json!({"spec": {"clusterIP": "10.96.0.10"}})).await;
+    let own = json!({"spec": {"selector": {"k8s-app": "kube-dns"}}});
+    api.check(merge(service, &own), 200, own.clone()).await;
+    api.check(delete(slice), 200, json!({})).await;
+    api.server.bootstrap_name_server("10.244.0.1:53".parse().unwrap()).await;
+    api.check(get(slice), 404, json!({})).await;
+}

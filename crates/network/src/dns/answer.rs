@@ -1,0 +1,293 @@
+//! Questions and answers in DNS' own form (RFC 1035): pure.
+
+use super::zone::{Entry, Found, Zone};
+use domain::base::iana::{Class, Opcode, Rcode, Rtype};
+use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, PushError, StaticCompressor};
+use domain::base::name::FromStrError;
+use domain::base::record::ComposeRecord;
+use domain::base::{Message, MessageBuilder, Name, Question, Serial, Ttl};
+use domain::rdata::{A, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
+use std::net::Ipv4Addr;
+
+type Target = StaticCompressor<Vec<u8>>;
+type OwnedName = Name<Vec<u8>>;
+
+/// How long an answer counts: CoreDNS' default. Names move with their Services at once.
+const TTL: Ttl = Ttl::from_secs(5);
+/// What a resolver takes over UDP when it says nothing (RFC 1035), and the most that is sent to any (RFC 9715).
+const SMALLEST: usize = 512;
+const LARGEST: usize = 1232;
+
+/// What becomes of a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Answer(Vec<u8>),
+    /// Others are asked.
+    Forward,
+    /// The answer is another name, for which others are asked by this question.
+    Alias {
+        name: String,
+        question: Vec<u8>,
+    },
+}
+
+/// Over what a question came: that limits the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Udp,
+    Tcp,
+}
+
+/// Answers a question; none where it is not one. `turn` says which of several addresses comes first.
+pub(crate) fn reply(zone: &Zone, question: &[u8], transport: Transport, turn: usize) -> Option<Reply> {
+    let message = Message::from_slice(question).ok().filter(|message| !message.header().qr())?;
+    let message = &message.for_slice_ref();
+    if message.header().opcode() != Opcode::QUERY {
+        return Some(Reply::Answer(failure(message, Rcode::NOTIMP)));
+    }
+    let Ok(asked) = message.sole_question() else {
+        return Some(Reply::Answer(failure(message, Rcode::FORMERR)));
+    };
+    if asked.qclass() != Class::IN {
+        return Some(Reply::Answer(failure(message, Rcode::REFUSED)));
+    }
+    let name = asked.qname().to_string().trim_end_matches('.').to_lowercase();
+    let mut answer = Answer { zone, aliases: Vec::new(), turn, kind: asked.qtype() };
+    let reply = match answer.find(&name) {
+        Found::Elsewhere => match answer.aliases.last() {
+            None => Reply::Forward,
+            Some(alias) => {
+                Reply::Alias { name: alias.clone(), question: ask(alias, asked.qtype(), message.header().id()).ok()? }
+            }
+        },
+        found => Reply::Answer(answer.write(message, &found, transport)),
+    };
+    Some(reply)
+}
+
+/// An answer without records that says why there are none.
+pub(crate) fn failure(question: &Message<&[u8]>, code: Rcode) -> Vec<u8> {
+    let mut answer = builder().start_error(question, code);
+    answer.header_mut().set_ra(true);
+    answer.finish().into_target()
+}
+
+/// The same for whoever has the octets alone; none where they are no question.
+pub(crate) fn failed(question: &[u8]) -> Option<Vec<u8>> {
+    let message = Message::from_slice(question).ok()?;
+    Some(failure(&message.for_slice_ref(), Rcode::SERVFAIL))
+}
+
+/// Puts what others say of an alias behind it.
+pub(crate) fn of_alias(question: &[u8], alias: &str, others: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    let question = Message::from_slice(question).ok()?;
+    let question = &question.for_slice_ref();
+    let others = Message::from_slice(others).ok()?;
+    let asked = question.sole_question().ok()?;
+    let mut answer = builder().start_answer(question, others.header().rcode()).ok()?;
+    answer.header_mut().set_ra(true);
+    answer.set_push_limit(limit(question, transport));
+    let mut push = || -> Result<(), PushError> {
+        let target = owned(alias).map_err(|_| PushError::ShortBuf)?;
+        answer.push((asked.qname(), Class::IN, TTL, Cname::new(target)))?;
+        for record in others.answer().into_iter().flatten().flatten() {
+            if let Ok(Some(record)) = record.into_record::<AllRecordData<_, _>>() {
+                answer.push(record)?;
+            }
+        }
+        Ok(())
+    };
+    if push().is_err() {
+        answer.header_mut().set_tc(true);
+    }
+    Some(answer.finish().into_target())
+}
+
+struct Answer<'a> {
+    zone: &'a Zone,
+    /// Names that were asked instead of the first, in turn.
+    aliases: Vec<String>,
+    turn: usize,
+    kind: Rtype,
+}
+
+impl<'a> Answer<'a> {
+    /// Follows aliases, which may lead in a circle, for a while.
+    fn find(&mut self, name: &str) -> Found<'a> {
+        let mut found = self.zone.find(name);
+        while let Found::Entry(entry) = &found {
+            let Some(alias) = entry.alias.clone().filter(|_| self.kind != Rtype::CNAME && self.aliases.len() < 8)
+            else {
+                break;
+            };
+            found = self.zone.find(&alias);
+            self.aliases.push(alias);
+        }
+        found
+    }
+
+    fn write(&self, question: &Message<&[u8]>, found: &Found<'_>, transport: Transport) -> Vec<u8> {
+        let code = if matches!(found, Found::Entry(_)) { Rcode::NOERROR } else { Rcode::NXDOMAIN };
+        let mut answer = builder().start_error(question, code);
+        let header = answer.header_mut();
+        header.set_aa(true);
+        header.set_ra(true);
+        answer.set_push_limit(limit(question, transport));
+        match self.push(answer, question, found) {
+            Ok(full) => full.finish().into_target(),
+            // Too large for the transport: the resolver asks again, over TCP.
+            Err(_) => {
+                let mut short = builder().start_error(question, code);
+                short.header_mut().set_tc(true);
+                short.finish().into_target()
+            }
+        }
+    }
+
+    fn push(
+        &self,
+        mut answer: AnswerBuilder<Target>,
+        question: &Message<&[u8]>,
+        found: &Found<'_>,
+    ) -> Result<AdditionalBuilder<Target>, PushError> {
+        let asked = question.sole_question().map_err(|_| PushError::ShortBuf)?;
+        let mut owner: OwnedName = Name::vec_from_str(&asked.qname().to_string()).map_err(|_| PushError::ShortBuf)?;
+        let mut count = 0;
+        for alias in &self.aliases {
+            let target = owned(alias).map_err(|_| PushError::ShortBuf)?;
+            push(&mut answer, &mut count, (&owner, Class::IN, TTL, Cname::new(&target)))?;
+            owner = target;
+        }
+        let Found::Entry(entry) = found else { return self.nothing(answer, count) };
+        self.records(&mut answer, &mut count, &owner, entry)?;
+        let mut full = self.nothing(answer, count)?;
+        if self.kind == Rtype::SRV {
+            for target in entry.services.iter().map(|place| &place.target) {
+                if let Found::Entry(there) = self.zone.find(target) {
+                    for ip in &there.addresses {
+                        let name = owned(target).map_err(|_| PushError::ShortBuf)?;
+                        full.push((name, Class::IN, TTL, A::new(*ip)))?;
+                    }
+                }
+            }
+        }
+        if question.opt().is_some() {
+            full.opt(|opt| {
+                opt.set_udp_payload_size(1232);
+                Ok(())
+            })?;
+        }
+        Ok(full)
+    }
+
+    fn records(
+        &self,
+        answer: &mut AnswerBuilder<Target>,
+        count: &mut usize,
+        owner: &OwnedName,
+        entry: &Entry,
+    ) -> Result<(), PushError> {
+        let unusable = |_: FromStrError| PushError::ShortBuf;
+        let is_apex = owner.to_string().eq_ignore_ascii_case(self.zone.domain());
+        match self.kind {
+            Rtype::A | Rtype::ANY => {
+                for ip in self.in_turn(entry) {
+                    push(answer, count, (owner, Class::IN, TTL, A::new(ip)))?;
+                }
+            }
+            Rtype::SRV => {
+                let share = entry.services.len().max(1);
+                let weight = u16::try_from(100 / share).unwrap_or(1).max(1);
+                for place in &entry.services {
+                    let target = owned(&place.target).map_err(unusable)?;
+                    push(answer, count, (owner, Class::IN, TTL, Srv::new(0, weight, place.port, target)))?;
+                }
+            }
+            Rtype::PTR => {
+                for name in &entry.pointers {
+                    push(answer, count, (owner, Class::IN, TTL, Ptr::new(owned(name).map_err(unusable)?)))?;
+                }
+            }
+            Rtype::TXT => {
+                for text in &entry.texts {
+                    let text = Txt::<Vec<u8>>::build_from_slice(text.as_bytes()).map_err(|_| PushError::ShortBuf)?;
+                    push(answer, count, (owner, Class::IN, TTL, text))?;
+                }
+            }
+            Rtype::CNAME => {
+                if let Some(alias) = &entry.alias {
+                    push(answer, count, (owner, Class::IN, TTL, Cname::new(owned(alias).map_err(unusable)?)))?;
+                }
+            }
+            Rtype::SOA if is_apex => push(answer, count, (owner, Class::IN, TTL, self.authority().map_err(unusable)?))?,
+            Rtype::NS if is_apex => {
+                let server = owned(&format!("ns.dns.{}", self.zone.domain())).map_err(unusable)?;
+                push(answer, count, (owner, Class::IN, TTL, Ns::new(server)))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All addresses, each one first in its turn, as CoreDNS' `loadbalance` does it.
+    fn in_turn(&self, entry: &Entry) -> Vec<Ipv4Addr> {
+        let mut all: Vec<Ipv4Addr> = entry.addresses.iter().copied().collect();
+        if !all.is_empty() {
+            let first = self.turn % all.len();
+            all.rotate_left(first);
+        }
+        all
+    }
+
+    /// Whoever is told that there is nothing is told for how long that counts (RFC 2308).
+    fn nothing(&self, answer: AnswerBuilder<Target>, count: usize) -> Result<AdditionalBuilder<Target>, PushError> {
+        let mut authority = answer.authority();
+        if count == 0 {
+            let unusable = |_: FromStrError| PushError::ShortBuf;
+            let zone = owned(self.zone.domain()).map_err(unusable)?;
+            authority.push((zone, Class::IN, TTL, self.authority().map_err(unusable)?))?;
+        }
+        Ok(authority.additional())
+    }
+
+    fn authority(&self) -> Result<Soa<OwnedName>, FromStrError> {
+        let domain = self.zone.domain();
+        let (server, person) = (owned(&format!("ns.dns.{domain}"))?, owned(&format!("hostmaster.{domain}"))?);
+        let seconds = Ttl::from_secs;
+        Ok(Soa::new(server, person, Serial(1), seconds(7200), seconds(1800), seconds(86400), TTL))
+    }
+}
+
+fn push(answer: &mut AnswerBuilder<Target>, count: &mut usize, record: impl ComposeRecord) -> Result<(), PushError> {
+    *count += 1;
+    answer.push(record)
+}
+
+fn owned(name: &str) -> Result<OwnedName, FromStrError> {
+    Name::vec_from_str(name)
+}
+
+fn builder() -> MessageBuilder<Target> {
+    // A vector takes everything.
+    #[expect(clippy::expect_used, reason = "the header of a message fits into an empty vector")]
+    MessageBuilder::from_target(StaticCompressor::new(Vec::new())).expect("room for a header")
+}
+
+fn limit(question: &Message<&[u8]>, transport: Transport) -> usize {
+    match transport {
+        Transport::Tcp => usize::from(u16::MAX),
+        Transport::Udp => {
+            question.opt().map_or(SMALLEST, |opt| usize::from(opt.udp_payload_size()).clamp(SMALLEST, LARGEST))
+        }
+    }
+}
+
+/// A question of our own, as hard to guess as the one that it is for.
+fn ask(name: &str, kind: Rtype, id: u16) -> Result<Vec<u8>, FromStrError> {
+    let mut question = builder();
+    question.header_mut().set_rd(true);
+    question.header_mut().set_id(id);
+    let mut question = question.question();
+    let _ = question.push(Question::new_in(owned(name)?, kind));
+    Ok(question.finish().into_target())
+}

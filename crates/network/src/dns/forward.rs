@@ -1,0 +1,149 @@
+//! Questions that others answer: the name servers of the node's `resolv.conf`, one after the other.
+
+use super::answer::Transport;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+
+/// How long one server is waited for; resolvers give up after 5 s.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Questions on their way at a time (CoreDNS' `max_concurrent`, as kubeadm sets it).
+const AT_A_TIME: usize = 1000;
+const PORT: u16 = 53;
+
+/// Asks others.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    resolv_conf: PathBuf,
+    /// The cluster's own name server: who is named there would be asked in a circle.
+    own: Vec<IpAddr>,
+    room: Semaphore,
+    port: u16,
+}
+
+impl Forward {
+    pub(crate) fn new(resolv_conf: PathBuf, own: Vec<IpAddr>) -> Self {
+        Self { resolv_conf, own, room: Semaphore::new(AT_A_TIME), port: PORT }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at_port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
+    /// What the first server that answers says; none where nobody does.
+    pub(crate) async fn ask(&self, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        let _room = self.room.try_acquire().ok()?;
+        // Read each time: whoever manages the machine's network changes it, and it is a small file.
+        let text = tokio::fs::read_to_string(&self.resolv_conf).await.unwrap_or_default();
+        for server in servers(&text).into_iter().filter(|ip| !self.own.contains(ip)) {
+            let server = SocketAddr::new(server, self.port);
+            let asked = async {
+                match transport {
+                    Transport::Udp => over_udp(server, question).await,
+                    Transport::Tcp => over_tcp(server, question).await,
+                }
+            };
+            match tokio::time::timeout(PATIENCE, asked).await {
+                Ok(Ok(answer)) => return Some(answer),
+                Ok(Err(e)) => tracing::debug!("{server} does not answer: {e}"),
+                Err(_) => tracing::debug!("{server} does not answer in time"),
+            }
+        }
+        None
+    }
+}
+
+/// The name servers of a `resolv.conf`; three count, as resolvers have it.
+fn servers(text: &str) -> Vec<IpAddr> {
+    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("nameserver"));
+    lines.filter_map(|rest| rest.split_whitespace().next()?.parse().ok()).take(3).collect()
+}
+
+/// From a port that nobody can guess, for each question another.
+async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(question).await?;
+    let mut answer = vec![0; usize::from(u16::MAX)];
+    loop {
+        let length = socket.recv(&mut answer).await?;
+        // An answer to another question is none.
+        if length > 2 && answer.get(..2) == question.get(..2) {
+            answer.truncate(length);
+            return Ok(answer);
+        }
+    }
+}
+
+async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    write_framed(&mut stream, question).await?;
+    read_framed(&mut stream).await
+}
+
+/// Messages over TCP have their length before them (RFC 1035, 4.2.2).
+pub(crate) async fn read_framed(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = stream.read_u16().await?;
+    let mut message = vec![0; usize::from(length)];
+    stream.read_exact(&mut message).await?;
+    Ok(message)
+}
+
+pub(crate) async fn write_framed(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    let framed = [&length.to_be_bytes(), message].concat();
+    stream.write_all(&framed).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_three_name_servers_count() {
+        let text = "# nameserver 1.1.1.1\nnameserver 10.0.0.1\nsearch a b\n nameserver\t10.0.0.2 # second\n\
+                    nameserver nonsense\nnameserver fe80::1\nnameserver 10.0.0.4\n";
+        let found: Vec<String> = servers(text).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["10.0.0.1", "10.0.0.2", "fe80::1"]);
+    }
+
+    /// A forwarder whose only server is this one, on a port of its own.
+    async fn asked(answers: &'static [&'static [u8]]) -> Option<Vec<u8>> {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        let port = server.local_addr().expect("an address").port();
+        let serving = tokio::spawn(async move {
+            let mut buffer = [0; 100];
+            let (_, from) = server.recv_from(&mut buffer).await.expect("a question");
+            for answer in answers {
+                server.send_to(answer, from).await.expect("sent");
+            }
+            server
+        });
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "nameserver 10.96.0.10\nnameserver 127.0.0.1\n").expect("written");
+        let own = vec!["10.96.0.10".parse().expect("an address")];
+        let forward = Forward::new(file.path().to_owned(), own).at_port(port);
+        let answer = forward.ask(b"\x07\x08question", Transport::Udp).await;
+        drop(serving);
+        answer
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_the_question_counts_and_no_other() {
+        let said = asked(&[b"\x00\x00nonsense", b"\x07\x08answer"]).await;
+        assert_eq!(said.as_deref(), Some(&b"\x07\x08answer"[..]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_answer_is_not_waited_for_for_ever() {
+        let began = tokio::time::Instant::now();
+        assert_eq!(asked(&[]).await, None);
+        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+    }
+}

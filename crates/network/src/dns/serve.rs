@@ -1,0 +1,166 @@
+//! The sockets of the name server.
+
+use super::answer::{self, Reply, Transport};
+use super::forward::{Forward, read_framed, write_framed};
+use super::zone::Zone;
+use crate::follow::Followed;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Semaphore, watch};
+
+/// What resolvers expect; where somebody else has it, any port does, for Pods ask the Service.
+const PORT: u16 = 53;
+/// Questions of UDP that are looked at while others are asked.
+const AT_A_TIME: usize = 4096;
+const CONNECTIONS: usize = 256;
+/// How long a connection may be silent (RFC 7766 leaves it to us).
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Where the name server hears, over UDP and TCP.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    udp: UdpSocket,
+    tcp: TcpListener,
+    port: u16,
+}
+
+impl Listener {
+    /// Takes port 53 of an address of this node, or any.
+    pub(crate) async fn bind(ip: Ipv4Addr) -> io::Result<Self> {
+        match Self::at(ip, PORT).await {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => Self::at(ip, 0).await,
+            other => other,
+        }
+    }
+
+    async fn at(ip: Ipv4Addr, port: u16) -> io::Result<Self> {
+        let tcp = TcpListener::bind((ip, port)).await?;
+        let port = tcp.local_addr()?.port();
+        Ok(Self { udp: UdpSocket::bind((ip, port)).await?, tcp, port })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// Answers for ever.
+pub(crate) async fn serve(listener: Listener, followed: Followed, domain: String, forward: Forward) {
+    let (tell, zone) = watch::channel(None);
+    let server =
+        Arc::new(Server { zone, forward, turn: AtomicUsize::new(0), room: Arc::new(Semaphore::new(AT_A_TIME)) });
+    tokio::join!(know(followed, domain, tell), server.clone().udp(Arc::new(listener.udp)), server.tcp(listener.tcp));
+}
+
+/// Makes the zone anew when what it is made of has changed, at most a hundred times a second.
+async fn know(mut followed: Followed, domain: String, tell: watch::Sender<Option<Arc<Zone>>>) {
+    followed.listed().await;
+    loop {
+        tell.send_replace(Some(Arc::new(Zone::new(&domain, &followed.services(), &followed.slices()))));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        followed.changed().await;
+    }
+}
+
+struct Server {
+    zone: watch::Receiver<Option<Arc<Zone>>>,
+    forward: Forward,
+    turn: AtomicUsize,
+    room: Arc<Semaphore>,
+}
+
+impl Server {
+    async fn udp(self: Arc<Self>, socket: Arc<UdpSocket>) {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        loop {
+            let (length, from) = match socket.recv_from(&mut buffer).await {
+                Ok(received) => received,
+                Err(e) => {
+                    // What an earlier answer met comes back as an error of the socket.
+                    tracing::debug!("the name server hears nothing: {e}");
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
+            };
+            let question = buffer.get(..length).unwrap_or_default();
+            match self.look(question, Transport::Udp) {
+                Some(Reply::Answer(answer)) => send(&socket, &answer, from).await,
+                Some(reply) => self.clone().ask_others(reply, question.to_vec(), socket.clone(), from),
+                None => {}
+            }
+        }
+    }
+
+    /// A question that waits for others holds up nobody; where too many wait, resolvers ask again.
+    fn ask_others(self: Arc<Self>, reply: Reply, question: Vec<u8>, socket: Arc<UdpSocket>, from: SocketAddr) {
+        let Ok(room) = self.room.clone().try_acquire_owned() else { return };
+        tokio::spawn(async move {
+            if let Some(answer) = self.others(reply, &question, Transport::Udp).await {
+                send(&socket, &answer, from).await;
+            }
+            drop(room);
+        });
+    }
+
+    async fn tcp(self: Arc<Self>, listener: TcpListener) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok(place) = room.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let server = self.clone();
+                    tokio::spawn(async move {
+                        // Whatever ends a connection, the resolver makes another.
+                        let _ = server.connection(stream).await;
+                        drop(place);
+                    });
+                }
+                Err(e) => {
+                    tracing::debug!("the name server takes no connection: {e}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(&self, mut stream: TcpStream) -> io::Result<()> {
+        loop {
+            let question = tokio::time::timeout(SILENCE, read_framed(&mut stream)).await??;
+            let answer = match self.look(&question, Transport::Tcp) {
+                Some(Reply::Answer(answer)) => Some(answer),
+                Some(reply) => self.others(reply, &question, Transport::Tcp).await,
+                None => None,
+            };
+            let Some(answer) = answer else { return Ok(()) };
+            tokio::time::timeout(SILENCE, write_framed(&mut stream, &answer)).await??;
+        }
+    }
+
+    /// What the zone says; that nothing is known before it is.
+    fn look(&self, question: &[u8], transport: Transport) -> Option<Reply> {
+        let Some(zone) = self.zone.borrow().clone() else { return answer::failed(question).map(Reply::Answer) };
+        answer::reply(&zone, question, transport, self.turn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn others(&self, reply: Reply, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        let said = match reply {
+            Reply::Answer(answer) => Some(answer),
+            Reply::Forward => self.forward.ask(question, transport).await,
+            Reply::Alias { name, question: next } => {
+                let said = self.forward.ask(&next, transport).await;
+                said.and_then(|said| answer::of_alias(question, &name, &said, transport))
+            }
+        };
+        said.or_else(|| answer::failed(question))
+    }
+}
+
+async fn send(socket: &UdpSocket, answer: &[u8], to: SocketAddr) {
+    if let Err(e) = socket.send_to(answer, to).await {
+        tracing::debug!("{to} cannot be answered: {e}");
+    }
+}

@@ -1,0 +1,198 @@
+//! From objects of the API to answers.
+
+use super::answer::{Reply, Transport, of_alias, reply};
+use super::zone::Zone;
+use domain::base::iana::{Class, Rtype};
+use domain::base::{Message, MessageBuilder, Name, Question, Ttl};
+use domain::rdata::{A, AllRecordData};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn zone() -> Zone {
+    let service = |name: &str, spec: Value| -> Arc<Service> {
+        let object = json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
+        Arc::new(serde_json::from_value(object).expect("a Service"))
+    };
+    let http = json!([{"name": "http", "port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]);
+    let services = [
+        service("web", json!({"clusterIP": "10.96.7.7", "ports": http})),
+        service("db", json!({"clusterIP": "None"})),
+        service("many", json!({"clusterIP": "None"})),
+        service("empty", json!({"clusterIP": "None"})),
+        service("out", json!({"type": "ExternalName", "externalName": "Www.Example.COM."})),
+        service("in", json!({"type": "ExternalName", "externalName": "web.shop.svc.cluster.local"})),
+        service("circle", json!({"type": "ExternalName", "externalName": "circle.shop.svc.cluster.local"})),
+    ];
+    let slice = |service: &str, endpoints: Value| -> Arc<EndpointSlice> {
+        let object = json!({"metadata": {"name": service, "namespace": "shop", "labels": {"kubernetes.io/service-name": service}},
+            "addressType": "IPv4", "ports": [{"name": "sql", "port": 5432, "protocol": "TCP"}], "endpoints": endpoints});
+        Arc::new(serde_json::from_value(object).expect("an EndpointSlice"))
+    };
+    let many: Vec<Value> = (1..=200).map(|n| json!({"addresses": [format!("10.1.0.{n}")]})).collect();
+    let slices = [
+        slice(
+            "db",
+            json!([
+                {"addresses": ["10.0.0.1"], "hostname": "db-0", "conditions": {"ready": true}},
+                {"addresses": ["10.0.0.2"]},
+                {"addresses": ["10.0.0.3"], "conditions": {"ready": false}},
+            ]),
+        ),
+        slice("many", json!(many)),
+        // Of a Service with an address: its endpoints have no names.
+        slice("web", json!([{"addresses": ["10.0.0.9"]}])),
+    ];
+    Zone::new("cluster.local", &services, &slices)
+}
+
+fn ask(name: &str, kind: Rtype) -> Vec<u8> {
+    let mut question = MessageBuilder::new_vec().question();
+    question.header_mut().set_rd(true);
+    question.push(Question::new_in(Name::vec_from_str(name).expect("a name"), kind)).expect("room");
+    question.finish()
+}
+
+/// `CODE flags: answer, ... / additional, ...`; records without the names of their owners, aliases with.
+fn show(message: &[u8]) -> String {
+    let message = Message::from_octets(message).expect("a message");
+    let section = |records: domain::base::message::RecordSection<'_, &[u8]>| -> Vec<String> {
+        let records = records.flatten().filter_map(|r| r.into_record::<AllRecordData<_, _>>().ok().flatten());
+        records.map(|r| format!("{} {}", r.rtype(), r.data())).collect()
+    };
+    let header = message.header();
+    let truncated = if header.tc() { " truncated" } else { "" };
+    let (answer, more) = (section(message.answer().expect("answers")), section(message.additional().expect("more")));
+    let more = if more.is_empty() { String::new() } else { format!(" / {}", more.join(", ")) };
+    format!("{}{truncated}: {}{more}", header.rcode(), answer.join(", "))
+}
+
+#[track_caller]
+fn check(name: &str, kind: Rtype, expected: &str) {
+    let said = match reply(&zone(), &ask(name, kind), Transport::Udp, 0) {
+        Some(Reply::Answer(answer)) => show(&answer),
+        Some(Reply::Forward) => "forward".to_owned(),
+        Some(Reply::Alias { name, .. }) => format!("alias {name}"),
+        None => "nothing".to_owned(),
+    };
+    assert_eq!(said, expected, "{name} {kind}");
+}
+
+#[test]
+fn a_service_has_its_address() {
+    check("web.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.96.7.7");
+    check("WEB.shop.SVC.cluster.local.", Rtype::A, "NOERROR: A 10.96.7.7");
+    check("web.shop.svc.cluster.local.", Rtype::AAAA, "NOERROR: ");
+    check("nobody.shop.svc.cluster.local.", Rtype::A, "NXDOMAIN: ");
+    check("10-0-0-9.web.shop.svc.cluster.local.", Rtype::A, "NXDOMAIN: ");
+}
+
+#[test]
+fn a_headless_service_has_those_of_its_ready_endpoints() {
+    check("db.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.1, A 10.0.0.2");
+    check("db-0.db.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.1");
+    check("10-0-0-2.db.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.2");
+    check("10-0-0-1.db.shop.svc.cluster.local.", Rtype::A, "NXDOMAIN: ");
+    check("empty.shop.svc.cluster.local.", Rtype::A, "NXDOMAIN: ");
+}
+
+#[test]
+fn a_named_port_has_a_place() {
+    let web = "SRV 0 100 80 web.shop.svc.cluster.local / A 10.96.7.7";
+    check("_http._tcp.web.shop.svc.cluster.local.", Rtype::SRV, &format!("NOERROR: {web}"));
+    let db = "SRV 0 50 5432 10-0-0-2.db.shop.svc.cluster.local, SRV 0 50 5432 db-0.db.shop.svc.cluster.local / A 10.0.0.2, A 10.0.0.1";
+    check("_sql._tcp.db.shop.svc.cluster.local.", Rtype::SRV, &format!("NOERROR: {db}"));
+    check("_sql._udp.db.shop.svc.cluster.local.", Rtype::SRV, "NXDOMAIN: ");
+    check("_tcp.db.shop.svc.cluster.local.", Rtype::SRV, "NOERROR: ");
+}
+
+#[test]
+fn another_name_is_told_and_followed() {
+    check("out.shop.svc.cluster.local.", Rtype::A, "alias www.example.com");
+    check("out.shop.svc.cluster.local.", Rtype::CNAME, "NOERROR: CNAME www.example.com");
+    check("in.shop.svc.cluster.local.", Rtype::A, "NOERROR: CNAME web.shop.svc.cluster.local, A 10.96.7.7");
+    let circle = vec!["CNAME circle.shop.svc.cluster.local"; 8].join(", ");
+    check("circle.shop.svc.cluster.local.", Rtype::A, &format!("NOERROR: {circle}"));
+}
+
+#[test]
+fn what_others_say_of_an_alias_comes_behind_it() {
+    let question = ask("out.shop.svc.cluster.local.", Rtype::A);
+    let Some(Reply::Alias { name, question: next }) = reply(&zone(), &question, Transport::Udp, 0) else {
+        panic!("no alias")
+    };
+    let asked = Message::from_octets(next.as_slice()).expect("a question");
+    let mut others = MessageBuilder::new_vec().start_answer(&asked, domain::base::iana::Rcode::NOERROR).expect("room");
+    let owner: Name<Vec<u8>> = Name::vec_from_str("www.example.com").expect("a name");
+    others.push((owner, Class::IN, Ttl::from_secs(60), A::from_octets(192, 0, 2, 1))).expect("room");
+    let whole = of_alias(&question, &name, &others.finish(), Transport::Udp).expect("an answer");
+    assert_eq!(show(&whole), "NOERROR: CNAME www.example.com, A 192.0.2.1");
+}
+
+#[test]
+fn an_address_has_the_name_of_its_service() {
+    check("7.7.96.10.in-addr.arpa.", Rtype::PTR, "NOERROR: PTR web.shop.svc.cluster.local");
+    check("1.0.0.10.in-addr.arpa.", Rtype::PTR, "NOERROR: PTR db-0.db.shop.svc.cluster.local");
+    check("9.9.9.9.in-addr.arpa.", Rtype::PTR, "forward");
+}
+
+#[test]
+fn a_pods_dashed_address_is_a_name() {
+    check("10-0-0-7.shop.pod.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.7");
+    check("nonsense.shop.pod.cluster.local.", Rtype::A, "NXDOMAIN: ");
+    check("10-0-0-7.pod.cluster.local.", Rtype::A, "NXDOMAIN: ");
+}
+
+#[test]
+fn names_above_others_are_there_and_names_elsewhere_are_asked_for() {
+    check("shop.svc.cluster.local.", Rtype::A, "NOERROR: ");
+    check("cluster.local.", Rtype::A, "NOERROR: ");
+    check("notcluster.local.", Rtype::A, "forward");
+    check("example.com.", Rtype::A, "forward");
+    check("dns-version.cluster.local.", Rtype::TXT, "NOERROR: TXT \"1.1.0\"");
+    check("cluster.local.", Rtype::NS, "NOERROR: NS ns.dns.cluster.local");
+}
+
+#[test]
+fn what_is_too_large_for_udp_is_asked_again_over_tcp() {
+    check("many.shop.svc.cluster.local.", Rtype::A, "NOERROR truncated: ");
+    let question = ask("many.shop.svc.cluster.local.", Rtype::A);
+    let Some(Reply::Answer(answer)) = reply(&zone(), &question, Transport::Tcp, 0) else { panic!("no answer") };
+    assert_eq!(show(&answer).matches("10.1.0.").count(), 200);
+}
+
+#[test]
+fn each_address_comes_first_in_its_turn() {
+    let question = ask("db.shop.svc.cluster.local.", Rtype::A);
+    let first = |turn| match reply(&zone(), &question, Transport::Udp, turn) {
+        Some(Reply::Answer(answer)) => show(&answer),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (first(1), first(2)),
+        ("NOERROR: A 10.0.0.2, A 10.0.0.1".into(), "NOERROR: A 10.0.0.1, A 10.0.0.2".into())
+    );
+}
+
+#[test]
+fn what_is_no_question_is_not_answered_and_what_nobody_does_is_refused() {
+    let zone = zone();
+    for bad in [&b""[..], b"x", &[0; 11]] {
+        assert_eq!(reply(&zone, bad, Transport::Udp, 0), None, "{bad:?}");
+    }
+    let mut answer = ask("web.shop.svc.cluster.local.", Rtype::A);
+    answer[2] |= 0x80;
+    assert_eq!(reply(&zone, &answer, Transport::Udp, 0), None);
+    let code = |message: &[u8]| match reply(&zone, message, Transport::Udp, 0) {
+        Some(Reply::Answer(answer)) => show(&answer),
+        other => panic!("{other:?}"),
+    };
+    let mut notify = ask("web.shop.svc.cluster.local.", Rtype::A);
+    notify[2] |= 0x20;
+    assert_eq!(code(&notify), "NOTIMP: ");
+    assert_eq!(code(&[0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "FORMERR: ");
+    let mut cut = ask("web.shop.svc.cluster.local.", Rtype::A);
+    cut.truncate(20);
+    assert_eq!(code(&cut), "FORMERR: ");
+}

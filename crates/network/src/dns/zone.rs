@@ -1,0 +1,160 @@
+//! The names of a cluster, from its Services and their EndpointSlices: pure
+//! (the Kubernetes DNS specification, version 1.1.0; where it is silent, CoreDNS).
+
+use crate::services::traffic::{Slices, by_service, is_ready};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// The version of the specification that is told under `dns-version`.
+const VERSION: &str = "1.1.0";
+
+/// What a name stands for. A name without anything is there, too: others lie below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) addresses: BTreeSet<Ipv4Addr>,
+    /// Where services are, in a stable order.
+    pub(crate) services: BTreeSet<Place>,
+    /// Another name that is asked instead.
+    pub(crate) alias: Option<String>,
+    pub(crate) texts: Vec<String>,
+    /// Names of an address.
+    pub(crate) pointers: BTreeSet<String>,
+}
+
+/// Where a service is: an SRV record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) target: String,
+    pub(crate) port: u16,
+}
+
+/// What the zone says of a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    Entry(std::borrow::Cow<'a, Entry>),
+    /// There is no such name in the zone.
+    Nothing,
+    /// Others know that name, if anybody does.
+    Elsewhere,
+}
+
+/// All names of a cluster, in lower case and without the last dot.
+#[derive(Debug, Default)]
+pub(crate) struct Zone {
+    domain: String,
+    entries: HashMap<String, Entry>,
+}
+
+impl Zone {
+    pub(crate) fn new(domain: &str, services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Self {
+        let mut zone = Self { domain: domain.to_lowercase(), entries: HashMap::new() };
+        let slices = by_service(slices);
+        for kind in ["svc", "pod"] {
+            zone.entry(&format!("{kind}.{}", zone.domain));
+        }
+        let version = format!("dns-version.{}", zone.domain);
+        zone.entry(&version).texts.push(VERSION.to_owned());
+        services.iter().for_each(|service| zone.add(service, &slices));
+        zone
+    }
+
+    /// The domain of the cluster.
+    pub(crate) fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// `name` is in lower case and without the last dot.
+    pub(crate) fn find(&self, name: &str) -> Found<'_> {
+        if let Some(entry) = self.entries.get(name) {
+            return Found::Entry(std::borrow::Cow::Borrowed(entry));
+        }
+        let below = name.strip_suffix(self.domain.as_str()).filter(|rest| rest.is_empty() || rest.ends_with('.'));
+        match below {
+            None => Found::Elsewhere,
+            Some(rest) => pod(rest).map_or(Found::Nothing, |entry| Found::Entry(std::borrow::Cow::Owned(entry))),
+        }
+    }
+
+    fn add(&mut self, service: &Service, slices: &Slices<'_>) {
+        let (Some(spec), Some(namespace), Some(name)) =
+            (&service.spec, service.metadata.namespace.as_deref(), service.metadata.name.as_deref())
+        else {
+            return;
+        };
+        let own = format!("{name}.{namespace}.svc.{}", self.domain);
+        if spec.type_.as_deref() == Some("ExternalName") {
+            let alias = spec.external_name.as_deref().unwrap_or_default().trim_end_matches('.').to_lowercase();
+            self.entry(&own).alias = Some(alias).filter(|alias| !alias.is_empty());
+        } else if let Some(ip) = spec.cluster_ip.as_deref().and_then(|ip| ip.parse::<Ipv4Addr>().ok()) {
+            self.entry(&own).addresses.insert(ip);
+            self.point(ip, &own);
+            for port in spec.ports.iter().flatten() {
+                let number = u16::try_from(port.port).unwrap_or_default();
+                self.place(&own, port.name.as_deref(), port.protocol.as_deref(), &own, number);
+            }
+        } else {
+            for slice in slices.get(&(namespace, name)).into_iter().flatten() {
+                slice.endpoints.iter().for_each(|endpoint| self.endpoint(&own, slice, endpoint));
+            }
+        }
+    }
+
+    /// An endpoint of a headless Service.
+    fn endpoint(&mut self, service: &str, slice: &EndpointSlice, endpoint: &Endpoint) {
+        if !is_ready(endpoint) {
+            return;
+        }
+        for ip in endpoint.addresses.iter().filter_map(|ip| ip.parse::<Ipv4Addr>().ok()) {
+            let dashed = ip.to_string().replace('.', "-");
+            let target = format!("{}.{service}", endpoint.hostname.as_deref().unwrap_or(&dashed).to_lowercase());
+            self.entry(service).addresses.insert(ip);
+            self.entry(&target).addresses.insert(ip);
+            self.point(ip, &target);
+            for port in slice.ports.iter().flatten() {
+                let number = port.port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+                self.place(service, port.name.as_deref(), port.protocol.as_deref(), &target, number);
+            }
+        }
+    }
+
+    /// A named port is a name of its own; who asks the Service for all places learns of it, too.
+    fn place(&mut self, service: &str, name: Option<&str>, protocol: Option<&str>, target: &str, port: u16) {
+        let place = Place { target: target.to_owned(), port };
+        self.entry(service).services.insert(place.clone());
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            let protocol = protocol.unwrap_or("TCP").to_lowercase();
+            self.entry(&format!("_{name}._{protocol}.{service}")).services.insert(place);
+        }
+    }
+
+    fn point(&mut self, ip: Ipv4Addr, name: &str) {
+        let [a, b, c, d] = ip.octets();
+        // Not `entry`: what lies above belongs to others.
+        let reverse = self.entries.entry(format!("{d}.{c}.{b}.{a}.in-addr.arpa")).or_default();
+        reverse.pointers.insert(name.to_owned());
+    }
+
+    /// The entry of a name of the zone, and of all names above it.
+    fn entry(&mut self, name: &str) -> &mut Entry {
+        let mut above = name;
+        while let Some((_, rest)) = above.split_once('.').filter(|(_, rest)| rest.len() >= self.domain.len()) {
+            if self.entries.contains_key(rest) {
+                break;
+            }
+            self.entries.insert(rest.to_owned(), Entry::default());
+            above = rest;
+        }
+        self.entries.entry(name.to_owned()).or_default()
+    }
+}
+
+/// `10-1-2-3.namespace.pod.`: an address that says itself (CoreDNS' `pods insecure`, which kubeadm has).
+fn pod(rest: &str) -> Option<Entry> {
+    let mut labels = rest.strip_suffix(".pod.")?.split('.');
+    let (dashed, _namespace, None) = (labels.next()?, labels.next()?, labels.next()) else { return None };
+    let ip = dashed.replace('-', ".").parse().ok()?;
+    Some(Entry { addresses: [ip].into(), ..Entry::default() })
+}

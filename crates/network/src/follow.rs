@@ -1,0 +1,87 @@
+//! Services and EndpointSlices as the API has them: watched once, for traffic and for names.
+
+use futures::stream::{self, Stream, StreamExt};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::reflector::{Lookup, Store, reflector, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// No watch is trusted for longer: a new list repairs what it lost.
+const RELIST: Duration = Duration::from_secs(600);
+
+/// What is known of Services, and the word that it has changed.
+#[derive(Clone)]
+pub(crate) struct Followed {
+    services: Store<Service>,
+    slices: Store<EndpointSlice>,
+    changed: watch::Receiver<()>,
+}
+
+impl Followed {
+    /// Watches until it is told to stop.
+    pub(crate) fn start(client: &Client, stop: &CancellationToken) -> Self {
+        let (tell, changed) = watch::channel(());
+        let (services, of_services) = follow::<Service>(Api::all(client.clone()));
+        let (slices, of_slices) = follow::<EndpointSlice>(Api::all(client.clone()));
+        let changes = stream::select(of_services, of_slices);
+        let watching = changes.for_each(move |()| {
+            let _ = tell.send(());
+            std::future::ready(())
+        });
+        tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
+        Self { services, slices, changed }
+    }
+
+    /// Waits until everything that is there was seen once.
+    pub(crate) async fn listed(&self) {
+        let _ = tokio::join!(self.services.wait_until_ready(), self.slices.wait_until_ready());
+    }
+
+    /// Waits for a change since it was last asked.
+    pub(crate) async fn changed(&mut self) {
+        if self.changed.changed().await.is_err() {
+            // Nobody watches any more: it has ended, and so does who waits here.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn services(&self) -> Vec<Arc<Service>> {
+        self.services.state()
+    }
+
+    pub(crate) fn slices(&self) -> Vec<Arc<EndpointSlice>> {
+        self.slices.state()
+    }
+}
+
+/// A copy of all objects of a kind, and a stream of its changes.
+fn follow<K>(api: Api<K>) -> (Store<K>, impl Stream<Item = ()> + Send)
+where
+    K: Resource + Lookup + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    <K as Lookup>::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
+{
+    let (reader, writer) = store();
+    let once = move || {
+        let events = watcher(api.clone(), watcher::Config::default()).default_backoff();
+        events.take_until(tokio::time::sleep(RELIST))
+    };
+    let events = stream::repeat_with(once).flatten().modify(|object: &mut K| object.meta_mut().managed_fields = None);
+    let changes = reflector(writer, events).filter_map(async |event| match event {
+        // While a list is read, nothing has changed yet.
+        Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => None,
+        Ok(_) => Some(()),
+        Err(e) => {
+            tracing::warn!("the watch of Services is interrupted: {e}");
+            None
+        }
+    });
+    (reader, changes)
+}

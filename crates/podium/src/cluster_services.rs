@@ -1,0 +1,79 @@
+//! What Podium's own network gives to a cluster: traffic for its Services, names for them, and the API for Pods.
+
+use anyhow::{Context, Result};
+use kube::Client;
+use kubelet::KubeletConfiguration;
+use network::{Ipv4Net, NameServer, Network, ServiceOptions};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// The cluster's domain where the KubeletConfiguration names none.
+const DOMAIN: &str = "cluster.local";
+
+/// Services before anybody has asked for one: all places are taken.
+pub(crate) struct Services {
+    network: Network,
+    names: NameServer,
+    /// Where Pods reach the API, if that is not where everybody does.
+    api: Option<TcpListener>,
+    api_address: SocketAddr,
+}
+
+impl Services {
+    /// Takes the places, and tells Pods of the name server unless they are told of another.
+    pub(crate) async fn prepare(network: Network, api: SocketAddr, config: &mut KubeletConfiguration) -> Result<Self> {
+        let names = network.name_server().await?;
+        if config.cluster_dns.is_empty() {
+            config.cluster_dns.push(server::DNS_IP.to_string());
+        }
+        if config.cluster_domain.is_empty() {
+            DOMAIN.clone_into(&mut config.cluster_domain);
+        }
+        let at_gateway = SocketAddr::new(IpAddr::V4(network.gateway), api.port());
+        // No Pod reaches 127.0.0.1 of its node, and where the API hears everywhere, it hears at the gateway, too.
+        let (api, api_address) = match api.ip() {
+            ip if ip.is_loopback() => {
+                let listener = TcpListener::bind(at_gateway).await;
+                let what = || format!("cannot listen on {at_gateway}, where Pods reach the API");
+                (Some(listener.with_context(what)?), at_gateway)
+            }
+            ip if ip.is_unspecified() => (None, at_gateway),
+            _ => (None, api),
+        };
+        Ok(Self { network, names, api, api_address })
+    }
+
+    /// Where Pods reach the API.
+    pub(crate) fn api_address(&self) -> SocketAddr {
+        self.api_address
+    }
+
+    /// Where the name server hears.
+    pub(crate) fn name_server(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.network.gateway, self.names.port())
+    }
+
+    /// Leads traffic and answers for names from now on; gives back where Pods wait for the API.
+    pub(crate) fn start(
+        self,
+        client: Client,
+        node: &str,
+        config: &KubeletConfiguration,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Option<TcpListener> {
+        let (ip, prefix) = server::SERVICE_RANGE;
+        let options = ServiceOptions {
+            node_name: node.to_owned(),
+            service_cidr: Ipv4Net::new_assert(ip, prefix),
+            dns_ip: server::DNS_IP,
+            cluster_domain: config.cluster_domain.clone(),
+            resolv_conf: config.resolv_conf.clone().into(),
+            name_server: self.names,
+        };
+        let (network, stop) = (self.network, stop.clone());
+        tasks.spawn(async move { network.serve(&client, options, stop).await });
+        self.api
+    }
+}

@@ -1,0 +1,82 @@
+//! The Services that the cluster itself has: that of the API, and that of its name server.
+
+use crate::ApiServer;
+use http::Method;
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use store::Key;
+
+/// Where Services have their addresses, `10.96.0.0/16`.
+pub const SERVICE_RANGE: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 96, 0, 0), 16);
+/// The address of the API's own Service, the first one.
+pub const API_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+/// The address of the name server's Service, as kubeadm gives it.
+pub const DNS_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+
+impl ApiServer {
+    /// Makes the Service of the API itself, where it is not there yet, and says where the API answers. An address that is
+    /// loopback's is nobody else's: then there is no endpoint.
+    pub async fn bootstrap_service(&self, address: SocketAddr) {
+        let (name, port) = ("kubernetes", address.port());
+        let body = json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "labels": {"component": "apiserver", "provider": name}},
+            "spec": {"clusterIP": API_IP, "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
+        self.make("/api/v1/namespaces/default/services", &body).await;
+        let (ip, is_reached) = (address.ip().to_string(), !address.ip().is_loopback());
+        let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+        let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+        let subsets = json!([{"addresses": [{"ip": ip}], "ports": ports}]);
+        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "labels": labels},
+            "subsets": if is_reached { subsets } else { json!([]) }});
+        self.hold("/api/v1/namespaces/default/endpoints", "endpoints", "default", &endpoints).await;
+        let endpoint = json!([{"addresses": [ip], "conditions": {"ready": true}}]);
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+            "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+            "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
+        self.hold_slice("default", &slice).await;
+    }
+
+    /// Makes the Service of the cluster's name server, where it is not there yet, and says where it answers. One with a
+    /// selector is somebody else's, who answers himself.
+    pub async fn bootstrap_name_server(&self, address: SocketAddrV4) {
+        let (namespace, name) = ("kube-system", "kube-dns");
+        let labels = json!({"k8s-app": name, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"});
+        let port =
+            |name: &str, protocol: &str, number: u16| json!({"name": name, "port": number, "protocol": protocol});
+        let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels},
+            "spec": {"clusterIP": DNS_IP, "ports": [port("dns", "UDP", 53), port("dns-tcp", "TCP", 53)]}});
+        self.make(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
+        let there = self.store.get(&Key::new("services", namespace, name));
+        let there: Value = there.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
+        if there["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
+            return;
+        }
+        let ports = json!([port("dns", "UDP", address.port()), port("dns-tcp", "TCP", address.port())]);
+        let labels = json!({"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "podium"});
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": "kube-dns-of-podium", "labels": labels}, "addressType": "IPv4",
+            "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}], "ports": ports});
+        self.hold_slice(namespace, &slice).await;
+    }
+
+    async fn hold_slice(&self, namespace: &str, slice: &Value) {
+        let all = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+        self.hold(&all, "endpointslices", namespace, slice).await;
+    }
+
+    /// Makes an object, or makes it so again.
+    async fn hold(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(stored) = self.store.get(&Key::new(storage, namespace, name)) else {
+            return self.make(all, object).await;
+        };
+        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        let same =
+            |field: &str| there[field] == object[field] || (there[field].is_null() && object[field] == json!([]));
+        if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
+            self.ask(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
+            self.make(all, object).await;
+        }
+    }
+}
