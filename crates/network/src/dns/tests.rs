@@ -59,7 +59,7 @@ fn show(message: &[u8]) -> String {
     let message = Message::from_octets(message).expect("a message");
     let section = |records: domain::base::message::RecordSection<'_, &[u8]>| -> Vec<String> {
         let records = records.flatten().filter_map(|r| r.into_record::<AllRecordData<_, _>>().ok().flatten());
-        records.map(|r| format!("{} {}", r.rtype(), r.data())).collect()
+        records.map(|r| format!("{} {}", r.rtype(), r.data()).trim_end_matches('.').to_owned()).collect()
     };
     let header = message.header();
     let truncated = if header.tc() { " truncated" } else { "" };

@@ -101,14 +101,14 @@ struct Rules<'a> {
 impl Rules<'_> {
     fn add(&mut self, port: &ServicePort) {
         let from_inside = if port.internal_local { &port.local_endpoints } else { &port.endpoints };
-        let from_outside = if port.external_local { &port.local_endpoints } else { &port.endpoints };
         let cluster_ip = format!("{} . {} . {}", port.cluster_ip, port.protocol, port.port);
         match self.balance(port, if port.internal_local { "local" } else { "service" }, from_inside) {
             Some(chain) => self.lead(CLUSTER_IPS, cluster_ip, &chain),
             None => self.refuse(REFUSED_IPS, cluster_ip, port),
         }
-        let is_led_from_outside = !from_outside.is_empty();
-        if is_led_from_outside {
+        let is_led_from_outside = !port.endpoints.is_empty();
+        let has_outside = port.node_port.is_some() || !port.external_ips.is_empty() || !port.balancer_ips.is_empty();
+        if is_led_from_outside && has_outside {
             self.from_outside(port);
         }
         let (external, balanced) = (chain_name("external", port), chain_name("balancer", port));
@@ -143,7 +143,7 @@ impl Rules<'_> {
             rules.extend(wherever.iter().map(|chain| format!("ip saddr {} goto {chain}", self.place.pods)));
             rules.push(format!("fib saddr type local jump {MARK}"));
             rules.extend(wherever.iter().map(|chain| format!("fib saddr type local goto {chain}")));
-            rules.extend(here.map(|chain| format!("goto {chain}")));
+            rules.push(here.map_or("drop".to_owned(), |chain| format!("goto {chain}")));
         } else {
             rules.push(format!("jump {MARK}"));
             rules.extend(wherever.map(|chain| format!("goto {chain}")));
@@ -151,12 +151,10 @@ impl Rules<'_> {
         let external = chain_name("external", port);
         self.chain(&external, rules);
         if !port.balancer_ips.is_empty() {
-            let sources: Vec<String> = port.sources.iter().map(ToString::to_string).collect();
-            let mut rules = Vec::new();
-            if !sources.is_empty() {
-                rules.push(format!("ip saddr != {{ {} }} drop", sources.join(", ")));
-            }
-            rules.push(format!("goto {external}"));
+            let goto = format!("goto {external}");
+            // One rule for each: blocks may overlap, and a set of such blocks is refused.
+            let mut rules: Vec<String> = port.sources.iter().map(|from| format!("ip saddr {from} {goto}")).collect();
+            rules.push(if rules.is_empty() { goto } else { "drop".to_owned() });
             self.chain(&chain_name("balancer", port), rules);
         }
     }

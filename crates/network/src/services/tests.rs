@@ -95,23 +95,100 @@ fn without_services_the_table_only_looks() {
         services: "10.96.0.0/16".parse().expect("a CIDR"),
         sees_bridge: true,
     };
-    expect![[r#""#]].assert_eq(&table(&[], &place).script("t", None));
+    expect![[r#"
+        add table ip t
+        delete table ip t
+        add table ip t
+        add map ip t cluster-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
+        add map ip t external-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
+        add map ip t node-ports { type inet_proto . inet_service : verdict ; }
+        add map ip t refused-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
+        add map ip t refused-node-ports { type inet_proto . inet_service : verdict ; }
+        add chain ip t drop-it
+        add chain ip t filter-input { type filter hook input priority -110 ; }
+        add chain ip t filter-output { type filter hook output priority -90 ; }
+        add chain ip t forward { type filter hook forward priority -110 ; }
+        add chain ip t loopback { type filter hook prerouting priority -300 ; }
+        add chain ip t mark-for-masquerade
+        add chain ip t output { type nat hook output priority -100 ; }
+        add chain ip t postrouting { type nat hook postrouting priority 90 ; }
+        add chain ip t prerouting { type nat hook prerouting priority -100 ; }
+        add chain ip t refuse
+        add rule ip t drop-it drop
+        add rule ip t filter-input ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
+        add rule ip t filter-output ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
+        add rule ip t filter-output ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
+        add rule ip t forward ip saddr 10.0.0.0/24 ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
+        add rule ip t forward ip saddr 10.0.0.0/24 ip daddr 10.96.0.0/16 reject
+        add rule ip t loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
+        add rule ip t mark-for-masquerade meta mark set meta mark or 0x4000
+        add rule ip t output ip daddr . meta l4proto . th dport vmap @cluster-ips
+        add rule ip t output ip daddr . meta l4proto . th dport vmap @external-ips
+        add rule ip t output fib daddr type local meta l4proto . th dport vmap @node-ports
+        add rule ip t postrouting meta mark and 0x4000 == 0 return
+        add rule ip t postrouting meta mark set meta mark xor 0x4000
+        add rule ip t postrouting masquerade fully-random
+        add rule ip t prerouting ip saddr 10.0.0.0/24 ip daddr . meta l4proto . th dport vmap @cluster-ips
+        add rule ip t prerouting ip daddr . meta l4proto . th dport vmap @external-ips
+        add rule ip t prerouting ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node-ports
+        add rule ip t refuse reject
+    "#]]
+    .assert_eq(&table(&[], &place).script("t", None));
 }
 
 #[test]
 fn an_address_leads_to_one_of_the_endpoints() {
-    check_rules(&json!({}), &["10.0.0.1 here", "10.0.0.2 here"], true, &expect![[r#""#]]);
+    check_rules(
+        &json!({}),
+        &["10.0.0.1 here", "10.0.0.2 here"],
+        true,
+        &expect![[r#"
+            add chain ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
+            add chain ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.2/8080
+            add chain ip t service-95253A1D-default/web/tcp/http
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 ip saddr 10.0.0.1 jump mark-for-masquerade
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 meta l4proto tcp dnat to 10.0.0.1:8080
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.2/8080 ip saddr 10.0.0.2 jump mark-for-masquerade
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.2/8080 meta l4proto tcp dnat to 10.0.0.2:8080
+            add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+            add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 2 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080, 1 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.2/8080 }
+            add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
+        "#]],
+    );
 }
 
 #[test]
 fn where_nobody_answers_it_is_refused() {
-    check_rules(&json!({}), &[], true, &expect![[r#""#]]);
+    check_rules(
+        &json!({}),
+        &[],
+        true,
+        &expect![[r#"
+        add element ip t refused-ips { 10.96.7.7 . tcp . 80 : goto refuse }
+    "#]],
+    );
 }
 
 #[test]
 fn a_client_stays_with_its_endpoint_when_it_is_asked_for() {
     let spec = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}});
-    check_rules(&spec, &["10.0.0.1 here"], false, &expect![[r#""#]]);
+    check_rules(
+        &spec,
+        &["10.0.0.1 here"],
+        false,
+        &expect![[r#"
+            add set ip t clients-DC435B36 { type ipv4_addr ; flags dynamic,timeout ; timeout 60s ; }
+            add chain ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
+            add chain ip t service-95253A1D-default/web/tcp/http
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 ip saddr 10.0.0.0/24 jump mark-for-masquerade
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 update @clients-DC435B36 { ip saddr }
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 meta l4proto tcp dnat to 10.0.0.1:8080
+            add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+            add rule ip t service-95253A1D-default/web/tcp/http ip saddr @clients-DC435B36 goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
+            add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 }
+            add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
+        "#]],
+    );
 }
 
 #[test]
@@ -120,15 +197,80 @@ fn who_comes_from_outside_comes_with_the_nodes_address() {
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}],
         "loadBalancerSourceRanges": ["198.51.100.0/24"],
         "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}, {"ip": "192.0.2.10", "ipMode": "Proxy"}]}}});
-    check_rules(&spec, &["10.0.0.1 here"], true, &expect![[r#""#]]);
+    check_rules(
+        &spec,
+        &["10.0.0.1 here"],
+        true,
+        &expect![[r#"
+        add chain ip t balancer-95253A1D-default/web/tcp/http
+        add chain ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
+        add chain ip t external-95253A1D-default/web/tcp/http
+        add chain ip t service-95253A1D-default/web/tcp/http
+        add rule ip t balancer-95253A1D-default/web/tcp/http ip saddr 198.51.100.0/24 goto external-95253A1D-default/web/tcp/http
+        add rule ip t balancer-95253A1D-default/web/tcp/http drop
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 ip saddr 10.0.0.1 jump mark-for-masquerade
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 meta l4proto tcp dnat to 10.0.0.1:8080
+        add rule ip t external-95253A1D-default/web/tcp/http jump mark-for-masquerade
+        add rule ip t external-95253A1D-default/web/tcp/http goto service-95253A1D-default/web/tcp/http
+        add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+        add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 }
+        add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
+        add element ip t external-ips { 192.0.2.8 . tcp . 80 : goto external-95253A1D-default/web/tcp/http }
+        add element ip t external-ips { 192.0.2.9 . tcp . 80 : goto balancer-95253A1D-default/web/tcp/http }
+        add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
+    "#]],
+    );
 }
 
 #[test]
 fn a_local_policy_asks_only_endpoints_of_the_node() {
     let spec = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}]});
-    check_rules(&spec, &["10.0.0.1 here", "10.1.0.1"], true, &expect![[r#""#]]);
-    check_rules(&spec, &["10.1.0.1"], true, &expect![[r#""#]]);
+    check_rules(
+        &spec,
+        &["10.0.0.1 here", "10.1.0.1"],
+        true,
+        &expect![[r#"
+        add chain ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
+        add chain ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080
+        add chain ip t external-95253A1D-default/web/tcp/http
+        add chain ip t local-95253A1D-default/web/tcp/http
+        add chain ip t service-95253A1D-default/web/tcp/http
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 ip saddr 10.0.0.1 jump mark-for-masquerade
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 meta l4proto tcp dnat to 10.0.0.1:8080
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 ip saddr 10.1.0.1 jump mark-for-masquerade
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
+        add rule ip t external-95253A1D-default/web/tcp/http ip saddr 10.0.0.0/24 goto service-95253A1D-default/web/tcp/http
+        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local jump mark-for-masquerade
+        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local goto service-95253A1D-default/web/tcp/http
+        add rule ip t external-95253A1D-default/web/tcp/http goto local-95253A1D-default/web/tcp/http
+        add rule ip t local-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 }
+        add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+        add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 2 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080, 1 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
+        add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto local-95253A1D-default/web/tcp/http }
+        add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
+    "#]],
+    );
+    check_rules(
+        &spec,
+        &["10.1.0.1"],
+        true,
+        &expect![[r#"
+        add chain ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080
+        add chain ip t external-95253A1D-default/web/tcp/http
+        add chain ip t service-95253A1D-default/web/tcp/http
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 ip saddr 10.1.0.1 jump mark-for-masquerade
+        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
+        add rule ip t external-95253A1D-default/web/tcp/http ip saddr 10.0.0.0/24 goto service-95253A1D-default/web/tcp/http
+        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local jump mark-for-masquerade
+        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local goto service-95253A1D-default/web/tcp/http
+        add rule ip t external-95253A1D-default/web/tcp/http drop
+        add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+        add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
+        add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
+        add element ip t refused-ips { 10.96.7.7 . tcp . 80 : goto drop-it }
+    "#]],
+    );
 }
 
 #[test]

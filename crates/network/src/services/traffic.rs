@@ -96,7 +96,7 @@ impl<'a> Led<'a> {
             node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
             external_ips: spec.external_ips.iter().flatten().filter_map(|ip| ip.parse().ok()).collect(),
             balancer_ips: balancer_ips(self.service),
-            sources: sources.filter_map(|cidr| cidr.trim().parse().ok()).collect(),
+            sources: sources.filter_map(|cidr| cidr.trim().parse::<Ipv4Net>().ok()).map(|net| net.trunc()).collect(),
             affinity: affinity(spec),
             internal_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
             external_local: spec.external_traffic_policy.as_deref() == Some("Local"),
@@ -167,7 +167,7 @@ fn of_slice<'a>(
     let found = ports.find(|p| {
         p.name.as_deref().unwrap_or_default() == port && self::protocol(p.protocol.as_deref()) == Some(protocol)
     });
-    let number = found.and_then(|p| u16::try_from(p.port?).ok());
+    let number = found.and_then(|p| u16::try_from(p.port?).ok()).filter(|number| *number != 0);
     let endpoints = number.into_iter().flat_map(move |n| slice.endpoints.iter().map(move |e| (n, e)));
     // Only the first address counts, as upstream says of them all.
     endpoints.filter_map(|(n, e)| Some((SocketAddrV4::new(e.addresses.first()?.parse().ok()?, n), e)))
