@@ -63,6 +63,7 @@ mod security;
 mod services;
 mod sidecars;
 mod skew;
+mod stateful_sets;
 mod static_pods;
 mod stop_signals;
 mod streams;
@@ -141,6 +142,7 @@ fn main() {
         services::TESTS,
         sidecars::TESTS,
         skew::TESTS,
+        stateful_sets::TESTS,
         streams::TESTS,
         surprises::TESTS,
         termination::TESTS,

@@ -32,6 +32,7 @@ mod resource_quota;
 mod revisions;
 mod root_ca;
 mod service_account;
+mod stateful_set;
 mod taint_eviction;
 mod ttl_after_finished;
 mod watch;
@@ -40,6 +41,7 @@ mod written;
 
 pub use clients::Clients;
 
+use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
@@ -56,11 +58,13 @@ pub struct Options {
     pub root_ca_pem: Option<String>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
+    /// Which features are on.
+    pub gates: FeatureGates,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { root_ca_pem: None, terminated_pod_gc_threshold: 12_500 }
+        Self { root_ca_pem: None, terminated_pod_gc_threshold: 12_500, gates: FeatureGates::default() }
     }
 }
 
@@ -83,6 +87,8 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(deployment::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let revisions = Cache::<ControllerRevision>::new();
     controllers.spawn(daemon_set::run(clients.clone(), revisions.clone(), pods.clone(), stop.clone()));
+    let several = options.gates.enabled(Gate::MaxUnavailableStatefulSet);
+    controllers.spawn(stateful_set::run(clients.clone(), revisions.clone(), pods.clone(), several, stop.clone()));
     let jobs = Cache::<Job>::new();
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
