@@ -14,6 +14,7 @@ mod clusters;
 mod commands;
 mod conditions;
 mod configuration;
+mod cron_jobs;
 mod custom_resources;
 mod daemon_sets;
 mod debug;
@@ -53,6 +54,7 @@ mod probes;
 mod proxies;
 mod python_client;
 mod replica_sets;
+mod replication_controllers;
 mod resize;
 mod restart;
 mod restart_rules;
@@ -103,6 +105,7 @@ fn main() {
         aggregation::TESTS,
         conditions::TESTS,
         configuration::TESTS,
+        cron_jobs::TESTS,
         daemon_sets::TESTS,
         debug::TESTS,
         deployments::TESTS,
@@ -128,6 +131,7 @@ fn main() {
         admission::TESTS,
         custom_resources::TESTS,
         replica_sets::TESTS,
+        replication_controllers::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
         kube_rs::TESTS,

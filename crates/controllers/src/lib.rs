@@ -10,7 +10,9 @@
 mod amount;
 mod cache;
 mod clients;
+mod clock;
 mod cluster_roles;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
@@ -40,6 +42,7 @@ mod worker;
 mod written;
 
 pub use clients::Clients;
+pub use clock::Clock;
 
 use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
@@ -60,11 +63,18 @@ pub struct Options {
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
     pub gates: FeatureGates,
+    /// When CronJobs start Jobs.
+    pub clock: Clock,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { root_ca_pem: None, terminated_pod_gc_threshold: 12_500, gates: FeatureGates::default() }
+        Self {
+            root_ca_pem: None,
+            terminated_pod_gc_threshold: 12_500,
+            gates: FeatureGates::default(),
+            clock: Clock::system(),
+        }
     }
 }
 
@@ -92,6 +102,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let jobs = Cache::<Job>::new();
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
+    controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock, stop.clone()));
     controllers.spawn(endpoints::run(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
