@@ -94,7 +94,7 @@ impl Controller for DaemonSets {
         let history = history(&templated, self.revisions.of(set.as_ref(), &spec.selector).await?);
         match self.revisions.note(key, set.as_ref(), &history, now).await? {
             Noted::Done => {}
-            Noted::Unseen => return Ok(None),
+            Noted::Unseen | Noted::Ending => return Ok(None),
             Noted::Collided => {
                 let mut status = set.status.clone().unwrap_or_default();
                 status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::history::History;
-use crate::pod_control::{Claims, claim_all};
+use crate::pod_control::{Claims, claim_all, is_ending};
 use crate::worker::{is_code, unless_gone};
 use crate::written::{Revision, Written};
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -27,6 +27,8 @@ pub(crate) enum Noted {
     Done,
     /// It is there, though the watch has not shown it.
     Unseen,
+    /// Its namespace goes: nothing can be made.
+    Ending,
     /// Another template has its name: the next one must be called otherwise.
     Collided,
 }
@@ -88,6 +90,8 @@ impl Revisions {
                 let same = api.get_opt(name).await?.is_some_and(|there| there.data == current.data);
                 Ok(if same { Noted::Unseen } else { Noted::Collided })
             }
+            // A namespace that goes takes all with it.
+            Err(e) if is_ending(&e) => Ok(Noted::Ending),
             Err(e) => Err(e),
         }
     }

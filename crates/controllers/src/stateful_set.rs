@@ -108,7 +108,7 @@ impl Controller for StatefulSets {
         let noted = if ending { Noted::Done } else { self.revisions.note(key, set.as_ref(), &history, now).await? };
         match noted {
             Noted::Done => Box::pin(self.sync(key, &set, spec, &history, now)).await,
-            Noted::Unseen => Ok(None),
+            Noted::Unseen | Noted::Ending => Ok(None),
             Noted::Collided => {
                 let mut status = set.status.clone().unwrap_or_default();
                 status.collision_count = Some(collisions.unwrap_or(0).saturating_add(1));

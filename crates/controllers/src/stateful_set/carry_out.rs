@@ -6,7 +6,7 @@ use super::retention::Retention;
 use super::{StatefulSets, name, namespace};
 use crate::history::{name_of, template_of};
 use crate::members::Member;
-use crate::pod_control::{owner, said};
+use crate::pod_control::{is_ending, owner, said};
 use crate::worker::is_code;
 use crate::written::Revision;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
@@ -56,7 +56,11 @@ impl StatefulSets {
         // Whatever fails, what was written is waited for.
         self.made.note(key, writes.pods, now);
         self.claimed.note(key, writes.claims, now);
-        done.map(drop)
+        match done {
+            // A namespace that goes takes all with it.
+            Err(e) if is_ending(&e) => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// `SuccessfulCreate`: `create Pod web-0 in StatefulSet web successful`.
