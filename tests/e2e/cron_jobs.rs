@@ -119,7 +119,7 @@ fn is_busy(cluster: &Cluster) {
     let first = jobs(&kubectl).remove(0);
     came_before(&kubectl, 20);
     eventually("none is started beside it", || told(&kubectl, "JobAlreadyActive", "concurrency policy is Forbid"));
-    assert_eq!(jobs(&kubectl), [first.clone()]);
+    assert_eq!(jobs(&kubectl), std::slice::from_ref(&first));
     let replace = json!({"spec": {"concurrencyPolicy": "Replace"}}).to_string();
     kubectl.args(&["patch", "cronjob", "tick", "-p", &replace], "").ok();
     eventually("another takes its place", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
