@@ -14,6 +14,7 @@ mod clusters;
 mod commands;
 mod conditions;
 mod configuration;
+mod cron_jobs;
 mod custom_resources;
 mod daemon_sets;
 mod debug;
@@ -53,6 +54,7 @@ mod probes;
 mod proxies;
 mod python_client;
 mod replica_sets;
+mod replication_controllers;
 mod resize;
 mod restart;
 mod restart_rules;
@@ -64,6 +66,7 @@ mod service_traffic;
 mod services;
 mod sidecars;
 mod skew;
+mod stateful_sets;
 mod static_pods;
 mod stop_signals;
 mod streams;
@@ -103,6 +106,7 @@ fn main() {
         aggregation::TESTS,
         conditions::TESTS,
         configuration::TESTS,
+        cron_jobs::TESTS,
         daemon_sets::TESTS,
         debug::TESTS,
         deployments::TESTS,
@@ -128,6 +132,7 @@ fn main() {
         admission::TESTS,
         custom_resources::TESTS,
         replica_sets::TESTS,
+        replication_controllers::TESTS,
         resize::TESTS,
         runtime_class::TESTS,
         kube_rs::TESTS,
@@ -143,6 +148,7 @@ fn main() {
         services::TESTS,
         sidecars::TESTS,
         skew::TESTS,
+        stateful_sets::TESTS,
         streams::TESTS,
         surprises::TESTS,
         termination::TESTS,

@@ -95,6 +95,8 @@ gates! {
     PreventStaticPodAPIReferences: Beta, true;
     /// KEP-3962: policies in CEL that change what is written.
     MutatingAdmissionPolicy: Beta, false;
+    /// KEP-961: several Pods of a StatefulSet may be replaced at once.
+    MaxUnavailableStatefulSet: Beta, true;
     /// KEP-2535: an image that was pulled with a secret is only for Pods that have one, too.
     KubeletEnsureSecretPulledImages: Beta, true;
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+pub mod cron;
 pub mod feature_gates;
 pub mod field;
 pub mod host_port;

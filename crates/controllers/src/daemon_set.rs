@@ -1,32 +1,31 @@
 //! DaemonSets: a Pod on each node that should have one (`pkg/controller/daemon`).
 //!
-//! What is to be done is decided by [`plan`], what templates there were by [`history`]; here it is carried out, and told.
+//! What is to be done is decided by [`plan`], what templates there were by [`crate::history`]; here it is carried out, and
+//! told.
 
-mod history;
 mod place;
 mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::cache::{Cache, Seen, key};
+use crate::cache::{Cache, Kept, Seen, key};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::pod_control::{PodControl, pod_of, selects};
-use crate::worker::{self, Controller, is_code, unless_gone};
+use crate::history::{HASH, History, Templated, hash_of, history};
+use crate::members::{Member, controller};
+use crate::pod_control::{PodControl, concerned, pod_of, selects};
+use crate::revisions::{Noted, Revisions};
+use crate::worker::{self, Controller, unless_gone};
 use crate::written::{Revision, Written};
 use futures::stream::{self, StreamExt};
-use history::{HASH, History, hash_of, history};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client, Resource};
 use place::Place;
 pub(crate) use place::tied;
 use plan::{Facts, Plan};
-use serde_json::json;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,9 +49,8 @@ struct DaemonSets {
     known: Cache<DaemonSet>,
     pods: Cache<Member>,
     places: Cache<Place>,
-    revisions: Cache<ControllerRevision>,
+    revisions: Revisions,
     made: Written,
-    noted: Written,
     /// By DaemonSet and node: until when to wait, and for how long that was.
     pauses: HashMap<(String, String), (Instant, Duration)>,
 }
@@ -67,13 +65,13 @@ impl Controller for DaemonSets {
             Event::DaemonSet(Seen::One { before, .. }) => {
                 for gone in before.iter().map(|set| key(set.as_ref())) {
                     self.made.forget(&gone);
-                    self.noted.forget(&gone);
+                    self.revisions.forget(&gone);
                     self.pauses.retain(|(set, _), _| *set != gone);
                 }
                 vec![]
             }
             Event::Pod(seen @ Seen::One { .. }) => seen.both().flat_map(|pod| self.concerned(pod)).collect(),
-            Event::History(Seen::One { .. }) => vec![],
+            Event::History(seen @ Seen::One { .. }) => seen.both().flat_map(|past| self.concerned_by(past)).collect(),
             Event::DaemonSet(Seen::All) | Event::Pod(Seen::All) | Event::History(Seen::All) | Event::Node => {
                 self.known.keys()
             }
@@ -81,19 +79,28 @@ impl Controller for DaemonSets {
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let listed = self.pods.listed() && self.places.listed() && self.revisions.listed();
+        let listed = self.pods.listed() && self.places.listed() && self.revisions.known.listed();
         let Some(set) = self.known.at(key).filter(|_| listed) else { return Ok(None) };
         let Some(spec) = set.spec.as_ref().filter(|_| set.metadata.deletion_timestamp.is_none()) else {
             return Ok(None);
         };
         let outstanding = self.made.outstanding(key, self.pods.revision(), now);
-        let outstanding = outstanding.or_else(|| self.noted.outstanding(key, self.revisions.revision(), now));
+        let outstanding = outstanding.or_else(|| self.revisions.outstanding(key, now));
         if outstanding.is_some() {
             return Ok(outstanding);
         }
-        let mut history = history(&set, spec, self.history_of(&set));
-        if !self.note(key, &set, &mut history, now).await? {
-            return Ok(None);
+        let collisions = set.status.as_ref().and_then(|status| status.collision_count);
+        let templated = Templated { owner: set.as_ref(), template: &spec.template, collisions, label: HASH };
+        let history = history(&templated, self.revisions.of(set.as_ref(), &spec.selector).await?);
+        match self.revisions.note(key, set.as_ref(), &history, now).await? {
+            Noted::Done => {}
+            Noted::Unseen | Noted::Ending => return Ok(None),
+            Noted::Collided => {
+                let mut status = set.status.clone().unwrap_or_default();
+                status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+                self.report(&set, status).await?;
+                return Ok(None);
+            }
         }
         let all = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
         let mine = self.control.claim(set.as_ref(), &spec.selector, all).await?;
@@ -104,10 +111,8 @@ impl Controller for DaemonSets {
         let failure = self.carry_out(&set, spec, &plan, &history, &mut written).await;
         self.made.note(key, written, now);
         let live = mine.iter().filter_map(|pod| pod.labels.get(HASH)).map(String::as_str).collect();
-        for old in history.excess(spec.revision_history_limit.unwrap_or(10), &live) {
-            let name = old.metadata.name.as_deref().unwrap_or_default();
-            unless_gone(self.revisions_of(&set).delete(name, &DeleteParams::default()).await)?;
-        }
+        let excess = history.excess(spec.revision_history_limit.unwrap_or(10), &live);
+        self.revisions.prune(set.as_ref(), excess).await?;
         self.report(&set, facts.status(&set)).await?;
         if let Some(error) = failure {
             return Err(error);
@@ -122,26 +127,14 @@ impl Controller for DaemonSets {
 impl DaemonSets {
     /// The DaemonSets that a Pod is a matter of: its own, or all that select it when it has none.
     fn concerned(&self, pod: &Member) -> Vec<String> {
-        if let Some(owner) = &pod.controller {
-            let own = self.known.get(&pod.namespace, &owner.name).filter(|_| owner.kind == "DaemonSet");
-            return own.iter().map(|set| key(set.as_ref())).collect();
-        }
-        let selects = |set: &DaemonSet| set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &pod.labels));
-        let all = self.known.in_namespace(&pod.namespace).into_iter();
-        all.filter(|set| selects(set)).map(|set| key(set.as_ref())).collect()
+        concerned(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_selected(set, &pod.labels))
     }
 
-    fn history_of(&self, set: &DaemonSet) -> Vec<Arc<ControllerRevision>> {
-        let mut all = self.revisions.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
-        all.retain(|revision| {
-            let mut owners = revision.metadata.owner_references.iter().flatten();
-            owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == set.metadata.uid.as_ref())
-        });
-        all
-    }
-
-    fn revisions_of(&self, set: &DaemonSet) -> Api<ControllerRevision> {
-        Api::namespaced(self.client.clone(), set.metadata.namespace.as_deref().unwrap_or_default())
+    fn concerned_by(&self, past: &ControllerRevision) -> Vec<String> {
+        let meta = &past.metadata;
+        let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
+        let labels = meta.labels.clone().unwrap_or_default();
+        concerned(&self.known, past.namespace(), owner, |set| is_selected(set, &labels))
     }
 
     /// Whether a node must wait; if it need not, it must the next time, twice as long.
@@ -160,42 +153,6 @@ impl DaemonSets {
                 self.pauses.insert(at, (now + FIRST_PAUSE, FIRST_PAUSE));
                 None
             }
-        }
-    }
-
-    /// Makes the revision of the template, or gives it its number; `false` when somebody else was faster.
-    async fn note(
-        &mut self,
-        key: &str,
-        set: &DaemonSet,
-        history: &mut History,
-        now: Instant,
-    ) -> Result<bool, kube::Error> {
-        let (api, current) = (self.revisions_of(set), &history.current);
-        let name = current.metadata.name.as_deref().unwrap_or_default();
-        let noted = match &history.is {
-            Some(is) if is.revision == current.revision => return Ok(true),
-            Some(_) => {
-                let patch = Patch::Merge(json!({"revision": current.revision}));
-                api.patch(name, &PatchParams::default(), &patch).await
-            }
-            None => api.create(&PostParams::default(), current).await,
-        };
-        match noted {
-            Ok(noted) => {
-                let mut written = Revision::default();
-                written.saw(&noted.metadata);
-                self.noted.note(key, written, now);
-                Ok(true)
-            }
-            Err(e) if is_code(&e, 409) && history.is.is_none() => {
-                // Another template of the same name: the next one is called otherwise.
-                let mut status = set.status.clone().unwrap_or_default();
-                status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-                self.report(set, status).await?;
-                Ok(false)
-            }
-            Err(e) => Err(e),
         }
     }
 
@@ -245,6 +202,10 @@ impl DaemonSets {
     }
 }
 
+fn is_selected(set: &DaemonSet, labels: &BTreeMap<String, String>) -> bool {
+    set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, labels))
+}
+
 /// A Pod for a node.
 fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
     let name = format!("{}-", set.metadata.name.as_deref().unwrap_or_default());
@@ -255,27 +216,29 @@ fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+pub(crate) fn run(
+    clients: Clients,
+    revisions: Cache<ControllerRevision>,
+    pods: Cache<Member>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
     let (known, places) = (Cache::<DaemonSet>::new(), Cache::<Place>::new());
-    let revisions = Cache::<ControllerRevision>::new();
     let of_sets = stream::select(known.changes().map(Event::DaemonSet), revisions.changes().map(Event::History));
     let others = stream::select(pods.changes().map(Event::Pod), places.changes().map(|_| Event::Node));
     let events = stream::select(of_sets, others).boxed();
-    let watched = futures::future::join3(
+    let watched = futures::future::join(
         known.clone().follow(Api::all(clients.shared()), |set| set, stop.clone()),
         places.clone().follow(Api::<Node>::all(clients.shared()), Place::of, stop.clone()),
-        revisions.clone().follow(Api::all(clients.shared()), |revision| revision, stop.clone()),
     );
     let client = clients.of("daemon-set-controller");
     let controller = DaemonSets {
         control: PodControl::new(client.clone(), COMPONENT),
+        revisions: Revisions::new(client.clone(), revisions),
         client,
         known,
         pods,
         places,
-        revisions,
         made: Written::default(),
-        noted: Written::default(),
         pauses: HashMap::new(),
     };
     let works = worker::run(controller, events, stop);

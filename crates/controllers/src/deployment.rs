@@ -16,7 +16,7 @@ mod tests;
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::members::{Member, controller};
-use crate::pod_control::{Claim, adopt, claim, is_ending, release, said, selects};
+use crate::pod_control::{claim_all, concerned, is_ending, said, selects};
 use crate::recorder::Recorder;
 use crate::worker::{self, Controller, is_code, unless_gone};
 use crate::written::{Revision, Written};
@@ -104,14 +104,10 @@ impl Deployments {
     fn concerned(&self, set: &ReplicaSet) -> Vec<String> {
         let meta = &set.metadata;
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        if let Some(owner) = controller(meta.owner_references.as_deref().unwrap_or_default()) {
-            let own = self.known.get(namespace, &owner.name).filter(|_| owner.kind == "Deployment");
-            return own.iter().map(|deployment| key(deployment.as_ref())).collect();
-        }
+        let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
         let labels = meta.labels.clone().unwrap_or_default();
         let selects = |d: &Deployment| d.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &labels));
-        let all = self.known.in_namespace(namespace).into_iter();
-        all.filter(|deployment| selects(deployment)).map(|deployment| key(deployment.as_ref())).collect()
+        concerned(&self.known, namespace, owner, selects)
     }
 
     /// The Deployment of a Pod, if it waits for its Pods to end.
@@ -129,23 +125,7 @@ impl Deployments {
     async fn claim(&self, deployment: &Deployment, spec: &DeploymentSpec) -> Result<Vec<Arc<ReplicaSet>>, kube::Error> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
-        let mut mine = Vec::new();
-        for set in self.sets.in_namespace(namespace) {
-            let meta = &set.metadata;
-            let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
-            let selected = meta.labels.as_ref().is_some_and(|labels| selects(&spec.selector, labels));
-            let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
-            match claim(&deployment.metadata, owner, selected, meta.deletion_timestamp.is_none()) {
-                Claim::Not => {}
-                Claim::Mine => mine.push(set),
-                Claim::Release => release(&api, name, uid, deployment, None).await?,
-                Claim::Adopt => {
-                    adopt(&api, name, uid, deployment, None).await?;
-                    mine.push(set);
-                }
-            }
-        }
-        Ok(mine)
+        claim_all(&api, deployment, &spec.selector, self.sets.in_namespace(namespace)).await
     }
 
     /// Whether Pods of others of its ReplicaSets than the newest still run.

@@ -15,7 +15,7 @@ mod track;
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::members::{Member, TRACKING};
-use crate::pod_control::{Failure, PodControl, matches};
+use crate::pod_control::{Failure, PodControl, concerned, matches};
 use crate::worker::{self, Controller, is_code};
 use crate::written::{Revision, Written};
 use backoff::Backoff;
@@ -116,14 +116,9 @@ impl Controller for Jobs {
 impl Jobs {
     /// The Jobs that a Pod is a matter of: its own, or all that select it when it has none.
     fn concerned(&self, pod: &Member) -> Vec<String> {
-        if let Some(owner) = &pod.controller {
-            let own = self.known.get(&pod.namespace, &owner.name).filter(|_| owner.kind == "Job");
-            return own.iter().map(|job| key(job.as_ref())).collect();
-        }
         let selector = |job: &Job| job.spec.as_ref().and_then(|spec| spec.selector.clone());
         let selects = |job: &Job| selector(job).is_some_and(|selector| matches(&selector, &pod.labels));
-        let all = self.known.in_namespace(&pod.namespace).into_iter();
-        all.filter(|job| selects(job)).map(|job| key(job.as_ref())).collect()
+        concerned(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
     /// The key of a Pod that is held for a Job that is not there.

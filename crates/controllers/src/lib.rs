@@ -10,12 +10,16 @@
 mod amount;
 mod cache;
 mod clients;
+mod clock;
 mod cluster_roles;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod going;
+mod history;
 mod job;
 mod members;
 mod namespace;
@@ -27,8 +31,10 @@ mod pod_gc;
 mod recorder;
 mod replica_set;
 mod resource_quota;
+mod revisions;
 mod root_ca;
 mod service_account;
+mod stateful_set;
 mod taint_eviction;
 mod ttl_after_finished;
 mod watch;
@@ -36,10 +42,13 @@ mod worker;
 mod written;
 
 pub use clients::Clients;
+pub use clock::Clock;
 
+use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
-use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ReplicationController;
 use kube::Api;
 use members::Member;
 use tokio::task::JoinSet;
@@ -52,11 +61,20 @@ pub struct Options {
     pub root_ca_pem: Option<String>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
+    /// Which features are on.
+    pub gates: FeatureGates,
+    /// When CronJobs start Jobs.
+    pub clock: Clock,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { root_ca_pem: None, terminated_pod_gc_threshold: 12_500 }
+        Self {
+            root_ca_pem: None,
+            terminated_pod_gc_threshold: 12_500,
+            gates: FeatureGates::default(),
+            clock: Clock::system(),
+        }
     }
 }
 
@@ -74,18 +92,26 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(cluster_roles::run(clients.clone(), stop.clone()));
     let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
     controllers.spawn(replica_set::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
+    let replicated = Cache::<ReplicationController>::new();
+    controllers.spawn(replica_set::run(clients.clone(), replicated.clone(), pods.clone(), stop.clone()));
     controllers.spawn(deployment::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(daemon_set::run(clients.clone(), pods.clone(), stop.clone()));
+    let revisions = Cache::<ControllerRevision>::new();
+    controllers.spawn(daemon_set::run(clients.clone(), revisions.clone(), pods.clone(), stop.clone()));
+    let several = options.gates.enabled(Gate::MaxUnavailableStatefulSet);
+    controllers.spawn(stateful_set::run(clients.clone(), revisions.clone(), pods.clone(), several, stop.clone()));
     let jobs = Cache::<Job>::new();
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
+    controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock, stop.clone()));
     controllers.spawn(endpoints::run(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
+    controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));
     controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
+    controllers.spawn(replicated.follow(Api::all(clients.shared()), |set| set, stop.clone()));
     controllers.spawn(sets.follow(Api::all(clients.shared()), |set| set, stop.clone()));
     controllers.spawn(pods.follow(Api::all(clients.shared()), Member::of, stop.clone()));
     controllers.spawn(node_lifecycle::run(clients, stop));

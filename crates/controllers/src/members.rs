@@ -47,6 +47,8 @@ pub(crate) struct Member {
     /// Whether its node sent it away.
     pub(crate) evicted: bool,
     pub(crate) place: Place,
+    /// Its volumes that are claims, with the claims' names.
+    pub(crate) claims: Vec<(String, String)>,
     /// What a Job must know of it; nothing of Pods of others.
     pub(crate) job: Option<Box<JobPart>>,
 }
@@ -114,6 +116,7 @@ impl Member {
             disrupted,
             evicted: status.reason.as_deref() == Some("Evicted"),
             place: Place::of(&spec, &status),
+            claims: claims(&spec),
             job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),
             namespace: meta.namespace.unwrap_or_default(),
@@ -200,6 +203,11 @@ impl JobPart {
             restarts: total(all().map(|c| c.restart_count)),
         })
     }
+}
+
+fn claims(spec: &PodSpec) -> Vec<(String, String)> {
+    let volumes = spec.volumes.iter().flatten();
+    volumes.filter_map(|v| Some((v.name.clone(), v.persistent_volume_claim.as_ref()?.claim_name.clone()))).collect()
 }
 
 fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N> {

@@ -1,6 +1,7 @@
 //! What controllers of workloads do to Pods: make, delete, adopt and release them, and tell so.
 
-use crate::members::Member;
+use crate::cache::{Cache, Kept, key};
+use crate::members::{Member, controller};
 use crate::recorder::Recorder;
 use crate::worker::is_code;
 use crate::written::Revision;
@@ -113,11 +114,20 @@ impl PodControl {
         selector: &LabelSelector,
         pods: Vec<Arc<Member>>,
     ) -> Result<Vec<Arc<Member>>, kube::Error> {
+        self.claim_if(owner, |pod| selects(selector, &pod.labels), pods).await
+    }
+
+    /// The same for an owner that selects otherwise.
+    pub(crate) async fn claim_if<K: Claims>(
+        &self,
+        owner: &K,
+        selects: impl Fn(&Member) -> bool + Send,
+        pods: Vec<Arc<Member>>,
+    ) -> Result<Vec<Arc<Member>>, kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), owner.meta().namespace.as_deref().unwrap_or_default());
         let mut mine = Vec::new();
         for pod in pods {
-            let selected = selects(selector, &pod.labels);
-            match claim(owner.meta(), pod.controller.as_ref(), selected, pod.active) {
+            match claim(owner.meta(), pod.controller.as_ref(), selects(&pod), pod.active) {
                 Claim::Not => {}
                 Claim::Mine => mine.push(pod),
                 Claim::Release => release(&api, &pod.name, &pod.uid, owner, self.finalizer).await?,
@@ -171,6 +181,52 @@ pub(crate) fn claim(owner: &ObjectMeta, controller: Option<&OwnerReference>, sel
         None if selected && alive && !ending => Claim::Adopt,
         None => Claim::Not,
     }
+}
+
+/// Of these objects, the owner's, by the same rules.
+pub(crate) async fn claim_all<T, K>(
+    api: &Api<T>,
+    owner: &K,
+    selector: &LabelSelector,
+    objects: Vec<Arc<T>>,
+) -> Result<Vec<Arc<T>>, kube::Error>
+where
+    T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    K: Claims,
+{
+    let mut mine = Vec::new();
+    for object in objects {
+        let meta = object.meta();
+        let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
+        let selected = meta.labels.as_ref().is_some_and(|labels| selects(selector, labels));
+        let known = controller(meta.owner_references.as_deref().unwrap_or_default());
+        match claim(owner.meta(), known, selected, meta.deletion_timestamp.is_none()) {
+            Claim::Not => {}
+            Claim::Mine => mine.push(object),
+            Claim::Release => release(api, name, uid, owner, None).await?,
+            Claim::Adopt => {
+                adopt(api, name, uid, owner, None).await?;
+                mine.push(object);
+            }
+        }
+    }
+    Ok(mine)
+}
+
+/// The keys of those that an object is a matter of: of the one that controls it, or of all that select it when nobody
+/// does.
+pub(crate) fn concerned<K: Claims + Kept>(
+    known: &Cache<K>,
+    namespace: &str,
+    controller: Option<&OwnerReference>,
+    selects: impl Fn(&K) -> bool,
+) -> Vec<String> {
+    if let Some(owner) = controller {
+        let own = known.get(namespace, &owner.name).filter(|_| owner.kind == K::kind(&()));
+        return own.iter().map(|object| key(object.as_ref())).collect();
+    }
+    let all = known.in_namespace(namespace).into_iter();
+    all.filter(|object| selects(object)).map(|object| key(object.as_ref())).collect()
 }
 
 /// The owner controls the object from now on; a finalizer may hold it for that.

@@ -1,22 +1,24 @@
-//! ReplicaSets have as many Pods as they should (`pkg/controller/replicaset`).
+//! ReplicaSets have as many Pods as they should (`pkg/controller/replicaset`), and so have ReplicationControllers.
 
 mod counts;
+mod kinds;
 mod rank;
 
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
+use crate::going::Going;
 use crate::members::Member;
-use crate::pod_control::{Failure, PodControl, pod_of, said, selects};
-use crate::worker::{self, Controller, is_code};
+use crate::pod_control::{Failure, PodControl, concerned, pod_of, said, selects};
+use crate::worker::{self, Controller, unless_gone};
 use crate::written::{Revision, Written};
 use counts::status;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::api::apps::v1::ReplicaSetSpec;
+use kinds::Replicated;
 use kube::api::PostParams;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 pub(crate) use rank::first_to_go;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,47 +26,39 @@ use tokio_util::sync::CancellationToken;
 
 /// No more Pods are made or deleted at once.
 const BURST: usize = 500;
-const COMPONENT: &str = "replicaset-controller";
 
-pub(crate) enum Event {
-    ReplicaSet(Seen<ReplicaSet>),
+pub(crate) enum Event<K> {
+    Set(Seen<K>),
     Pod(Seen<Member>),
 }
 
-struct ReplicaSets {
+struct ReplicaSets<K> {
     client: Client,
     pods: PodControl,
-    known: Cache<ReplicaSet>,
+    known: Cache<K>,
     members: Cache<Member>,
     written: Written,
-    /// UIDs of Pods that it has deleted, until they are seen to go.
-    deleted: HashSet<String>,
+    going: Going,
 }
 
-impl Controller for ReplicaSets {
-    type Event = Event;
-    const NAME: &'static str = "ReplicaSets";
+impl<K: Replicated> Controller for ReplicaSets<K> {
+    type Event = Event<K>;
+    const NAME: &'static str = K::NAME;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&mut self, event: Event<K>, _now: Instant) -> Vec<String> {
         match event {
-            Event::ReplicaSet(Seen::One { after: Some(set), .. }) => vec![key(set.as_ref())],
-            Event::ReplicaSet(Seen::One { before, .. }) => {
+            Event::Set(Seen::One { after: Some(set), .. }) => vec![key(set.as_ref())],
+            Event::Set(Seen::One { before, .. }) => {
                 before.iter().for_each(|set| self.written.forget(&key(set.as_ref())));
                 vec![]
             }
-            Event::ReplicaSet(Seen::All) | Event::Pod(Seen::All) => {
-                // Which of them have gone is not known: what is asked for twice does no harm.
-                self.deleted.clear();
-                self.known.keys()
-            }
+            Event::Set(Seen::All) => self.known.keys(),
             Event::Pod(seen) => {
-                for pod in seen.both() {
-                    let now = self.members.get(&pod.namespace, &pod.name);
-                    if !now.is_some_and(|now| now.is(pod) && now.active) {
-                        self.deleted.remove(&pod.uid);
-                    }
+                self.going.saw(&seen, &self.members);
+                match seen {
+                    Seen::All => self.known.keys(),
+                    one @ Seen::One { .. } => one.both().flat_map(|pod| self.concerned(pod)).collect(),
                 }
-                seen.both().flat_map(|pod| self.concerned(pod)).collect()
             }
         }
     }
@@ -74,9 +68,10 @@ impl Controller for ReplicaSets {
         if let Some(left) = self.written.outstanding(key, self.members.revision(), now) {
             return Ok(Some(left));
         }
-        let Some(spec) = set.spec.as_ref() else { return Ok(None) };
-        let mine = self.claim(&set, spec).await?;
-        let failure = if set.metadata.deletion_timestamp.is_none() {
+        let view = set.as_set();
+        let Some(spec) = view.spec.as_ref() else { return Ok(None) };
+        let mine = self.claim(set.as_ref(), spec).await?;
+        let failure = if view.metadata.deletion_timestamp.is_none() {
             self.manage(key, &set, spec, &mine, now).await
         } else {
             None
@@ -90,36 +85,28 @@ impl Controller for ReplicaSets {
     }
 }
 
-impl ReplicaSets {
+impl<K: Replicated> ReplicaSets<K> {
     /// The ReplicaSets that a Pod is a matter of: its own, or all that select it when it has none.
     fn concerned(&self, pod: &Member) -> Vec<String> {
-        if let Some(owner) = &pod.controller {
-            let own = self.known.get(&pod.namespace, &owner.name).filter(|_| owner.kind == "ReplicaSet");
-            return own.iter().map(|set| key(set.as_ref())).collect();
-        }
-        let selects = |set: &ReplicaSet| set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &pod.labels));
-        let all = self.known.in_namespace(&pod.namespace).into_iter();
-        all.filter(|set| selects(set)).map(|set| key(set.as_ref())).collect()
+        let selects = |set: &K| {
+            let set = set.as_set();
+            set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &pod.labels))
+        };
+        concerned(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
     /// The Pods of a ReplicaSet. Those that it has deleted, and that are not seen to go yet, count as going.
-    async fn claim(&self, set: &ReplicaSet, spec: &ReplicaSetSpec) -> Result<Vec<Arc<Member>>, kube::Error> {
-        let all = self.members.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
+    async fn claim(&self, set: &K, spec: &ReplicaSetSpec) -> Result<Vec<Arc<Member>>, kube::Error> {
+        let all = self.members.in_namespace(set.namespace());
         let mine = self.pods.claim(set, &spec.selector, all).await?;
-        let going = |pod: Arc<Member>| {
-            if !self.deleted.contains(&pod.uid) {
-                return pod;
-            }
-            Arc::new(Member { active: false, terminating: true, ..(*pod).clone() })
-        };
-        Ok(mine.into_iter().map(going).collect())
+        Ok(self.going.among(mine))
     }
 
     /// Makes or deletes Pods until there are as many as there should be.
     async fn manage(
         &mut self,
         key: &str,
-        set: &ReplicaSet,
+        set: &K,
         spec: &ReplicaSetSpec,
         mine: &[Arc<Member>],
         now: Instant,
@@ -131,14 +118,14 @@ impl ReplicaSets {
         if active.len() < wanted {
             let count = (wanted - active.len()).min(BURST);
             // Upstream leaves out the dash of a name that would be too long with it.
-            let name = format!("{}-", set.metadata.name.as_deref().unwrap_or_default());
+            let name = format!("{}-", set.name());
             let pod = pod_of(set, &spec.template.clone().unwrap_or_default(), name);
             failure = self.pods.make(&about, &vec![pod; count], &mut written).await.1;
         } else if active.len() > wanted {
             let excess = (active.len() - wanted).min(BURST);
             for pod in first_to_go(active, excess) {
                 match self.pods.delete(&about, pod, &mut written).await {
-                    Ok(true) => drop(self.deleted.insert(pod.uid.clone())),
+                    Ok(true) => self.going.note(pod),
                     Ok(false) => {}
                     Err(e) => {
                         failure = Some(e);
@@ -154,45 +141,38 @@ impl ReplicaSets {
     /// Writes the status, if it is another.
     async fn report(
         &self,
-        set: &ReplicaSet,
+        set: &K,
         spec: &ReplicaSetSpec,
         mine: &[Arc<Member>],
         failure: Option<&Failure>,
     ) -> Result<(), kube::Error> {
-        let now = Timestamp::now();
-        let status = status(set, spec, mine, failure.map(|(reason, e)| (*reason, said(e))), now);
-        if set.status.as_ref() == Some(&status) {
+        let failure = failure.map(|(reason, e)| (*reason, said(e)));
+        let new = set.clone().with_status(status(&set.as_set(), spec, mine, failure, Timestamp::now()));
+        if new == *set {
             return Ok(());
         }
-        let sets: Api<ReplicaSet> =
-            Api::namespaced(self.client.clone(), set.metadata.namespace.as_deref().unwrap_or_default());
-        let mut new = set.clone();
-        new.status = Some(status);
-        let name = set.metadata.name.as_deref().unwrap_or_default();
-        match sets.replace_status(name, &PostParams::default(), &new).await {
-            // It has changed, or gone, meanwhile: the watch says so.
-            Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
-            other => other.map(drop),
-        }
+        let sets: Api<K> = Api::namespaced(self.client.clone(), set.namespace());
+        // It has changed, or gone, meanwhile: the watch says so.
+        unless_gone(sets.replace_status(set.name(), &PostParams::default(), &new).await)
     }
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(
+pub(crate) fn run<K: Replicated>(
     clients: Clients,
-    known: Cache<ReplicaSet>,
+    known: Cache<K>,
     members: Cache<Member>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = stream::select(known.changes().map(Event::ReplicaSet), members.changes().map(Event::Pod));
-    let client = clients.of("replicaset-controller");
+    let events = stream::select(known.changes().map(Event::Set), members.changes().map(Event::Pod));
+    let client = clients.of(K::COMPONENT);
     let controller = ReplicaSets {
-        pods: PodControl::new(client.clone(), COMPONENT),
+        pods: PodControl::new(client.clone(), K::COMPONENT),
         client,
         known,
         members,
         written: Written::default(),
-        deleted: HashSet::new(),
+        going: Going::default(),
     };
     // What it does at once is large: it lies on the heap.
     Box::pin(worker::run(controller, events.boxed(), stop))

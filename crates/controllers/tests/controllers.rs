@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 fn start() -> FakeApi {
     let api = FakeApi::new();
-    let options = Options { root_ca_pem: Some("PEM".into()), terminated_pod_gc_threshold: 2 };
+    let options = Options { root_ca_pem: Some("PEM".into()), terminated_pod_gc_threshold: 2, ..Options::default() };
     tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
     api
 }

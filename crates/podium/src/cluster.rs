@@ -119,8 +119,9 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let store = store::Store::open(engine, store::Options::default())?;
         let pipe = Arc::new(Pipe::default());
+        let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
-            .with_gates(policy.gates.clone());
+            .with_gates(gates.clone());
         server.bootstrap().await;
         server.bootstrap_service(reached).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -164,9 +165,12 @@ impl Cluster {
         let user = UserInfo::named("system:kube-scheduler");
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
-        let root_ca =
-            controllers::Options { root_ca_pem: Some(pki.ca_pem().to_owned()), ..controllers::Options::default() };
-        let running = tasks.spawn(controllers::run(of_controllers(&server), root_ca, stop.clone()));
+        let asked = controllers::Options {
+            root_ca_pem: Some(pki.ca_pem().to_owned()),
+            gates,
+            ..controllers::Options::default()
+        };
+        let running = tasks.spawn(controllers::run(of_controllers(&server), asked, stop.clone()));
         note_task(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
         let own = containerd.clone();

@@ -279,6 +279,9 @@ impl State {
     }
 
     fn create(&mut self, target: Target, mut object: Value) -> Response<Reply> {
+        if let Some(start) = object["metadata"]["generateName"].as_str() {
+            object["metadata"]["name"] = format!("{start}{}", self.revision).into();
+        }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = (target.resource, target.namespace.clone(), name);
         if self.objects.contains_key(&key) {
@@ -287,8 +290,7 @@ impl State {
         if !target.namespace.is_empty() {
             object["metadata"]["namespace"] = target.namespace.into();
         }
-        self.store(&key, object.clone());
-        reply(201, &object)
+        reply(201, &self.store(&key, object))
     }
 
     /// Each one is another: `token-1`, `token-2`.
@@ -310,8 +312,7 @@ impl State {
             return status(404, "NotFound");
         };
         change(&mut object);
-        self.store(&target.key(), object.clone());
-        reply(200, &object)
+        reply(200, &self.store(&target.key(), object))
     }
 
     /// Marks what has finalizers, removes the rest. A bound Pod is kept unless its grace period is 0.
@@ -327,7 +328,7 @@ impl State {
             if key.0 == "api/v1/namespaces" {
                 object["status"]["phase"] = "Terminating".into();
             }
-            self.store(key, object.clone());
+            object = self.store(key, object);
         } else {
             self.drop_object(key);
         }
@@ -350,7 +351,8 @@ impl State {
         self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| object.clone()).collect()
     }
 
-    fn store(&mut self, key: &Key, mut object: Value) {
+    /// Gives the object as it is now, with its version.
+    fn store(&mut self, key: &Key, mut object: Value) -> Value {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
         if object["metadata"]["uid"].is_null() {
@@ -358,6 +360,7 @@ impl State {
         }
         let known = self.objects.insert(key.clone(), object.clone()).is_some();
         self.publish(key, if known { "MODIFIED" } else { "ADDED" }, &object);
+        object
     }
 
     fn drop_object(&mut self, key: &Key) {

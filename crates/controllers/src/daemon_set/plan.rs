@@ -1,9 +1,9 @@
 //! Which Pods a DaemonSet makes and deletes (`podsShouldBeOnNode`, `rollingUpdate`), and what its status says.
 
-use super::history::HASH;
 use super::place::{Place, should_run};
 use crate::amount::{Rounded, scaled};
 use crate::cache::Kept;
+use crate::history::HASH;
 use crate::members::Member;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus};

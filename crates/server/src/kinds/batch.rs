@@ -1,6 +1,5 @@
 //! `batch/v1`: kinds whose Pods end.
 
-mod cron;
 mod cron_job;
 mod job;
 

@@ -40,6 +40,28 @@ async fn a_stop_signal_is_dropped_while_its_feature_is_off_and_stays_where_it_wa
 }
 
 #[tokio::test]
+async fn how_many_pods_of_a_stateful_set_may_be_missing_is_dropped_while_its_feature_is_off() {
+    let on = Api::new().await;
+    let off = with_gates(&on, "MaxUnavailableStatefulSet=false");
+    let sets = "/apis/apps/v1/namespaces/default/statefulsets";
+    let set = |name: &str| {
+        let template = json!({"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}});
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template, "updateStrategy": strategy}})
+    };
+    let rolling = |body: &Value| body["spec"]["updateStrategy"]["rollingUpdate"].clone();
+    let dropped = off.check(post(sets, &set("dropped")), 201, json!({})).await.body;
+    assert_eq!(rolling(&dropped), json!({"partition": 0}));
+    let kept = on.check(post(sets, &set("kept")), 201, json!({})).await.body;
+    assert_eq!(rolling(&kept), json!({"partition": 0, "maxUnavailable": 2}));
+    let change = json!({"spec": {"replicas": 3}});
+    let kept = off.check(merge(format!("{sets}/kept"), &change), 200, json!({})).await.body;
+    assert_eq!(rolling(&kept), json!({"partition": 0, "maxUnavailable": 2}));
+}
+
+#[tokio::test]
 async fn a_stop_signal_must_be_one_of_the_pods_system() {
     let api = with_gates(&Api::new().await, SIGNALS);
     let field = "spec.containers[0].lifecycle.stopSignal";

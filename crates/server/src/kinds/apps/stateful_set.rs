@@ -2,19 +2,21 @@
 
 use super::{GROUP, SCALE, deployment::ready, not_negatives, selector_and_template};
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{int_or_percent, not_negative},
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
+    checks::{int_or_percent, not_negative, percent},
     core::default_claim,
     fill,
     plain::Plain,
     template::{self, CONTAINERS, IMAGES},
     text,
 };
+use api::feature_gates::Gate;
 use serde_json::{Value, json};
 
 pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
     columns: &[NAME, text("Ready", Cell::Of(|s, _| json!(ready(s)))), AGE, CONTAINERS, IMAGES],
     default,
+    prepare: drop_disabled,
     name: api::names::dns1123_label,
     validate,
     validate_change,
@@ -60,6 +62,17 @@ fn default(object: &mut Value) {
     claims.into_iter().flatten().for_each(default_claim);
 }
 
+/// `dropStatefulSetDisabledFields`.
+fn drop_disabled(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
+    const FIELD: &str = "/spec/updateStrategy/rollingUpdate/maxUnavailable";
+    let in_use = old.is_some_and(|old| old.pointer(FIELD).is_some());
+    if ctx.gates.enabled(Gate::MaxUnavailableStatefulSet) || in_use {
+        return;
+    }
+    let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
+    rolling.into_iter().for_each(|rolling| drop(rolling.remove("maxUnavailable")));
+}
+
 /// `ValidateStatefulSetSpec`.
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
@@ -90,7 +103,14 @@ fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         "OnDelete" => {}
         "RollingUpdate" => {
             not_negative(rolling, "partition", &at, errors);
-            int_or_percent(&rolling["maxUnavailable"], &at.child("maxUnavailable"), errors);
+            let (unavailable, at) = (&rolling["maxUnavailable"], at.child("maxUnavailable"));
+            int_or_percent(unavailable, &at, errors);
+            if unavailable.as_i64() == Some(0) || percent(unavailable) == Some(0) {
+                errors.invalid(&at, unavailable, "cannot be 0");
+            }
+            if percent(unavailable).is_some_and(|p| p > 100) {
+                errors.invalid(&at, unavailable, "must not be greater than 100%");
+            }
         }
         _ => errors.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"),
     }

@@ -1,6 +1,6 @@
 //! CronJob.
 
-use super::{GROUP, cron, job};
+use super::{GROUP, job};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, age, boolean,
     checks::{not_negative, one_of, text as text_of},
@@ -8,6 +8,7 @@ use crate::kinds::{
     plain::Plain,
     selector, template, text,
 };
+use api::cron::Schedule;
 use serde_json::{Value, json};
 
 pub(in crate::kinds) static CRON_JOB: Plain = Plain {
@@ -68,8 +69,11 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (at, schedule) = (path.child("schedule"), text_of(spec, "schedule"));
     if schedule.is_empty() {
         errors.required(&at, "");
-    } else if let Err(why) = cron::check(schedule) {
-        errors.invalid(&at, &spec["schedule"], &why);
+    } else if schedule.contains("TZ") {
+        // A zone in the schedule was never supported, and is refused where it would be new.
+        errors.invalid(&at, &spec["schedule"], "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+    } else if let Err(why) = Schedule::parse(schedule) {
+        errors.invalid(&at, &spec["schedule"], &why.to_string());
     }
     not_negative(spec, "startingDeadlineSeconds", &path, errors);
     if spec.get("timeZone").is_some() {
@@ -97,8 +101,7 @@ fn time_zone(zone: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             zone,
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         ),
-        // A machine without a database of time zones knows none.
-        name if !jiff::tz::db().is_definitively_empty() && jiff::tz::TimeZone::get(name).is_err() => {
+        name if jiff::tz::TimeZone::get(name).is_err() => {
             errors.invalid(path, zone, &format!("unknown time zone {name}"));
         }
         _ => {}

@@ -115,6 +115,14 @@ async fn stateful_sets() {
                 r#"{"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}"#,
                 "spec.template.spec.restartPolicy: Unsupported value: \"OnFailure\": supported values: \"Always\"",
             ),
+            (
+                r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0}}}}"#,
+                "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: 0: cannot be 0",
+            ),
+            (
+                r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "101%"}}}}"#,
+                "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%",
+            ),
         ],
         columns: "Name|Ready|Age|Containers|Images",
         cells: json!(["web", "0/1", null, "c", "busybox:1"]),

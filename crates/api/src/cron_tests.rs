@@ -1,0 +1,104 @@
+//! Schedules as upstream reads them.
+
+use super::Schedule;
+use jiff::{Timestamp, tz::TimeZone};
+
+#[test]
+fn a_schedule_is_read_as_upstream_reads_it() {
+    let check = |schedule: &str, expected: &str| {
+        let why = Schedule::parse(schedule).err().map(|e| e.to_string()).unwrap_or_default();
+        assert_eq!(why, expected, "{schedule}");
+    };
+    for good in ["* * * * *", "*/5 0-3,5 1 JAN mon-fri", "? 1/2 * * 0", "@hourly", "0 0 31 12 6", "*-5 * * * *"] {
+        check(good, "");
+    }
+    for good in ["1h30m", "1.5h", "-1h", "+2s", "0", "90m1.5s", "100ms", "1µs"] {
+        check(&format!("@every {good}"), "");
+    }
+    check("hourly", "expected exactly 5 fields, found 1: [hourly]");
+    check("60 * * * *", "end of range (60) above maximum (59): 60");
+    check("* * 0 * *", "beginning of range (0) below minimum (1): 0");
+    check("* * * * 7", "end of range (7) above maximum (6): 7");
+    check("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1");
+    check("*/0 * * * *", "step of range should be a positive number: */0");
+    check("1-2-3 * * * *", "too many hyphens: 1-2-3");
+    check("1/2/3 * * * *", "too many slashes: 1/2/3");
+    check("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax");
+    check("@often", "unrecognized descriptor: @often");
+    check("@every soon", "failed to parse duration @every soon: time: invalid duration \"soon\"");
+    check("@every 5", "failed to parse duration @every 5: time: missing unit in duration \"5\"");
+    check("@every 5d", "failed to parse duration @every 5d: time: unknown unit \"d\" in duration \"5d\"");
+    check("@every 9999999999h", "failed to parse duration @every 9999999999h: time: invalid duration \"9999999999h\"");
+}
+
+/// The next moments after one, in UTC.
+#[track_caller]
+fn check_in(zone: &str, schedule: &str, after: &str, expected: &[&str]) {
+    let (schedule, zone) = (Schedule::parse(schedule).unwrap(), TimeZone::get(zone).unwrap());
+    let mut at: Timestamp = after.parse().unwrap();
+    let mut found = Vec::new();
+    for _ in expected {
+        let Some(next) = schedule.next(at, &zone) else { break };
+        found.push(next.to_string());
+        at = next;
+    }
+    assert_eq!(found, expected);
+}
+
+#[track_caller]
+fn check(schedule: &str, after: &str, expected: &[&str]) {
+    check_in("UTC", schedule, after, expected);
+}
+
+#[test]
+fn the_next_moment_is_the_first_whose_clock_fits() {
+    check("* * * * *", "2026-01-01T00:00:30.5Z", &["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]);
+    check("*/15 * * * *", "2026-01-01T00:45:00Z", &["2026-01-01T01:00:00Z"]);
+    check("20-35/15 * * * *", "2026-01-01T00:00:00Z", &["2026-01-01T00:20:00Z", "2026-01-01T00:35:00Z"]);
+    check("30 8 * jan-feb ?", "2026-02-28T09:00:00Z", &["2027-01-01T08:30:00Z"]);
+    check("0 0 29 2 *", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z"]);
+    check("@weekly", "2026-01-01T00:00:00Z", &["2026-01-04T00:00:00Z", "2026-01-11T00:00:00Z"]);
+    check("@yearly", "2026-01-01T00:00:00Z", &["2027-01-01T00:00:00Z"]);
+    check("0 0 31 2 *", "2026-01-01T00:00:00Z", &[]);
+}
+
+#[test]
+fn where_both_fields_for_days_say_something_one_of_them_is_enough() {
+    // The 1st, and Mondays; the 1st of January 2026 is a Thursday.
+    let both = ["2026-01-05T00:00:00Z", "2026-01-12T00:00:00Z"];
+    check("0 0 1 * mon", "2026-01-01T00:00:00Z", &both);
+    check("0 0 6 * mon", "2026-01-05T00:00:00Z", &["2026-01-06T00:00:00Z", "2026-01-12T00:00:00Z"]);
+    // `*` says nothing, and so does `*/1`; `*/2` does.
+    check("0 0 * * mon", "2026-01-01T00:00:00Z", &both);
+    check("0 0 */1 * mon", "2026-01-01T00:00:00Z", &both);
+    check("0 0 */2 * mon", "2026-01-03T00:00:00Z", &["2026-01-05T00:00:00Z", "2026-01-07T00:00:00Z"]);
+    check("0 0 12 * */2", "2026-01-10T00:00:00Z", &["2026-01-11T00:00:00Z", "2026-01-12T00:00:00Z"]);
+}
+
+#[test]
+fn every_counts_from_the_last_time_in_whole_seconds() {
+    check("@every 1h30m", "2026-01-01T00:10:20.7Z", &["2026-01-01T01:40:20Z", "2026-01-01T03:10:20Z"]);
+    check("@every 1.9s", "2026-01-01T00:00:00Z", &["2026-01-01T00:00:01Z"]);
+    check("@every 10ms", "2026-01-01T00:00:00Z", &["2026-01-01T00:00:01Z"]);
+    check("@every -1h", "2026-01-01T00:00:00Z", &["2026-01-01T00:00:01Z"]);
+}
+
+#[test]
+fn a_zone_says_what_clocks_show() {
+    check_in("Asia/Tokyo", "0 9 * * *", "2026-01-01T00:00:00Z", &["2026-01-02T00:00:00Z"]);
+    check_in("Asia/Kolkata", "0 0 * * *", "2026-01-01T00:00:00Z", &["2026-01-01T18:30:00Z"]);
+}
+
+#[test]
+fn what_clocks_skip_does_not_come_and_what_they_show_twice_comes_twice() {
+    // New York: 2 o'clock is 3 o'clock on the 8th of March, 1 o'clock comes twice on the 1st of November.
+    let zone = "America/New_York";
+    check_in(zone, "30 2 * * *", "2026-03-07T08:00:00Z", &["2026-03-09T06:30:00Z"]);
+    check_in(zone, "0 * * * *", "2026-03-08T06:30:00Z", &["2026-03-08T07:00:00Z", "2026-03-08T08:00:00Z"]);
+    let twice = ["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"];
+    check_in(zone, "30 1 * * *", "2026-11-01T04:00:00Z", &twice);
+    // São Paulo's days began at 1 o'clock when summer came.
+    let zone = "America/Sao_Paulo";
+    check_in(zone, "0 0 9 10 ?", "2018-09-17T08:00:00Z", &["2018-10-09T03:00:00Z"]);
+    check_in(zone, "0 1 * * *", "2018-11-03T12:00:00Z", &["2018-11-04T03:00:00Z"]);
+}

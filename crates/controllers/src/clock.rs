@@ -1,0 +1,40 @@
+//! What time it is, for those who do something at a time.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::fmt;
+use std::sync::Arc;
+
+/// Tells the time, and what clocks show where nobody says otherwise.
+#[derive(Clone)]
+pub struct Clock {
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    zone: TimeZone,
+}
+
+impl Clock {
+    /// The machine's.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::new(Timestamp::now, TimeZone::system())
+    }
+
+    /// Another one.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static, zone: TimeZone) -> Self {
+        Self { now: Arc::new(now), zone }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    pub(crate) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("zone", &self.zone).finish_non_exhaustive()
+    }
+}

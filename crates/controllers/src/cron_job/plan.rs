@@ -1,0 +1,212 @@
+//! Which Job a CronJob starts now, if any, and what its status says (`syncCronJob`).
+
+use super::missed::{Never, Times};
+use super::template::name;
+use api::cron::Schedule;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A CronJob and its Jobs.
+pub(super) struct Facts<'a> {
+    pub(super) cron: &'a CronJob,
+    pub(super) spec: &'a CronJobSpec,
+    /// Those that it controls.
+    pub(super) jobs: &'a [Arc<Job>],
+    /// UIDs of those that were running, and are not there any more.
+    pub(super) missing: &'a HashSet<String>,
+    /// Since when it has its schedule, if that has changed: what would have come before was not missed.
+    pub(super) since: Option<Timestamp>,
+    /// What clocks show where it says nothing.
+    pub(super) zone: &'a TimeZone,
+    pub(super) now: Timestamp,
+}
+
+/// What is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) warning: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// As it is before a Job is started.
+    pub(super) status: CronJobStatus,
+    pub(super) told: Vec<Told>,
+    pub(super) start: Option<Start>,
+    /// When to look again without a change.
+    pub(super) again: Option<Duration>,
+}
+
+/// A Job that is started.
+#[derive(Debug, PartialEq)]
+pub(super) struct Start {
+    /// For when it is.
+    pub(super) at: Timestamp,
+    /// Those that give way to it.
+    pub(super) instead_of: Vec<ObjectReference>,
+}
+
+/// How a Job has ended, if it has.
+pub(super) fn ended(job: &Job) -> Option<&str> {
+    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+    let end = conditions.find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True");
+    end.map(|condition| condition.type_.as_str())
+}
+
+/// The oldest of those that have ended beyond those that are kept (`cleanupFinishedJobs`).
+pub(super) fn excess(spec: &CronJobSpec, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
+    let limits = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
+    let mut excess = Vec::new();
+    for (end, limit) in limits {
+        let Some(limit) = limit else { continue };
+        let mut all: Vec<&Arc<Job>> = jobs.iter().filter(|job| ended(job) == Some(end)).collect();
+        let started = |job: &Job| job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+        // Those that never started come last.
+        all.sort_by_key(|job| (started(job).is_none(), started(job), job.metadata.name.clone()));
+        let count = all.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        excess.extend(all.into_iter().take(count).cloned());
+    }
+    excess
+}
+
+fn told(warning: bool, reason: &'static str, message: String) -> Told {
+    Told { warning, reason, message }
+}
+
+fn uid(job: &Job) -> &str {
+    job.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// The Job is running no more.
+pub(super) fn drop_active(status: &mut CronJobStatus, uid: &str) {
+    let active = status.active.take().unwrap_or_default();
+    let left: Vec<_> = active.into_iter().filter(|job| job.uid.as_deref() != Some(uid)).collect();
+    status.active = Some(left).filter(|left| !left.is_empty());
+}
+
+impl Facts<'_> {
+    /// `status` is what is known of it.
+    pub(super) fn plan(&self, status: CronJobStatus) -> Plan {
+        let mut plan = Plan { status, told: Vec::new(), start: None, again: None };
+        self.look(&mut plan);
+        if self.cron.metadata.deletion_timestamp.is_some() {
+            return plan;
+        }
+        let (zone, schedule) = match self.schedule() {
+            Ok(known) => known,
+            Err(why) => {
+                plan.told.extend(why);
+                return plan;
+            }
+        };
+        self.decide(&Times { schedule: &schedule, zone: &zone }, &mut plan);
+        plan
+    }
+
+    /// What has become of the Jobs.
+    fn look(&self, plan: &mut Plan) {
+        for job in self.jobs {
+            let name = job.metadata.name.as_deref().unwrap_or_default();
+            let active = plan.status.active.iter().flatten().any(|known| known.uid.as_deref() == Some(uid(job)));
+            match ended(job) {
+                None if !active => {
+                    let message = format!("Saw a job that the controller did not create or forgot: {name}");
+                    plan.told.push(told(true, "UnexpectedJob", message));
+                }
+                Some(end) if active => {
+                    drop_active(&mut plan.status, uid(job));
+                    let message = format!("Saw completed job: {name}, condition: {end}");
+                    plan.told.push(told(false, "SawCompletedJob", message));
+                }
+                _ => {}
+            }
+            let completed = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
+            if let Some(time) = completed.filter(|_| ended(job) == Some("Complete")) {
+                let last = &mut plan.status.last_successful_time;
+                if last.as_ref().is_none_or(|last| last.0 < time.0) {
+                    *last = Some(time.clone());
+                }
+            }
+        }
+        for uid in self.missing {
+            let mut active = plan.status.active.iter().flatten();
+            let name = active.find(|job| job.uid.as_ref() == Some(uid)).and_then(|job| job.name.clone());
+            if let Some(name) = name {
+                plan.told.push(told(false, "MissingJob", format!("Active job went missing: {name}")));
+                drop_active(&mut plan.status, uid);
+            }
+        }
+    }
+
+    /// When Jobs are started, unless nothing is to be; what is to be told then.
+    fn schedule(&self) -> Result<(TimeZone, Schedule), Option<Told>> {
+        let zone = match self.spec.time_zone.as_deref() {
+            None => self.zone.clone(),
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                let message = format!("invalid timeZone: {name:?}: unknown time zone {name}");
+                Some(told(true, "UnknownTimeZone", message))
+            })?,
+        };
+        if self.spec.suspend == Some(true) {
+            return Err(None);
+        }
+        let text = &self.spec.schedule;
+        let schedule = Schedule::parse(text).map_err(|why| {
+            Some(told(true, "UnparseableSchedule", format!("unparseable schedule: {text:?} : {why}")))
+        })?;
+        Ok((zone, schedule))
+    }
+
+    /// The moment after which times count.
+    fn earliest(&self) -> Timestamp {
+        let status = self.cron.status.as_ref();
+        let last = status.and_then(|status| status.last_schedule_time.as_ref()).map(|time| time.0);
+        let created = self.cron.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let known = last.or(created).unwrap_or(self.now);
+        self.since.map_or(known, |since| known.max(since))
+    }
+
+    fn decide(&self, times: &Times<'_>, plan: &mut Plan) {
+        let (now, earliest) = (self.now, self.earliest());
+        let deadline = self.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
+        let latest = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
+        // What is too late is not among what has come: upstream has an event for it (`MissSchedule`) that it never tells.
+        let come = match times.come(latest.map_or(earliest, |latest| earliest.max(latest)), now) {
+            Ok(come) => come,
+            Err(Never) => {
+                let why = "time difference between two schedules is less than 1 second";
+                let message = format!("invalid schedule: {} : {why}", self.spec.schedule);
+                return plan.told.push(told(true, "InvalidSchedule", message));
+            }
+        };
+        plan.again = times.until_next(earliest, now);
+        let Some(at) = come.last else { return };
+        if come.too_many() {
+            let message =
+                "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+            plan.told.push(told(true, "TooManyMissedTimes", message.to_owned()));
+        }
+        let active = plan.status.active.clone().unwrap_or_default();
+        let name = name(self.cron, at);
+        let done = plan.status.last_schedule_time.as_ref() == Some(&Time(at));
+        if done || active.iter().any(|job| job.name.as_ref() == Some(&name)) {
+            return;
+        }
+        let policy = self.spec.concurrency_policy.as_deref().unwrap_or("Allow");
+        if policy == "Forbid" && !active.is_empty() {
+            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+            return plan.told.push(told(false, "JobAlreadyActive", message.to_owned()));
+        }
+        let instead_of = if policy == "Replace" { active } else { vec![] };
+        plan.start = Some(Start { at, instead_of });
+    }
+}

@@ -1,0 +1,194 @@
+//! What is decided for a CronJob, in upstream's terms.
+
+use super::plan::{Facts, Plan, excess};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One called `tick`, each hour, made at midnight.
+fn cron(spec: &Value, status: &Value) -> CronJob {
+    let mut all = json!({"schedule": "0 * * * *", "jobTemplate": {}});
+    for (field, value) in spec.as_object().unwrap() {
+        all[field] = value.clone();
+    }
+    let meta = json!({"name": "tick", "uid": "t", "creationTimestamp": "2026-01-01T00:00:00Z"});
+    serde_json::from_value(json!({"metadata": meta, "spec": all, "status": status})).unwrap()
+}
+
+/// A Job: its name, and how it ended.
+fn job(name: &str, end: &str) -> Arc<Job> {
+    let mut status = json!({"startTime": format!("2026-01-01T00:00:0{}Z", name.len() % 10)});
+    if !end.is_empty() {
+        status["conditions"] = json!([{"type": end, "status": "True"}]);
+        status["completionTime"] = json!("2026-01-01T00:30:00Z");
+    }
+    let job = json!({"metadata": {"name": name, "uid": name}, "status": status});
+    Arc::new(serde_json::from_value(job).unwrap())
+}
+
+/// Those that are running, as the status has them.
+fn active(names: &[&str]) -> Value {
+    json!(names.iter().map(|name| json!({"name": name, "uid": name, "namespace": "x"})).collect::<Vec<_>>())
+}
+
+fn at(time: &str) -> Timestamp {
+    format!("2026-01-01T{time}Z").parse().unwrap()
+}
+
+struct Case {
+    spec: Value,
+    status: Value,
+    jobs: Vec<Arc<Job>>,
+    missing: &'static [&'static str],
+    since: Option<&'static str>,
+    now: &'static str,
+}
+
+fn case(now: &'static str) -> Case {
+    Case { spec: json!({}), status: json!({}), jobs: vec![], missing: &[], since: None, now }
+}
+
+impl Case {
+    fn plan(&self) -> Plan {
+        let cron = cron(&self.spec, &self.status);
+        let facts = Facts {
+            cron: &cron,
+            spec: cron.spec.as_ref().unwrap(),
+            jobs: &self.jobs,
+            missing: &self.missing.iter().map(|uid| (*uid).to_owned()).collect::<HashSet<_>>(),
+            since: self.since.map(at),
+            zone: &TimeZone::UTC,
+            now: at(self.now),
+        };
+        facts.plan(cron.status.clone().unwrap_or_default())
+    }
+
+    /// The time of the Job that is started, what is told, and in how many seconds it looks again.
+    #[track_caller]
+    fn check(&self, started: Option<&str>, told: &[&str], again: Option<u64>) {
+        let plan = self.plan();
+        assert_eq!(plan.start.map(|start| start.at), started.map(at));
+        let said: Vec<String> = plan.told.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
+        assert_eq!(said, told);
+        assert_eq!(plan.again, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
+    }
+}
+
+#[test]
+fn a_job_is_started_when_its_time_has_come() {
+    case("00:59:59").check(None, &[], Some(1));
+    case("01:00:00").check(Some("01:00:00"), &[], Some(3600));
+    case("05:10:00").check(Some("05:00:00"), &[], Some(3000));
+    let done = || json!({"lastScheduleTime": "2026-01-01T05:00:00Z"});
+    Case { status: done(), ..case("05:10:00") }.check(None, &[], Some(3000));
+    Case { status: done(), ..case("06:00:00") }.check(Some("06:00:00"), &[], Some(3600));
+    // One that runs already has the name of that time.
+    let name = format!("tick-{}", at("05:00:00").as_second() / 60);
+    let status = json!({"active": active(&[&name])});
+    Case { status, jobs: vec![job(&name, "")], ..case("05:10:00") }.check(None, &[], Some(3000));
+}
+
+#[test]
+fn a_zone_says_what_hour_it_is() {
+    let spec = json!({"schedule": "0 9 * * *", "timeZone": "Asia/Tokyo"});
+    Case { spec, ..case("00:00:30") }.check(None, &[], Some(86_370));
+    let spec = json!({"schedule": "0 7 * * *", "timeZone": "Europe/Berlin"});
+    Case { spec, ..case("06:00:00") }.check(Some("06:00:00"), &[], Some(86_400));
+    let spec = json!({"timeZone": "Middle/Earth"});
+    let told = "UnknownTimeZone: invalid timeZone: \"Middle/Earth\": unknown time zone Middle/Earth";
+    Case { spec, ..case("06:00:00") }.check(None, &[told], None);
+}
+
+#[test]
+fn what_is_too_late_is_not_started() {
+    let spec = |seconds: i64| json!({"startingDeadlineSeconds": seconds});
+    Case { spec: spec(600), ..case("05:10:00") }.check(None, &[], Some(3000));
+    Case { spec: spec(601), ..case("05:10:00") }.check(Some("05:00:00"), &[], Some(3000));
+    // What would have come before the schedule was changed was not missed.
+    Case { since: Some("05:05:00"), ..case("05:10:00") }.check(None, &[], Some(3000));
+    Case { spec: spec(i64::MAX), ..case("05:10:00") }.check(Some("05:00:00"), &[], Some(3000));
+}
+
+#[test]
+fn too_many_missed_times_are_told_and_the_last_is_started() {
+    let spec = json!({"schedule": "* * * * *"});
+    let told = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+    Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[told], Some(30));
+    let spec = json!({"schedule": "* * * * *", "startingDeadlineSeconds": 200});
+    Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[], Some(30));
+}
+
+#[test]
+fn nothing_is_started_of_what_is_suspended_or_no_schedule() {
+    Case { spec: json!({"suspend": true}), ..case("05:00:00") }.check(None, &[], None);
+    let told = "UnparseableSchedule: unparseable schedule: \"now\" : expected exactly 5 fields, found 1: [now]";
+    Case { spec: json!({"schedule": "now"}), ..case("05:00:00") }.check(None, &[told], None);
+    let told =
+        "InvalidSchedule: invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second";
+    Case { spec: json!({"schedule": "0 0 31 2 *"}), ..case("05:00:00") }.check(None, &[told], None);
+}
+
+#[test]
+fn a_policy_says_what_becomes_of_those_that_still_run() {
+    let running = |policy: &str| Case {
+        spec: json!({"concurrencyPolicy": policy}),
+        status: json!({"active": active(&["old"])}),
+        jobs: vec![job("old", "")],
+        ..case("05:00:00")
+    };
+    running("Allow").check(Some("05:00:00"), &[], Some(3600));
+    assert!(running("Allow").plan().start.unwrap().instead_of.is_empty());
+    let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
+    running("Forbid").check(None, &[told], Some(3600));
+    running("Replace").check(Some("05:00:00"), &[], Some(3600));
+    let gone = running("Replace").plan().start.unwrap().instead_of;
+    assert_eq!(gone.iter().map(|job| job.name.as_deref()).collect::<Vec<_>>(), [Some("old")]);
+}
+
+#[test]
+fn what_has_become_of_jobs_is_told_and_noted() {
+    let seen = Case {
+        status: json!({"active": active(&["done", "bad", "runs", "gone"]), "lastScheduleTime": "2026-01-01T00:00:00Z"}),
+        jobs: vec![job("done", "Complete"), job("bad", "Failed"), job("runs", ""), job("manual", "")],
+        missing: &["gone"],
+        ..case("00:40:00")
+    };
+    let told = [
+        "SawCompletedJob: Saw completed job: done, condition: Complete",
+        "SawCompletedJob: Saw completed job: bad, condition: Failed",
+        "UnexpectedJob: Saw a job that the controller did not create or forgot: manual",
+        "MissingJob: Active job went missing: gone",
+    ];
+    seen.check(None, &told, Some(1200));
+    let status = seen.plan().status;
+    let left: Vec<_> = status.active.iter().flatten().map(|job| job.name.as_deref().unwrap()).collect();
+    assert_eq!(left, ["runs"]);
+    assert_eq!(status.last_successful_time.unwrap().0, at("00:30:00"));
+    // With nothing to note nothing is written.
+    let later = Case { status: json!({"lastSuccessfulTime": "2026-01-01T00:35:00Z"}), ..seen };
+    assert_eq!(later.plan().status.last_successful_time.unwrap().0, at("00:35:00"));
+}
+
+#[test]
+fn the_oldest_that_have_ended_go_when_there_are_too_many() {
+    let jobs = [
+        job("aaa", "Complete"),
+        job("bb", "Complete"),
+        job("c", "Complete"),
+        job("dddd", "Failed"),
+        job("ee", "Failed"),
+        job("f", ""),
+    ];
+    let check = |limits: Value, expected: &[&str]| {
+        let cron = cron(&limits, &json!({}));
+        let gone = excess(cron.spec.as_ref().unwrap(), &jobs);
+        assert_eq!(gone.iter().map(|job| job.metadata.name.as_deref().unwrap()).collect::<Vec<_>>(), expected);
+    };
+    check(json!({"successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 1}), &["c", "ee"]);
+    check(json!({"successfulJobsHistoryLimit": 0, "failedJobsHistoryLimit": 3}), &["c", "bb", "aaa"]);
+    check(json!({}), &[]);
+}

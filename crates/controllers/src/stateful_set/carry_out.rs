@@ -1,0 +1,248 @@
+//! What is decided for a StatefulSet is done, and told (`StatefulPodControl`).
+
+use super::identity::{claims, has_claims, identify, mount, pod};
+use super::plan::Step;
+use super::retention::Retention;
+use super::{StatefulSets, name, namespace};
+use crate::history::{name_of, template_of};
+use crate::members::Member;
+use crate::pod_control::{is_ending, owner, said};
+use crate::worker::is_code;
+use crate::written::Revision;
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Resource};
+use tokio::time::Instant;
+
+/// What was written, to be waited for.
+#[derive(Default)]
+struct Writes {
+    pods: Revision,
+    claims: Revision,
+}
+
+impl StatefulSets {
+    /// Takes the steps, up to the first that fails, or that must wait.
+    pub(super) async fn carry_out(
+        &mut self,
+        key: &str,
+        set: &StatefulSet,
+        current: &ControllerRevision,
+        update: &ControllerRevision,
+        steps: &[Step],
+        now: Instant,
+    ) -> Result<(), kube::Error> {
+        let mut writes = Writes::default();
+        let mut done = Ok(true);
+        for step in steps {
+            done = match step {
+                Step::Make { ordinal, updated } => {
+                    let revision = if *updated { update } else { current };
+                    self.make(set, revision, *ordinal, &mut writes).await
+                }
+                Step::Claims { ordinal, pod } => self.make_claims(set, *ordinal, &pod.name, None, &mut writes).await,
+                Step::Keep { claim, owners, conflict } => {
+                    self.keep(set, claim, owners.as_ref(), *conflict, &mut writes).await
+                }
+                Step::Repair { ordinal, pod } => self.repair(set, *ordinal, pod, &mut writes).await,
+                Step::Delete(pod) => self.delete(set, pod, &mut writes).await,
+            };
+            if !matches!(done, Ok(true)) {
+                break;
+            }
+        }
+        // Whatever fails, what was written is waited for.
+        self.made.note(key, writes.pods, now);
+        self.claimed.note(key, writes.claims, now);
+        match done {
+            // A namespace that goes takes all with it.
+            Err(e) if is_ending(&e) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// `SuccessfulCreate`: `create Pod web-0 in StatefulSet web successful`.
+    async fn tell(&self, set: &StatefulSet, verb: &str, pod: &str, failure: Option<&str>) {
+        let (set_name, about) = (name(set), set.object_ref(&()));
+        let (result, end) = match failure {
+            Some(error) => ("Failed", format!("failed error: {error}")),
+            None => ("Successful", "successful".to_owned()),
+        };
+        let reason = format!("{result}{}{}", verb[..1].to_uppercase(), &verb[1..]);
+        let message = format!("{verb} Pod {pod} in StatefulSet {set_name} {end}");
+        self.control.recorder.tell(&about, failure.is_some(), &reason, &message).await;
+    }
+
+    /// Makes a Pod, after its claims.
+    async fn make(
+        &self,
+        set: &StatefulSet,
+        revision: &ControllerRevision,
+        ordinal: i64,
+        writes: &mut Writes,
+    ) -> Result<bool, kube::Error> {
+        let template = template_of(revision).unwrap_or_default();
+        let pod = pod(set, &template, name_of(revision), ordinal);
+        let pod_name = pod.metadata.name.clone().unwrap_or_default();
+        if !self.make_claims(set, ordinal, &pod_name, Some("create"), writes).await? {
+            return Ok(false);
+        }
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
+        match api.create(&PostParams::default(), &pod).await {
+            Ok(made) => {
+                writes.pods.saw(&made.metadata);
+                self.tell(set, "create", &pod_name, None).await;
+                Ok(true)
+            }
+            // Somebody else's Pod has the name: it is tried again.
+            Err(e) if is_code(&e, 409) => Err(e),
+            Err(e) => {
+                self.tell(set, "create", &pod_name, Some(&said(&e))).await;
+                Err(e)
+            }
+        }
+    }
+
+    /// Makes the claims of a Pod that are missing, for what is to be done to it. Those that are about to go are waited
+    /// for, which is `false`.
+    async fn make_claims(
+        &self,
+        set: &StatefulSet,
+        ordinal: i64,
+        pod: &str,
+        verb: Option<&str>,
+        writes: &mut Writes,
+    ) -> Result<bool, kube::Error> {
+        let Some(spec) = set.spec.as_ref() else { return Ok(true) };
+        for mut claim in claims(name(set), spec, ordinal) {
+            let claim_name = claim.metadata.name.clone().unwrap_or_default();
+            match self.claims.get(namespace(set), &claim_name) {
+                Some(there) if there.terminating => {
+                    if let Some(verb) = verb {
+                        self.tell(set, verb, pod, Some(&format!("pvc {claim_name} is being deleted"))).await;
+                    }
+                    return Ok(false);
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            claim.metadata.owner_references = Retention::of(spec).first_owners(&owner(set));
+            if let Err(e) = self.make_claim(set, &claim, &claim_name, pod, writes).await {
+                if let Some(verb) = verb {
+                    let error = format!("failed to create PVC {claim_name}: {}", said(&e));
+                    self.tell(set, verb, pod, Some(&error)).await;
+                }
+                return Err(e);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn make_claim(
+        &self,
+        set: &StatefulSet,
+        claim: &PersistentVolumeClaim,
+        claim_name: &str,
+        pod: &str,
+        writes: &mut Writes,
+    ) -> Result<(), kube::Error> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace(set));
+        let (set_name, about) = (name(set), set.object_ref(&()));
+        match api.create(&PostParams::default(), claim).await {
+            Ok(made) => {
+                writes.claims.saw(&made.metadata);
+                let message = format!("create Claim {claim_name} Pod {pod} in StatefulSet {set_name} success");
+                self.control.recorder.tell(&about, false, "SuccessfulCreate", &message).await;
+                Ok(())
+            }
+            Err(e) if is_code(&e, 409) => Err(e),
+            Err(e) => {
+                let message = format!(
+                    "create Claim {claim_name} for Pod {pod} in StatefulSet {set_name} failed error: {}",
+                    said(&e)
+                );
+                self.control.recorder.tell(&about, true, "FailedCreate", &message).await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn keep(
+        &self,
+        set: &StatefulSet,
+        claim: &str,
+        owners: Option<&Vec<OwnerReference>>,
+        conflict: bool,
+        writes: &mut Writes,
+    ) -> Result<bool, kube::Error> {
+        if conflict {
+            let message = format!(
+                "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
+            );
+            self.control.recorder.tell(&set.object_ref(&()), true, "ConflictingController", &message).await;
+        }
+        let Some(owners) = owners else { return Ok(true) };
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace(set));
+        // One that has gone meanwhile needs no owners; one that has changed is looked at again.
+        let Some(mut there) = api.get_opt(claim).await? else { return Ok(true) };
+        there.metadata.owner_references = Some(owners.clone());
+        let changed = api.replace(claim, &PostParams::default(), &there).await?;
+        writes.claims.saw(&changed.metadata);
+        Ok(true)
+    }
+
+    /// A Pod that was adopted is told which one it is. What of it cannot be changed is told each time, as upstream does.
+    async fn repair(
+        &self,
+        set: &StatefulSet,
+        ordinal: i64,
+        pod: &Member,
+        writes: &mut Writes,
+    ) -> Result<bool, kube::Error> {
+        if !self.make_claims(set, ordinal, &pod.name, Some("update"), writes).await? {
+            return Ok(false);
+        }
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
+        let Some(mut there) = api.get_opt(&pod.name).await? else { return Ok(true) };
+        identify(&mut there.metadata, name(set), ordinal);
+        if let (Some(inner), Some(spec)) = (&mut there.spec, &set.spec)
+            && !has_claims(pod, name(set), spec, ordinal)
+        {
+            mount(inner, name(set), spec, ordinal);
+        }
+        match api.replace(&pod.name, &PostParams::default(), &there).await {
+            Ok(changed) => {
+                writes.pods.saw(&changed.metadata);
+                self.tell(set, "update", &pod.name, None).await;
+                Ok(true)
+            }
+            Err(e) => {
+                self.tell(set, "update", &pod.name, Some(&said(&e))).await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn delete(&mut self, set: &StatefulSet, pod: &Member, writes: &mut Writes) -> Result<bool, kube::Error> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
+        let preconditions = Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None });
+        match api.delete(&pod.name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+            Ok(deleted) => {
+                if let Some(last) = deleted.left() {
+                    writes.pods.saw(&last.metadata);
+                }
+                self.going.note(pod);
+                self.tell(set, "delete", &pod.name, None).await;
+                Ok(true)
+            }
+            // Gone already, or another Pod of its name.
+            Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(true),
+            Err(e) => {
+                self.tell(set, "delete", &pod.name, Some(&said(&e))).await;
+                Err(e)
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Who owns the claims of a StatefulSet's Pods, so that they go when they should
+//! (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
+
+use crate::cache::Kept;
+use k8s_openapi::api::apps::v1::StatefulSetSpec;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+/// Of a claim, only who it is and whose.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Claim {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) owners: Vec<OwnerReference>,
+    pub(super) terminating: bool,
+}
+
+impl Kept for Claim {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Claim {
+    pub(super) fn of(claim: PersistentVolumeClaim) -> Self {
+        let meta = claim.metadata;
+        Self {
+            namespace: meta.namespace.unwrap_or_default(),
+            name: meta.name.unwrap_or_default(),
+            owners: meta.owner_references.unwrap_or_default(),
+            terminating: meta.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether it belongs to another object of this one's name, which has gone.
+    pub(super) fn is_stale(&self, owner: &OwnerReference) -> bool {
+        self.owners.iter().find(|known| is_named(known, owner)).is_some_and(|known| known.uid != owner.uid)
+    }
+
+    fn is_owned_by(&self, owner: &OwnerReference) -> bool {
+        self.owners.iter().any(|known| known.uid == owner.uid)
+    }
+}
+
+fn is_named(one: &OwnerReference, other: &OwnerReference) -> bool {
+    (&one.api_version, &one.kind, &one.name) == (&other.api_version, &other.kind, &other.name)
+}
+
+/// When claims go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Retention {
+    /// With their set.
+    pub(super) deleted: bool,
+    /// With their Pod, when the set is scaled down.
+    pub(super) scaled: bool,
+}
+
+/// What is to be done with a claim.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Upkeep {
+    /// Its owners, if they should be others.
+    pub(super) owners: Option<Vec<OwnerReference>>,
+    /// Whether somebody else controls it, which leaves the policy without effect.
+    pub(super) conflict: bool,
+}
+
+impl Retention {
+    pub(super) fn of(spec: &StatefulSetSpec) -> Self {
+        let policy = spec.persistent_volume_claim_retention_policy.as_ref();
+        let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
+        Self {
+            deleted: deletes(policy.and_then(|policy| policy.when_deleted.as_ref())),
+            scaled: deletes(policy.and_then(|policy| policy.when_scaled.as_ref())),
+        }
+    }
+
+    /// Whether the set and the Pod should own a claim; `leaves`, when the Pod is one too many.
+    fn wanted(self, leaves: bool) -> (bool, bool) {
+        (self.deleted && !(self.scaled && leaves), self.scaled && leaves)
+    }
+
+    /// The owners of a claim that is new.
+    pub(super) fn first_owners(self, set: &OwnerReference) -> Option<Vec<OwnerReference>> {
+        self.wanted(false).0.then(|| vec![set.clone()])
+    }
+
+    pub(super) fn upkeep(self, claim: &Claim, set: &OwnerReference, pod: &OwnerReference, leaves: bool) -> Upkeep {
+        // Whoever it belongs to has gone: the garbage collector knows what becomes of it.
+        if claim.is_stale(set) || claim.is_stale(pod) {
+            return Upkeep::default();
+        }
+        let ours = |owner: &OwnerReference| is_named(owner, set) || is_named(owner, pod);
+        let others = || claim.owners.iter().filter(|owner| !ours(owner)).cloned();
+        let is_owned = (claim.is_owned_by(set), claim.is_owned_by(pod));
+        let conflict = (self.deleted || self.scaled) && others().any(|owner| owner.controller == Some(true));
+        if conflict {
+            return Upkeep { owners: (is_owned.0 || is_owned.1).then(|| others().collect()), conflict };
+        }
+        let mut known = claim.owners.iter().filter(|owner| owner.uid == set.uid || owner.uid == pod.uid);
+        let (wanted, controlled) = (self.wanted(leaves), known.all(|owner| owner.controller == Some(true)));
+        if is_owned == wanted && controlled {
+            return Upkeep::default();
+        }
+        let set = wanted.0.then(|| set.clone());
+        let pod = wanted.1.then(|| pod.clone());
+        Upkeep { owners: Some(others().chain(set).chain(pod).collect()), conflict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(kind: &str, uid: &str, controller: bool) -> OwnerReference {
+        let (api_version, name) = if kind == "Pod" { ("v1", "web-0") } else { ("apps/v1", "web") };
+        OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: uid.into(),
+            controller: Some(controller),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    fn set() -> OwnerReference {
+        owner("StatefulSet", "s", true)
+    }
+
+    fn pod() -> OwnerReference {
+        owner("Pod", "p", true)
+    }
+
+    const KEEP: Retention = Retention { deleted: false, scaled: false };
+    const WITH_SET: Retention = Retention { deleted: true, scaled: false };
+    const WITH_POD: Retention = Retention { deleted: false, scaled: true };
+    const BOTH: Retention = Retention { deleted: true, scaled: true };
+
+    fn upkeep(policy: Retention, leaves: bool, owners: &[OwnerReference]) -> Upkeep {
+        let claim = Claim { owners: owners.to_vec(), ..Claim::default() };
+        policy.upkeep(&claim, &set(), &pod(), leaves)
+    }
+
+    /// The owners that a claim has in the end, by their UIDs.
+    #[track_caller]
+    fn check(policy: Retention, leaves: bool, owners: &[OwnerReference], expected: &str) {
+        let wanted = upkeep(policy, leaves, owners).owners;
+        let changes = wanted.is_some();
+        let last = wanted.unwrap_or_else(|| owners.to_vec());
+        let uids: Vec<&str> = last.iter().map(|owner| owner.uid.as_str()).collect();
+        assert_eq!(uids.join(" "), expected);
+        assert_eq!(upkeep(policy, leaves, &last).owners, None, "once it is done there is nothing to do");
+        assert_eq!(changes, last != owners);
+    }
+
+    #[test]
+    fn a_claim_belongs_to_whoever_it_should_go_with() {
+        for leaves in [false, true] {
+            check(KEEP, leaves, &[], "");
+            check(KEEP, leaves, &[set(), pod()], "");
+            check(WITH_SET, leaves, &[], "s");
+            check(WITH_SET, leaves, &[pod()], "s");
+        }
+        check(WITH_POD, false, &[], "");
+        check(WITH_POD, true, &[], "p");
+        check(WITH_POD, false, &[set(), pod()], "");
+        check(BOTH, false, &[], "s");
+        check(BOTH, true, &[set()], "p");
+        check(BOTH, false, &[pod()], "s");
+        assert_eq!(BOTH.first_owners(&set()), Some(vec![set()]));
+        assert_eq!(WITH_POD.first_owners(&set()), None);
+    }
+
+    #[test]
+    fn an_owner_that_does_not_control_a_claim_controls_it_from_now_on() {
+        let last = upkeep(WITH_SET, false, &[owner("StatefulSet", "s", false)]).owners;
+        assert_eq!(last, Some(vec![set()]));
+    }
+
+    #[test]
+    fn a_claim_of_somebody_else_stays_his() {
+        let other = OwnerReference { name: "other".into(), ..owner("StatefulSet", "o", true) };
+        assert_eq!(upkeep(WITH_SET, false, std::slice::from_ref(&other)), Upkeep { owners: None, conflict: true });
+        let both = upkeep(WITH_SET, false, &[other.clone(), set()]);
+        assert_eq!(both, Upkeep { owners: Some(vec![other.clone()]), conflict: true });
+        assert_eq!(upkeep(KEEP, false, &[other]), Upkeep::default());
+        let guest = OwnerReference { name: "guest".into(), controller: None, ..owner("StatefulSet", "g", true) };
+        check(WITH_SET, false, &[guest], "g s");
+    }
+
+    #[test]
+    fn what_belonged_to_one_that_has_gone_is_left_alone() {
+        for gone in [owner("StatefulSet", "old", true), owner("Pod", "old", true)] {
+            assert_eq!(upkeep(BOTH, false, std::slice::from_ref(&gone)), Upkeep::default());
+        }
+        let claim = Claim { owners: vec![owner("Pod", "old", true)], ..Claim::default() };
+        assert!(claim.is_stale(&pod()) && !claim.is_stale(&set()));
+    }
+}

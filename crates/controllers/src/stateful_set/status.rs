@@ -1,0 +1,36 @@
+//! What the status of a StatefulSet says (`updateStatus`, `completeRollingUpdate`).
+
+use super::plan::{Facts, is_ready, revision};
+use crate::members::Member;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
+
+/// `rolled` Pods were deleted for the new revision, which the Pods do not show yet.
+pub(super) fn status(set: &StatefulSet, facts: &Facts<'_>, rolled: i32, collisions: i32) -> StatefulSetStatus {
+    let count = |is: &dyn Fn(&Member) -> bool| {
+        i32::try_from(facts.pods.values().filter(|pod| is(pod)).count()).unwrap_or(i32::MAX)
+    };
+    let after = facts.spec.min_ready_seconds.unwrap_or(0);
+    let of = |name: &str| count(&|pod| !pod.terminating && revision(pod) == name);
+    let (replicas, ready) = (count(&|_| true), count(&is_ready));
+    let available = count(&|pod| is_ready(pod) && pod.is_available(after, facts.now));
+    let (mut current, updated) = ((of(facts.current) - rolled).max(0), of(facts.update));
+    let mut name = facts.current;
+    let wanted = i32::try_from(facts.count()).unwrap_or(i32::MAX);
+    if facts.is_rolling() && [updated, ready, replicas] == [wanted; 3] {
+        (current, name) = (updated, facts.update);
+    }
+    // Go leaves zeros out, and so does what is read back.
+    let some = |n: i32| Some(n).filter(|n| *n != 0);
+    StatefulSetStatus {
+        replicas,
+        ready_replicas: some(ready),
+        available_replicas: Some(available),
+        current_replicas: some(current),
+        updated_replicas: some(updated),
+        current_revision: Some(name.to_owned()),
+        update_revision: Some(facts.update.to_owned()),
+        collision_count: Some(collisions),
+        observed_generation: set.metadata.generation,
+        conditions: None,
+    }
+}

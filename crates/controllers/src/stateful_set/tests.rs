@@ -1,0 +1,322 @@
+//! What is decided for a StatefulSet, in upstream's terms.
+
+use super::plan::{Facts, Plan, Step};
+use super::retention::Claim;
+use super::status::status;
+use crate::members::Member;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NOW: i64 = 1_000;
+
+/// A set called `web` of three Pods, with another spec where it is given.
+fn set(spec: Value) -> StatefulSet {
+    let mut all = json!({"replicas": 3, "selector": {}, "template": {}, "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}});
+    for (field, value) in spec.as_object().unwrap() {
+        all[field] = value.clone();
+    }
+    serde_json::from_value(json!({"metadata": {"name": "web", "uid": "s", "generation": 2}, "spec": all})).unwrap()
+}
+
+/// Pods in words: `0` is ready and has the new revision, `0:old` the old one; then what it does: `ready`, `Running`,
+/// `Pending`, `Failed`, `Succeeded`, and with `-` after it while it terminates.
+fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
+    let one = |word: &str| {
+        let ends = word.ends_with('-');
+        let mut parts = word.trim_end_matches('-').split(':');
+        let ordinal: i64 = parts.next().unwrap().parse().unwrap();
+        let template = parts.next().filter(|template| !template.is_empty()).unwrap_or("new");
+        let what = parts.next().unwrap_or("ready");
+        let name = format!("web-{ordinal}");
+        let mut labels = vec![("statefulset.kubernetes.io/pod-name", name.as_str())];
+        labels.push(("controller-revision-hash", template));
+        let pod = Member {
+            labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            uid: format!("uid-{ordinal}"),
+            phase: if what == "ready" { "Running" } else { what }.to_owned(),
+            ready: (what == "ready").then(|| Timestamp::from_second(NOW - 5).unwrap()),
+            terminating: ends,
+            claims: vec![("data".to_owned(), format!("data-web-{ordinal}"))],
+            name: name.clone(),
+            ..Member::default()
+        };
+        (ordinal, Arc::new(pod))
+    };
+    words.split_whitespace().map(one).collect()
+}
+
+fn owner() -> OwnerReference {
+    OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "StatefulSet".into(),
+        name: "web".into(),
+        uid: "s".into(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+fn decide<T>(set: &StatefulSet, words: &str, claims: &[Claim], look: impl FnOnce(&Facts<'_>) -> T) -> T {
+    look(&Facts {
+        name: "web",
+        spec: set.spec.as_ref().unwrap(),
+        owner: owner(),
+        ending: set.metadata.deletion_timestamp.is_some(),
+        pods: pods(words).into_iter().collect(),
+        claims: claims.iter().map(|claim| (claim.name.clone(), Arc::new(claim.clone()))).collect(),
+        current: "old",
+        update: "new",
+        several: true,
+        now: Timestamp::from_second(NOW).unwrap(),
+    })
+}
+
+fn plan(facts: &Facts<'_>) -> Plan {
+    facts.plan()
+}
+
+/// `+` is made (`old`, when of the old revision), `-` deleted, `=` repaired, `claims` made; a claim with its owners.
+fn line(plan: &Plan) -> String {
+    let step = |step: &Step| match step {
+        Step::Make { ordinal, updated: true } => format!("+{ordinal}"),
+        Step::Make { ordinal, updated: false } => format!("+{ordinal}:old"),
+        Step::Delete(pod) => format!("-{}", pod.name.trim_start_matches("web-")),
+        Step::Repair { ordinal, .. } => format!("={ordinal}"),
+        Step::Claims { ordinal, .. } => format!("claims:{ordinal}"),
+        Step::Keep { claim, owners, .. } => {
+            let owners: Vec<&str> = owners.iter().flatten().map(|owner| owner.kind.as_str()).collect();
+            format!("{claim}>{}", owners.join(","))
+        }
+    };
+    plan.steps.iter().map(step).collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn check(spec: Value, pods: &str, expected: &str) {
+    let plan = decide(&set(spec), pods, &[], plan);
+    assert_eq!(line(&plan), expected);
+}
+
+#[test]
+fn pods_come_one_after_the_other_each_when_the_one_before_it_is_ready() {
+    check(json!({}), "", "+0");
+    check(json!({}), "0::Pending", "");
+    check(json!({}), "0::Running", "");
+    check(json!({}), "0", "+1");
+    check(json!({}), "0 1:new:ready-", "");
+    check(json!({}), "0 2", "+1");
+    check(json!({}), "0 1 2", "");
+    check(json!({"ordinals": {"start": 5}}), "5", "+6");
+    check(json!({"replicas": 0}), "", "");
+    // What waits for nothing comes at once.
+    check(json!({"podManagementPolicy": "Parallel"}), "1::Running", "+0 +2");
+}
+
+#[test]
+fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
+    check(json!({"minReadySeconds": 5}), "0", "+1");
+    check(json!({"minReadySeconds": 8}), "0", "");
+    let plan = decide(&set(json!({"minReadySeconds": 8})), "0", &[], plan);
+    assert_eq!(plan.again, Some(Duration::from_secs(3)));
+}
+
+#[test]
+fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
+    check(json!({}), "0::Failed 1 2", "-0");
+    check(json!({}), "0::Succeeded", "-0");
+    check(json!({}), "0::Failed-", "");
+    check(json!({"podManagementPolicy": "Parallel"}), "0::Failed 1", "-0 +2");
+}
+
+#[test]
+fn those_that_are_too_many_go_from_the_last_to_the_first() {
+    let one = || json!({"replicas": 1});
+    check(one(), "0 1 2", "-2");
+    check(one(), "0 1 2:new:ready-", "");
+    check(one(), "0 1:new:Running 2", "-2");
+    check(one(), "0:new:Running 1 2", "");
+    // The first that is broken may go, one above it waits.
+    check(one(), "0 1 2:new:Running", "-2");
+    check(one(), "0 1:new:Running 2:new:Running", "");
+    check(json!({"replicas": 1, "podManagementPolicy": "Parallel"}), "0 1 2:new:Running", "-2 -1");
+    // Below the first number is outside, too.
+    check(json!({"replicas": 1, "ordinals": {"start": 2}}), "0 1 2", "-1");
+}
+
+#[test]
+fn a_new_revision_comes_from_the_last_to_the_first() {
+    check(json!({}), "0:old 1:old 2:old", "-2");
+    check(json!({}), "0:old 1:old 2:old:ready-", "");
+    check(json!({}), "0:old 1:old", "+2");
+    check(json!({}), "0:old 1:old 2:new:Running", "");
+    check(json!({}), "0:old 1:old 2", "-1");
+    check(json!({}), "0 1 2", "");
+    check(json!({"updateStrategy": {"type": "OnDelete"}}), "0:old 1:old 2:old", "");
+    check(json!({"updateStrategy": {"type": "OnDelete"}}), "0:old 1:old", "+2");
+}
+
+#[test]
+fn those_below_the_partition_stay_as_they_were() {
+    let partition = |n: i32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
+    check(partition(2), "0:old 1:old 2:old", "-2");
+    check(partition(2), "0:old 1:old 2", "");
+    check(partition(2), "0:old 2", "+1:old");
+    check(partition(9), "0:old 1:old", "+2:old");
+    let mut later = partition(1);
+    later["ordinals"] = json!({"start": 5});
+    check(later.clone(), "5:old 6:old 7:old", "-7");
+    check(later.clone(), "5:old 6 7", "");
+    check(later, "", "+5:old");
+}
+
+#[test]
+fn as_many_are_replaced_at_once_as_may_be_missing() {
+    let several = |most: Value| {
+        json!({"replicas": 4, "updateStrategy": {"type": "RollingUpdate",
+            "rollingUpdate": {"partition": 0, "maxUnavailable": most}}})
+    };
+    check(several(json!(2)), "0:old 1:old 2:old 3:old", "-3 -2");
+    check(several(json!("50%")), "0:old 1:old 2:old 3:old", "-3 -2");
+    check(several(json!("10%")), "0:old 1:old 2:old 3:old", "-3");
+    // Those that wait for each other wait before that.
+    check(several(json!(2)), "0:old 1:old 2:old 3:old:ready-", "");
+    let mut parallel = several(json!(2));
+    parallel["podManagementPolicy"] = json!("Parallel");
+    check(parallel.clone(), "0:old 1:old 2:old 3:old:ready-", "-2");
+    check(parallel.clone(), "0:old 1:old 2 3:new:Running", "-1");
+    // One that does not serve is missed by nobody.
+    check(parallel.clone(), "0:old:Running 1:old:Running 2:old:Running 3:old", "-2 -1 -0");
+    check(parallel, "0:old:Running 1:old 2:old 3:old", "-0 -3");
+}
+
+#[test]
+fn without_the_feature_one_is_replaced_at_a_time() {
+    let check = |spec: Value, pods: &str, expected: &str| {
+        let set = set(spec);
+        let mut plan = Plan::default();
+        decide(&set, pods, &[], |facts| {
+            let facts = Facts {
+                several: false,
+                owner: facts.owner.clone(),
+                pods: facts.pods.clone(),
+                claims: facts.claims.clone(),
+                ..*facts
+            };
+            plan = facts.plan();
+        });
+        assert_eq!(line(&plan), expected);
+    };
+    let two = json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}});
+    check(two, "0:old 1:old 2:old", "-2");
+    let parallel = || json!({"podManagementPolicy": "Parallel"});
+    check(parallel(), "0:old:Running 1:old:Running 2:old:Running", "-2");
+    check(parallel(), "0:old 1:old 2:new:Running", "");
+    check(parallel(), "0:old 1:old 2", "-1");
+}
+
+#[test]
+fn a_pod_that_was_adopted_is_told_which_one_it_is() {
+    let set = set(json!({}));
+    let plan = decide(&set, "0 1 2", &[], |facts| {
+        let mut pods = facts.pods.clone();
+        Arc::make_mut(pods.get_mut(&1).unwrap()).labels.remove("statefulset.kubernetes.io/pod-name");
+        Facts { pods, owner: facts.owner.clone(), claims: facts.claims.clone(), ..*facts }.plan()
+    });
+    assert_eq!(line(&plan), "=1");
+}
+
+fn claim(ordinal: i64, kind: &str, uid: &str) -> Claim {
+    let (api_version, name) =
+        if kind == "Pod" { ("v1", format!("web-{ordinal}")) } else { ("apps/v1", "web".to_owned()) };
+    let by = OwnerReference { api_version: api_version.into(), kind: kind.into(), name, uid: uid.into(), ..owner() };
+    let owners = if kind.is_empty() { vec![] } else { vec![by] };
+    Claim { name: format!("data-web-{ordinal}"), owners, ..Claim::default() }
+}
+
+#[track_caller]
+fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[Claim], expected: &str) {
+    let policy = json!({"whenDeleted": policy[0], "whenScaled": policy[1]});
+    let templates = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let set = set(json!({"replicas": replicas, "persistentVolumeClaimRetentionPolicy": policy,
+        "volumeClaimTemplates": templates}));
+    let plan = decide(&set, pods, claims, plan);
+    assert_eq!(line(&plan), expected);
+}
+
+#[test]
+fn claims_are_kept_as_the_policy_says() {
+    let (keep, with_set, with_pod) = (["Retain", "Retain"], ["Delete", "Retain"], ["Retain", "Delete"]);
+    check_claims(keep, 1, "0", &[claim(0, "", "")], "");
+    check_claims(keep, 1, "0", &[claim(0, "StatefulSet", "s")], "data-web-0>");
+    check_claims(with_set, 1, "0", &[claim(0, "", "")], "data-web-0>StatefulSet");
+    check_claims(with_set, 1, "0", &[claim(0, "StatefulSet", "s")], "");
+    // Of a Pod that goes the claim goes, too.
+    check_claims(with_pod, 1, "0 1", &[claim(0, "", ""), claim(1, "", "")], "data-web-1>Pod -1");
+    check_claims(["Delete", "Delete"], 1, "0 1", &[claim(1, "StatefulSet", "s")], "data-web-1>Pod -1");
+    check_claims(with_pod, 2, "0 1", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "data-web-1>");
+    // One that is about to go with the Pod that had it is not given to the next.
+    check_claims(with_pod, 2, "0", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "");
+    check_claims(keep, 2, "0", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "+1");
+}
+
+#[test]
+fn claims_that_are_missing_are_made_for_a_pod_that_waits_for_them() {
+    let keep = ["Retain", "Retain"];
+    check_claims(keep, 1, "0::Pending", &[], "claims:0");
+    check_claims(keep, 1, "0::Pending", &[claim(0, "", "")], "");
+    check_claims(keep, 1, "0::Pending", &[Claim { terminating: true, ..claim(0, "", "") }], "claims:0");
+    check_claims(keep, 1, "0", &[], "");
+}
+
+#[test]
+fn nothing_is_done_for_a_set_that_goes() {
+    let mut set = set(json!({}));
+    set.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(line(&decide(&set, "0:old 4", &[], plan)), "");
+}
+
+#[test]
+fn as_many_as_a_client_may_ask_for_are_made_bit_by_bit() {
+    let all = json!({"replicas": i32::MAX, "ordinals": {"start": i32::MAX}, "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": i32::MAX}}});
+    assert_eq!(decide(&set(all), "", &[], plan).steps.len(), 500);
+}
+
+/// Replicas, those that are ready, available, current and updated, and the current revision.
+#[track_caller]
+fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
+    let set = set(spec);
+    let status = decide(&set, pods, &[], |facts| status(&set, facts, facts.plan().rolled, 1));
+    let number = |n: Option<i32>| n.unwrap_or(0);
+    let counts = [
+        number(status.ready_replicas),
+        number(status.available_replicas),
+        number(status.current_replicas),
+        number(status.updated_replicas),
+    ];
+    assert_eq!((status.replicas, counts, status.current_revision.as_deref().unwrap()), expected);
+    assert_eq!((status.update_revision.as_deref(), status.observed_generation), (Some("new"), Some(2)));
+    assert_eq!(status.collision_count, Some(1));
+}
+
+#[test]
+fn the_status_counts_pods_by_what_they_are() {
+    check_status(json!({}), "", (0, [0, 0, 0, 0], "old"));
+    check_status(json!({"minReadySeconds": 8}), "0:old 1:new:Running", (2, [1, 0, 1, 1], "old"));
+    // One is deleted for the new revision, and is the current one no more.
+    check_status(json!({}), "0:old 1:old 2:old", (3, [3, 3, 2, 0], "old"));
+    check_status(json!({}), "0:old 1:old 2:old:ready-", (3, [3, 3, 2, 0], "old"));
+}
+
+#[test]
+fn a_rollout_is_over_when_all_are_new_and_ready() {
+    check_status(json!({}), "0 1 2", (3, [3, 3, 3, 3], "new"));
+    check_status(json!({}), "0 1 2:new:Running", (3, [2, 2, 0, 3], "old"));
+    check_status(json!({}), "0 1 2 3", (4, [4, 4, 0, 4], "old"));
+    check_status(json!({"updateStrategy": {"type": "OnDelete"}}), "0 1 2", (3, [3, 3, 0, 3], "old"));
+}

@@ -1,0 +1,230 @@
+//! Controllers of workloads against a small API server, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+use controllers::{Clock, Options};
+use fake_api::FakeApi;
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Midnight, when the test begins.
+fn clock() -> Clock {
+    let (began, midnight) = (Instant::now(), "2026-01-01T00:00:00Z".parse::<Timestamp>().expect("a time"));
+    let now = move || midnight + SignedDuration::try_from(began.elapsed()).expect("a duration");
+    Clock::new(now, TimeZone::UTC)
+}
+
+fn run(api: &FakeApi, clock: &Clock) -> CancellationToken {
+    let stop = CancellationToken::new();
+    let options = Options { clock: clock.clone(), ..Options::default() };
+    tokio::spawn(controllers::run(api.client(), options, stop.clone()));
+    stop
+}
+
+fn names(api: &FakeApi, collection: &str) -> Vec<String> {
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    api.list(collection).iter().map(name).collect()
+}
+
+const PODS: &str = "api/v1/namespaces/x/pods";
+const JOBS: &str = "apis/batch/v1/namespaces/x/jobs";
+const SET: &str = "apis/apps/v1/namespaces/x/statefulsets/web";
+const RC: &str = "api/v1/namespaces/x/replicationcontrollers/web";
+
+fn stateful_set(api: &FakeApi, image: &str) {
+    let labels = json!({"app": "web"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": image}]}});
+    let known = api.get(SET).unwrap_or_else(|| json!({"metadata": {"name": "web", "namespace": "x"}}));
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+    let mut set = known;
+    set["spec"] = json!({"replicas": 2, "serviceName": "web", "selector": {"matchLabels": labels},
+        "template": template, "updateStrategy": rolling, "podManagementPolicy": "OrderedReady"});
+    api.put(SET, set);
+}
+
+/// The Pod runs, and is ready.
+fn ready(api: &FakeApi, pod: &str) {
+    let mut object = api.get(&format!("{PODS}/{pod}")).expect("a Pod");
+    let conditions = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    object["status"] = json!({"phase": "Running", "conditions": conditions});
+    api.put(&format!("{PODS}/{pod}"), object);
+}
+
+fn image(api: &FakeApi, pod: &str) -> Value {
+    api.get(&format!("{PODS}/{pod}")).unwrap_or_default()["spec"]["containers"][0]["image"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stateful_set_makes_its_pods_in_turn_and_replaces_them_in_reverse() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    stateful_set(&api, "one");
+    api.until("the first is made", |api| names(api, PODS) == ["web-0"]).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(names(&api, PODS), ["web-0"], "the second waits for the first");
+    ready(&api, "web-0");
+    api.until("the second is made", |api| names(api, PODS) == ["web-0", "web-1"]).await;
+    ready(&api, "web-1");
+    api.until("all are counted", |api| api.get(SET).is_some_and(|set| set["status"]["readyReplicas"] == 2)).await;
+    stateful_set(&api, "two");
+    api.until("the last is new", |api| image(api, "web-1") == "two").await;
+    assert_eq!(image(&api, "web-0"), "one");
+    ready(&api, "web-1");
+    api.until("the first is new", |api| image(api, "web-0") == "two").await;
+    ready(&api, "web-0");
+    api.until("the rollout is over", |api| {
+        let status = api.get(SET).expect("a set")["status"].clone();
+        status["currentRevision"] == status["updateRevision"] && status["updatedReplicas"] == 2
+    })
+    .await;
+    assert_eq!(api.list("apis/apps/v1/namespaces/x/controllerrevisions").len(), 2);
+    // It has come to rest.
+    let before = api.writes().len();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(api.writes().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_made() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    for code in [403, 500] {
+        api.refuse("POST api/v1/namespaces/x/pods", code);
+    }
+    stateful_set(&api, "one");
+    api.until("it is made", |api| names(api, PODS) == ["web-0"]).await;
+    let told = api.list("api/v1/namespaces/x/events");
+    let failed = told.iter().filter(|event| event["reason"] == "FailedCreate").map(|event| event["message"].clone());
+    assert_eq!(
+        failed.collect::<Vec<_>>(),
+        ["create Pod web-0 in StatefulSet web failed error: Refused"],
+        "the same again counts up"
+    );
+}
+
+fn cron_job(api: &FakeApi, spec: &Value) {
+    let path = "apis/batch/v1/namespaces/x/cronjobs/tick";
+    // Of a Job that is suspended the controller of Jobs makes nothing.
+    let template = json!({"spec": {"suspend": true, "template": {"spec": {"containers": []}}}});
+    let mut all = json!({"schedule": "* * * * *", "jobTemplate": template,
+        "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1});
+    for (field, value) in spec.as_object().expect("fields") {
+        all[field] = value.clone();
+    }
+    let meta = json!({"name": "tick", "namespace": "x", "creationTimestamp": "2026-01-01T00:00:00Z"});
+    api.put(path, json!({"metadata": meta, "spec": all, "status": {}}));
+}
+
+fn cron_status(api: &FakeApi) -> Value {
+    api.get("apis/batch/v1/namespaces/x/cronjobs/tick").expect("a CronJob")["status"].clone()
+}
+
+async fn complete(api: &FakeApi, job: &str, time: &str) {
+    let known = |api: &FakeApi| api.get(&format!("{JOBS}/{job}")).unwrap_or_default();
+    api.until("the controller of Jobs has seen it", |api| known(api)["status"]["conditions"].is_array()).await;
+    let mut object = known(api);
+    object["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}],
+        "startTime": "2026-01-01T00:00:00Z", "completionTime": time});
+    api.put(&format!("{JOBS}/{job}"), object);
+}
+
+/// What the Job of a minute after midnight is called.
+fn tick(minute: i64) -> String {
+    format!("tick-{}", 29_453_760 + minute)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_job_starts_a_job_each_minute_and_keeps_the_last() {
+    let (api, clock, began) = (FakeApi::new(), clock(), Instant::now());
+    let stop = run(&api, &clock);
+    cron_job(&api, &json!({}));
+    api.until("one is started", |api| names(api, JOBS) == [tick(1)]).await;
+    let waited = began.elapsed().as_millis();
+    assert!((60_000..60_200).contains(&waited), "{waited} ms");
+    api.until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:01:00Z").await;
+    assert_eq!(cron_status(&api)["active"][0]["name"], tick(1));
+    complete(&api, &tick(1), "2026-01-01T00:01:30Z").await;
+    api.until("its end is noted", |api| cron_status(api)["lastSuccessfulTime"] == "2026-01-01T00:01:30Z").await;
+    assert_eq!(cron_status(&api)["active"], Value::Null);
+    // Another that begins where this one stops starts nothing twice.
+    stop.cancel();
+    run(&api, &clock);
+    api.until("the next is started", |api| names(api, JOBS) == [tick(1), tick(2)]).await;
+    complete(&api, &tick(2), "2026-01-01T00:02:30Z").await;
+    api.until("the oldest goes", |api| names(api, JOBS) == [tick(2)]).await;
+    let made = api.writes().iter().filter(|line| line.starts_with(&format!("POST {JOBS}"))).count();
+    assert_eq!(made, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_of_seconds_starts_one_job_a_minute() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    cron_job(&api, &json!({"schedule": "@every 20s"}));
+    api.until("one is started", |api| names(api, JOBS) == [tick(0)]).await;
+    complete(&api, &tick(0), "2026-01-01T00:00:30Z").await;
+    api.until("its time has come again", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:00:40Z").await;
+    assert_eq!((names(&api, JOBS), &cron_status(&api)["active"]), (vec![tick(0)], &Value::Null));
+    api.until("the next minute has its own", |api| names(api, JOBS) == [tick(0), tick(1)]).await;
+    let told = api.list("api/v1/namespaces/x/events");
+    let ends = told.iter().filter(|event| event["reason"] == "SawCompletedJob").map(|event| event["count"].clone());
+    assert_eq!(ends.collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_job_starts_none_beside_one_that_runs_or_in_its_place() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    cron_job(&api, &json!({"concurrencyPolicy": "Forbid"}));
+    api.until("one is started", |api| names(api, JOBS) == [tick(1)]).await;
+    let forbidden = |api: &FakeApi| {
+        api.list("api/v1/namespaces/x/events").iter().any(|event| event["reason"] == "JobAlreadyActive")
+    };
+    api.until("the second is not", forbidden).await;
+    assert_eq!(names(&api, JOBS), [tick(1)]);
+    // Its schedule stays: what it did not start while it might not is started at once.
+    let mut cron = api.get("apis/batch/v1/namespaces/x/cronjobs/tick").expect("a CronJob");
+    cron["spec"]["concurrencyPolicy"] = json!("Replace");
+    api.put("apis/batch/v1/namespaces/x/cronjobs/tick", cron);
+    api.until("it takes its place", |api| names(api, JOBS) == [tick(2)]).await;
+    api.until("the next takes its place", |api| names(api, JOBS) == [tick(3)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_job_with_another_schedule_has_missed_nothing() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    cron_job(&api, &json!({"schedule": "0 0 1 1 *"}));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(names(&api, JOBS), [""; 0]);
+    cron_job(&api, &json!({"schedule": "*/7 * * * *"}));
+    api.until("the next is started", |api| names(api, JOBS) == [tick(14)]).await;
+    api.until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:14:00Z").await;
+    // One that is suspended has: what it missed last is started when it is no more.
+    cron_job(&api, &json!({"schedule": "*/7 * * * *", "suspend": true}));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(names(&api, JOBS), [tick(14)]);
+    cron_job(&api, &json!({"schedule": "*/7 * * * *"}));
+    api.until("the last is started", |api| names(api, JOBS) == [tick(14), tick(21)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_controller_keeps_its_pods_as_a_replica_set_does() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
+    let spec = json!({"replicas": 2, "selector": {"app": "web"}, "template": template});
+    api.put(RC, json!({"metadata": {"name": "web", "namespace": "x", "uid": "u"}, "spec": spec}));
+    api.until("both are made", |api| names(api, PODS).len() == 2).await;
+    let made = names(&api, PODS);
+    let owner = api.list(PODS)[0]["metadata"]["ownerReferences"][0].clone();
+    assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
+    made.iter().for_each(|pod| ready(&api, pod));
+    api.until("both are counted", |api| api.get(RC).is_some_and(|rc| rc["status"]["readyReplicas"] == 2)).await;
+    api.delete(&format!("{PODS}/{}", made[0]));
+    api.until("another is made", |api| names(api, PODS).len() == 2 && !names(api, PODS).contains(&made[0])).await;
+    let events = api.list("api/v1/namespaces/x/events");
+    assert!(events.iter().all(|event| event["source"]["component"] == "replication-controller"), "{events:?}");
+}

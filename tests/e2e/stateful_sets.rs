@@ -1,0 +1,308 @@
+//! StatefulSets: Pods with numbers, one after the other, each with a name and claims of its own.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a StatefulSet makes its Pods in turn, and takes them back in reverse", comes_and_goes_in_turn),
+    ("a StatefulSet is rolled out from the last Pod to the first, undone and restarted", rolls_out),
+    ("a StatefulSet below its partition stays as it was", keeps_below_its_partition),
+    ("a parallel StatefulSet waits for none of its Pods", waits_for_none),
+    ("a Pod of a StatefulSet that is killed or ends comes back under its name", comes_back),
+    ("claims of a StatefulSet are made, kept and given up as its policy says", keeps_claims),
+    ("a StatefulSet takes over what another left behind", takes_over),
+    ("a disruption budget knows how many Pods a StatefulSet should have", is_budgeted),
+];
+
+fn stateful_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
+    let labels = json!({"app": "web"});
+    let mut all = json!({"replicas": 2, "serviceName": "web", "selector": {"matchLabels": labels}, "template": {
+        "metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        all[field] = value.clone();
+    }
+    for (field, value) in container.as_object().into_iter().flatten() {
+        all["template"]["spec"]["containers"][0][field] = value.clone();
+    }
+    let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": all});
+    kubectl.apply(&object.to_string());
+}
+
+fn list(kubectl: &Kubectl, what: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(&kubectl.run(&format!("get {what} -o json")).ok()).unwrap();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("").to_owned()
+}
+
+/// `web-0=one web-1=two`: the Pods in order, with the value of their variable.
+fn pods(kubectl: &Kubectl) -> String {
+    let all = list(kubectl, "pods -l app=web");
+    let show = |pod: &Value| {
+        format!("{}={}", text(&pod["metadata"]["name"]), text(&pod["spec"]["containers"][0]["env"][0]["value"]))
+    };
+    all.iter().map(show).collect::<Vec<_>>().join(" ")
+}
+
+fn names(kubectl: &Kubectl, what: &str) -> Vec<String> {
+    list(kubectl, what).iter().map(|object| text(&object["metadata"]["name"])).collect()
+}
+
+/// Replicas, ready, available, current and updated ones.
+fn counts(kubectl: &Kubectl) -> [i64; 5] {
+    let status = kubectl.value("statefulset/web", "/status");
+    ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"]
+        .map(|field| status[field].as_i64().unwrap_or(0))
+}
+
+fn env(value: &str) -> Value {
+    json!({"env": [{"name": "A", "value": value}]})
+}
+
+fn rolled_out(kubectl: &Kubectl) {
+    // Its words end differently, with a partition and without.
+    kubectl.run("rollout status statefulset/web --timeout=120s").ok();
+}
+
+fn gone(kubectl: &Kubectl) {
+    kubectl.run("delete statefulset web").ok();
+    eventually("its Pods and its history go with it", || {
+        names(kubectl, "pods -l app=web").is_empty() && names(kubectl, "controllerrevisions").is_empty()
+    });
+}
+
+/// When the Pods were made, in order.
+fn made(kubectl: &Kubectl) -> Vec<String> {
+    list(kubectl, "pods -l app=web").iter().map(|pod| text(&pod["metadata"]["uid"])).collect()
+}
+
+fn comes_and_goes_in_turn(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    // The second is made when the first is ready, and that takes a probe.
+    let probe = json!({"readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}});
+    stateful_set(&kubectl, &json!({"ordinals": {"start": 3}}), &probe);
+    kubectl.wait_value("pod/web-3", "/status/phase", &json!("Running"));
+    eventually("it is counted", || counts(&kubectl) == [1, 0, 0, 1, 1]);
+    assert_eq!(names(&kubectl, "pods"), ["web-3"]);
+    kubectl.run("exec web-3 -- touch /tmp/ready").ok();
+    kubectl.wait_value("pod/web-4", "/status/phase", &json!("Running"));
+    kubectl.run("exec web-4 -- touch /tmp/ready").ok();
+    eventually("both are ready", || counts(&kubectl) == [2, 2, 2, 2, 2]);
+
+    let labels = kubectl.value("pod/web-4", "/metadata/labels");
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-4");
+    assert_eq!(labels["apps.kubernetes.io/pod-index"], "4");
+    let revision = kubectl.value("statefulset/web", "/status/updateRevision");
+    assert_eq!(labels["controller-revision-hash"], revision);
+    assert_eq!(kubectl.value("pod/web-4", "/spec/subdomain"), "web");
+    assert_eq!(kubectl.run("exec web-4 -- hostname").ok().trim(), "web-4");
+    let table = kubectl.run("get statefulset web --no-headers").ok();
+    assert!(table.contains("2/2"), "{table}");
+
+    kubectl.run("scale statefulset web --replicas=1").ok();
+    eventually("the last goes", || names(&kubectl, "pods") == ["web-3"]);
+    let told = kubectl.events("web");
+    for (reason, message) in [
+        ("SuccessfulCreate", "create Pod web-3 in StatefulSet web successful"),
+        ("SuccessfulDelete", "delete Pod web-4 in StatefulSet web successful"),
+    ] {
+        assert!(told.contains(&(reason.to_owned(), message.to_owned())), "{message}: {told:?}");
+    }
+    gone(&kubectl);
+}
+
+fn rolls_out(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    stateful_set(&kubectl, &json!({}), &env("one"));
+    rolled_out(&kubectl);
+    assert_eq!(pods(&kubectl), "web-0=one web-1=one");
+    let first = kubectl.value("statefulset/web", "/status/currentRevision");
+
+    // One that never becomes ready holds the others up.
+    let broken = json!({"env": [{"name": "A", "value": "two"}], "readinessProbe": {"exec": {"command": ["false"]}}});
+    stateful_set(&kubectl, &json!({}), &broken);
+    eventually("the last is new", || pods(&kubectl) == "web-0=one web-1=two");
+    eventually("it is counted", || counts(&kubectl) == [2, 1, 1, 1, 1]);
+    assert_eq!(kubectl.value("statefulset/web", "/status/currentRevision"), first);
+    assert_ne!(kubectl.value("statefulset/web", "/status/updateRevision"), first);
+
+    // The template comes back, and the Pod that is broken is deleted by hand, as upstream asks for.
+    kubectl.run("rollout undo statefulset/web").ok();
+    kubectl.wait_value("statefulset/web", "/status/updateRevision", &first);
+    kubectl.run("delete pod web-1").ok();
+    eventually("all is as it was", || pods(&kubectl) == "web-0=one web-1=one" && counts(&kubectl) == [2; 5]);
+    let history = kubectl.run("rollout history statefulset/web").ok();
+    let revisions: Vec<&str> = history.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(revisions.ends_with(&["2", "3"]), "{history}");
+
+    let before = made(&kubectl);
+    kubectl.run("rollout restart statefulset/web").ok();
+    rolled_out(&kubectl);
+    eventually("all are others", || {
+        let now = made(&kubectl);
+        now.len() == 2 && !now.iter().any(|uid| before.contains(uid)) && counts(&kubectl) == [2; 5]
+    });
+    let status = kubectl.value("statefulset/web", "/status");
+    assert_eq!((&status["currentRevision"], &status["collisionCount"]), (&status["updateRevision"], &json!(0)));
+    gone(&kubectl);
+}
+
+fn keeps_below_its_partition(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let partition = |n: u32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
+    stateful_set(&kubectl, &partition(1), &env("one"));
+    rolled_out(&kubectl);
+    kubectl.run("set env statefulset/web A=two").ok();
+    eventually("only the last is new", || pods(&kubectl) == "web-0=one web-1=two" && counts(&kubectl)[1] == 2);
+    // What is made below it is of the old template.
+    let before = made(&kubectl);
+    kubectl.run("delete pod web-0").ok();
+    eventually("the first is another", || {
+        let now = made(&kubectl);
+        now.len() == 2 && now[0] != before[0]
+    });
+    assert_eq!(pods(&kubectl), "web-0=one web-1=two");
+    eventually("both are ready", || counts(&kubectl) == [2, 2, 2, 1, 1]);
+    kubectl.args(&["patch", "statefulset", "web", "-p", &json!({"spec": partition(0)}).to_string()], "").ok();
+    eventually("all are new", || pods(&kubectl) == "web-0=two web-1=two" && counts(&kubectl) == [2; 5]);
+
+    // On deletion only.
+    let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
+    kubectl.args(&["patch", "statefulset", "web", "-p", &on_delete.to_string()], "").ok();
+    kubectl.run("set env statefulset/web A=three").ok();
+    kubectl.run("delete pod web-1").ok();
+    eventually("one is new", || pods(&kubectl) == "web-0=two web-1=three");
+    gone(&kubectl);
+}
+
+fn waits_for_none(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = |more: &Value| {
+        let mut spec = json!({"replicas": 3, "podManagementPolicy": "Parallel"});
+        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": more});
+        spec
+    };
+    let mut broken = env("one");
+    broken["readinessProbe"] = json!({"exec": {"command": ["false"]}});
+    stateful_set(&kubectl, &spec(&json!({})), &broken);
+    eventually("all are there", || pods(&kubectl) == "web-0=one web-1=one web-2=one");
+    // A template that can never be ready is replaced by one that can.
+    let mut whole = env("two");
+    whole["readinessProbe"] = Value::Null;
+    stateful_set(&kubectl, &spec(&json!({})), &whole);
+    eventually("all are new and ready", || {
+        pods(&kubectl) == "web-0=two web-1=two web-2=two" && counts(&kubectl) == [3; 5]
+    });
+    stateful_set(&kubectl, &spec(&json!({"maxUnavailable": 2})), &env("three"));
+    eventually("all are new again", || {
+        pods(&kubectl) == "web-0=three web-1=three web-2=three" && counts(&kubectl) == [3; 5]
+    });
+    kubectl.run("scale statefulset web --replicas=0").ok();
+    eventually("none is left", || pods(&kubectl).is_empty() && counts(&kubectl) == [0; 5]);
+    gone(&kubectl);
+}
+
+fn comes_back(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    stateful_set(&kubectl, &json!({}), &json!({}));
+    rolled_out(&kubectl);
+    let before = made(&kubectl);
+    kubectl.run("delete pod web-0 --force --grace-period=0").ok();
+    eventually("it is there again", || {
+        let now = made(&kubectl);
+        now.len() == 2 && now[0] != before[0] && now[1] == before[1] && counts(&kubectl) == [2; 5]
+    });
+    // One that has failed is replaced, too.
+    let failed = kubectl.value("pod/web-1", "/metadata/uid");
+    let limit = json!({"spec": {"activeDeadlineSeconds": 1}});
+    kubectl.args(&["patch", "pod", "web-1", "-p", &limit.to_string()], "").ok();
+    eventually("another takes its place", || {
+        kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != failed) && counts(&kubectl) == [2; 5]
+    });
+    gone(&kubectl);
+}
+
+fn with_claims(policy: &Value) -> Value {
+    let claim = json!({"metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
+    // Nobody provides volumes: its Pods stay Pending, and what is in turn would end with the first.
+    json!({"replicas": 2, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [claim],
+        "persistentVolumeClaimRetentionPolicy": policy})
+}
+
+fn keeps_claims(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let claims = || names(&kubectl, "persistentvolumeclaims");
+    stateful_set(&kubectl, &with_claims(&json!({"whenScaled": "Delete", "whenDeleted": "Retain"})), &json!({}));
+    eventually("each Pod has its claim", || claims() == ["data-web-0", "data-web-1"]);
+    assert_eq!(
+        kubectl.value("pod/web-1", "/spec/volumes/0"),
+        json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}})
+    );
+    let message = "create Claim data-web-1 Pod web-1 in StatefulSet web success";
+    eventually("it is told", || kubectl.events("web").iter().any(|(_, told)| told == message));
+    let labels = kubectl.value("persistentvolumeclaim/data-web-1", "/metadata/labels");
+    assert_eq!(labels, json!({"app": "web"}));
+    // It goes with the Pod that is too many.
+    kubectl.run("scale statefulset web --replicas=1").ok();
+    eventually("the claim of the last has gone", || claims() == ["data-web-0"]);
+    // One that is missing is made while its Pod waits for it.
+    let before = kubectl.value("persistentvolumeclaim/data-web-0", "/metadata/uid");
+    kubectl.run("delete persistentvolumeclaim data-web-0 --wait=false").ok();
+    let other =
+        || kubectl.get("persistentvolumeclaim/data-web-0").is_some_and(|claim| claim["metadata"]["uid"] != before);
+    eventually("it is made anew", other);
+    gone(&kubectl);
+    kubectl.run("delete persistentvolumeclaims --all").ok();
+
+    stateful_set(&kubectl, &with_claims(&json!({"whenScaled": "Retain", "whenDeleted": "Delete"})), &json!({}));
+    eventually("they are the set's", || {
+        claims().len() == 2
+            && kubectl.value("persistentvolumeclaim/data-web-0", "/metadata/ownerReferences/0/kind") == "StatefulSet"
+    });
+    kubectl.run("scale statefulset web --replicas=1").ok();
+    eventually("the Pod goes", || names(&kubectl, "pods") == ["web-0"]);
+    assert_eq!(claims().len(), 2);
+    gone(&kubectl);
+    eventually("the claims go with the set", || claims().is_empty());
+}
+
+fn takes_over(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    stateful_set(&kubectl, &json!({}), &json!({}));
+    rolled_out(&kubectl);
+    let (before, history) = (made(&kubectl), names(&kubectl, "controllerrevisions"));
+    kubectl.run("delete statefulset web --cascade=orphan").ok();
+    eventually("nobody has them", || kubectl.value("pod/web-0", "/metadata/ownerReferences").is_null());
+    stateful_set(&kubectl, &json!({}), &json!({}));
+    rolled_out(&kubectl);
+    eventually("they are its own", || {
+        let owner = kubectl.value("statefulset/web", "/metadata/uid");
+        kubectl.value("pod/web-1", "/metadata/ownerReferences/0/uid") == owner && counts(&kubectl) == [2; 5]
+    });
+    assert_eq!((made(&kubectl), names(&kubectl, "controllerrevisions")), (before, history));
+    kubectl.run("label pod web-1 app=other --overwrite").ok();
+    eventually("it lets go what it does not select", || {
+        kubectl.value("pod/web-1", "/metadata/ownerReferences").is_null()
+    });
+    // The name is taken, until it is free.
+    kubectl.run("delete pod web-1").ok();
+    eventually("it is made anew", || counts(&kubectl) == [2; 5]);
+    gone(&kubectl);
+}
+
+fn is_budgeted(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    stateful_set(&kubectl, &json!({"replicas": 2}), &json!({}));
+    rolled_out(&kubectl);
+    kubectl.run("create poddisruptionbudget web --selector=app=web --max-unavailable=50%").ok();
+    eventually("all of them are expected", || {
+        let status = kubectl.value("poddisruptionbudget/web", "/status");
+        (&status["expectedPods"], &status["disruptionsAllowed"]) == (&json!(2), &json!(1))
+    });
+    gone(&kubectl);
+}
