@@ -57,7 +57,7 @@ fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
 
 /// What a Pod gets at a URL; nothing where it gets none.
 fn get(kubectl: &Kubectl, from: &str, url: &str) -> String {
-    let said = kubectl.args(&["exec", from, "--", "wget", "-q", "-T", "5", "-O", "-", url], "");
+    let said = kubectl.args(&["exec", from, "--", "wget", "-q", "-O", "-", url], "");
     if said.code == 0 { said.stdout.trim().to_owned() } else { String::new() }
 }
 
@@ -95,7 +95,7 @@ fn leads(cluster: &Cluster) {
     answered_by(&kubectl, "a", &format!("http://{ip}"), &["b"]);
     kubectl.run("exec b -- rm /tmp/ready").ok();
     eventually("whoever asks is refused at once", || {
-        let said = kubectl.args(&["exec", "a", "--", "wget", "-T", "30", "-O", "-", &format!("http://{ip}")], "");
+        let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}")], "");
         said.stderr.contains("Connection refused")
     });
 }
