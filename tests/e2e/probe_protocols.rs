@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Shared] = &[
 ];
 
 /// A Pod of the server, which comes from the node together with the libraries that it is linked to.
-fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
+pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
     let of_the_node =
         [("server", env!("CARGO_BIN_EXE_probed"), "/probed"), ("lib", "/lib", "/lib"), ("lib64", "/lib64", "/lib64")];
     let mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true}));

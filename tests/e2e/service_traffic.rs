@@ -1,6 +1,6 @@
 //! Services as Pods, the node and their neighbours reach them: by address, by name, by a port of the node.
 
-use crate::{Alone, Shared};
+use crate::{Alone, Shared, probe_protocols};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -109,7 +109,10 @@ fn sees(cluster: &Cluster) {
     kubectl.apply(&client.to_string());
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/client").ok();
     let ip = kubectl.value("pod/client", "/status/podIP");
-    eventually("the client's own address is seen", || json!(get(&kubectl, "client", "http://web/cgi-bin/who")) == ip);
+    let ip = ip.as_str().unwrap();
+    eventually("the client's own address is seen", || {
+        get(&kubectl, "client", "http://web/cgi-bin/who").trim_matches(['[', ']']).trim_start_matches("::ffff:") == ip
+    });
     eventually("a Pod reaches itself", || !get(&kubectl, "a", "http://web/cgi-bin/who").is_empty());
 }
 
@@ -138,26 +141,20 @@ fn at_node_ports(cluster: &Cluster) {
 
 /// One socket all the time, as clients of name servers and of metrics have it.
 fn over_udp(cluster: &Cluster) {
-    // Who is "who"?
-    const QUESTION: &[u8] = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03who\x00\x00\x01\x00\x01";
     let kubectl = cluster.kubectl();
-    kubectl.apply(&service(&json!({"ports": [{"port": 53, "targetPort": 8080, "protocol": "UDP"}]})).to_string());
+    kubectl.apply(&service(&json!({"ports": [{"port": 53, "targetPort": 8081, "protocol": "UDP"}]})).to_string());
     let ip = kubectl.value("service/web", "/spec/clusterIP");
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     socket.connect((ip.as_str().unwrap(), 53)).unwrap();
-    for (name, says) in [("a", [192, 0, 2, 1]), ("b", [192, 0, 2, 2])] {
-        let [a, b, c, d] = says;
-        let script = format!("echo who {a}.{b}.{c}.{d} > /tmp/conf; exec dnsd -p 8080 -c /tmp/conf");
-        let mut pod = web(name);
-        pod["spec"]["containers"][0]["command"] = json!(["sh", "-c", script]);
-        pod["spec"]["containers"][0].as_object_mut().unwrap().remove("readinessProbe");
-        kubectl.apply(&pod.to_string());
+    for name in ["a", "b"] {
+        probe_protocols::apply(&kubectl, name, &json!({}));
+        kubectl.run(&format!("label pod {name} app=web")).ok();
         eventually(&format!("{name} answers"), || {
             let mut answer = [0; 100];
             // Refused for as long as nobody is there.
-            let said = socket.send(QUESTION).and_then(|_| socket.recv(&mut answer));
-            said.is_ok_and(|length| answer.get(..length).is_some_and(|said| said.ends_with(&says)))
+            let said = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
+            said.is_ok_and(|length| answer.get(..length) == Some(name.as_bytes()))
         });
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
     }
@@ -217,7 +214,7 @@ fn reaches_the_api(cluster: &Cluster) {
     kubectl
         .run(&format!("create rolebinding reader --role=reader --serviceaccount={}:default", kubectl.namespace()))
         .ok();
-    let tools = tests::tool("kubectl");
+    let tools = tests::tool("kubectl-1.35");
     let tools = tools.canonicalize().unwrap();
     let dir = tools.parent().unwrap_or(Path::new("/"));
     let program = format!("/tools/{}", tools.file_name().unwrap().to_string_lossy());

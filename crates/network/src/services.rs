@@ -35,7 +35,7 @@ pub(crate) async fn lead(mut followed: Followed, node: &str, place: Place) {
     followed.listed().await;
     let name = &table_name(&place.bridge);
     let (mut is, mut failures): (Option<Table>, u32) = (None, 0);
-    let mut before = Vec::new();
+    let mut before: Option<Vec<traffic::ServicePort>> = None;
     loop {
         let began = Instant::now();
         let now = traffic::traffic(&followed.services(), &followed.slices(), node);
@@ -45,8 +45,9 @@ pub(crate) async fn lead(mut followed: Followed, node: &str, place: Place) {
                 // Not before the rules that keep others from it.
                 bridge::route_loopback(&place.bridge);
                 (is, failures) = (Some(shall), 0);
-                stale::forget(stale::gone(&before, &now)).await;
-                before = now;
+                // What another Podium led before counts as led.
+                stale::forget(stale::stale(before.as_deref().unwrap_or(&now), &now)).await;
+                before = Some(now);
             }
             Err(e) => {
                 // Whatever is there now is replaced as a whole next time.

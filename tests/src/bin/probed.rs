@@ -1,4 +1,5 @@
-//! What probes ask in the tests: HTTPS on 8443 and the health service of gRPC on 9090.
+//! What probes ask in the tests: HTTPS on 8443 and the health service of gRPC on 9090; and a
+//! word over UDP on 8081.
 //!
 //! It runs in containers; tests hand it in from the node, together with the libraries that it is linked to.
 #![forbid(unsafe_code)]
@@ -9,13 +10,24 @@ use http_body_util::Full;
 use hyper::{Request, Response, StatusCode, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio_rustls::{TlsAcceptor, rustls};
 use tonic_health::{ServingStatus, server::health_reporter};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    tokio::join!(https(), grpc());
+    tokio::join!(https(), grpc(), udp());
+}
+
+/// Tells everybody who it is.
+async fn udp() {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 8081)).await.expect("the port is free");
+    let name = std::env::var("HOSTNAME").unwrap_or_default();
+    loop {
+        let (_, from) = socket.recv_from(&mut [0; 100]).await.expect("a question");
+        // Whoever asked may be gone.
+        let _ = socket.send_to(name.as_bytes(), from).await;
+    }
 }
 
 /// Answers well only who names it by the address that was called, and says the word.

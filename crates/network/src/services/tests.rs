@@ -1,7 +1,7 @@
 //! From objects of the API to rules.
 
 use super::rules::{Place, table};
-use super::stale::gone;
+use super::stale::{Stale, stale};
 use super::traffic::{ServicePort, traffic};
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::Service;
@@ -274,18 +274,22 @@ fn a_local_policy_asks_only_endpoints_of_the_node() {
 }
 
 #[test]
-fn only_udp_is_forgotten_and_only_of_endpoints_that_are_gone() {
+fn only_udp_is_forgotten_where_an_endpoint_is_gone_and_where_somebody_answers_now() {
     let udp = |endpoints: &[&str]| {
         let mut ports = led(&json!({}), endpoints);
-        ports[0].protocol = "udp";
+        (ports[0].protocol, ports[0].node_port) = ("udp", Some(30_053));
         ports
     };
-    let check = |before: &[ServicePort], now: &[ServicePort], expected: &[&str]| {
-        let found: Vec<String> = gone(before, now).iter().map(ToString::to_string).collect();
-        assert_eq!(found, owned(expected));
+    let ip = |text: &str| text.parse().expect("an address");
+    let check = |before: &[ServicePort], now: &[ServicePort], expected: &[Stale]| {
+        assert_eq!(stale(before, now).into_iter().collect::<Vec<_>>(), expected);
     };
-    check(&udp(&["10.0.0.1", "10.0.0.2"]), &udp(&["10.0.0.2", "10.0.0.3"]), &["10.0.0.1"]);
-    check(&udp(&["10.0.0.1"]), &[], &["10.0.0.1"]);
-    check(&[], &udp(&["10.0.0.1"]), &[]);
+    let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|text| Stale::LedTo(ip(text)));
+    check(&udp(&["10.0.0.1", "10.0.0.2"]), &udp(&["10.0.0.2", "10.0.0.3"]), &[first]);
+    check(&udp(&["10.0.0.1", "10.0.0.2"]), &[], &[first, second]);
+    let answers = [Stale::AskedAt(ip("10.96.7.7")), Stale::AskedNode(30_053)];
+    check(&[], &udp(&["10.0.0.1"]), &answers);
+    check(&udp(&[]), &udp(&["10.0.0.1"]), &answers);
+    check(&udp(&["10.0.0.1"]), &udp(&["10.0.0.1"]), &[]);
     check(&led(&json!({}), &["10.0.0.1"]), &[], &[]);
 }
