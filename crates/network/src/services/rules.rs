@@ -109,32 +109,32 @@ impl Rules<'_> {
         let is_led_from_outside = !port.endpoints.is_empty();
         let has_outside = port.node_port.is_some() || !port.external_ips.is_empty() || !port.balancer_ips.is_empty();
         if is_led_from_outside && has_outside {
-            self.from_outside(port);
+            self.add_outside(port);
         }
         let (external, balanced) = (chain_name("external", port), chain_name("balancer", port));
         for (ips, chain) in [(&port.external_ips, &external), (&port.balancer_ips, &balanced)] {
             for ip in ips {
                 let key = format!("{ip} . {} . {}", port.protocol, port.port);
                 if is_led_from_outside {
-                    self.lead(EXTERNAL_IPS, key, chain)
+                    self.lead(EXTERNAL_IPS, key, chain);
                 } else {
-                    self.refuse(REFUSED_IPS, key, port)
+                    self.refuse(REFUSED_IPS, key, port);
                 }
             }
         }
         if let Some(number) = port.node_port {
             let key = format!("{} . {number}", port.protocol);
             if is_led_from_outside {
-                self.lead(NODE_PORTS, key, &external)
+                self.lead(NODE_PORTS, key, &external);
             } else {
-                self.refuse(REFUSED_NODE_PORTS, key, port)
+                self.refuse(REFUSED_NODE_PORTS, key, port);
             }
         }
     }
 
     /// The chain for who comes from outside: with the node's address, unless only this node's endpoints are asked, which
     /// answer through this node anyway.
-    fn from_outside(&mut self, port: &ServicePort) {
+    fn add_outside(&mut self, port: &ServicePort) {
         let wherever = self.balance(port, "service", &port.endpoints);
         let mut rules = Vec::new();
         if port.external_local {
