@@ -23,6 +23,7 @@ mod endpoints;
 mod env_files;
 mod example_states;
 mod examples;
+mod exits;
 mod failures;
 mod fairness;
 mod garbage;
@@ -110,6 +111,7 @@ fn main() {
         env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,
+        exits::TESTS,
         failures::TESTS,
         helm::TESTS,
         fairness::TESTS,
@@ -150,6 +152,7 @@ fn main() {
     ];
     let alone = [
         clusters::TESTS,
+        exits::ALONE,
         failures::ALONE,
         garbage::TESTS,
         image_gc::TESTS,
