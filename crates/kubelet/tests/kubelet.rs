@@ -15,6 +15,8 @@ mod leaks;
 mod static_pods;
 #[path = "kubelet/user_namespaces.rs"]
 mod user_namespaces;
+#[path = "kubelet/without_effect.rs"]
+mod without_effect;
 
 use fake_api::FakeApi;
 use fake_runtime::{Command, FakeRuntime, IMAGE};
