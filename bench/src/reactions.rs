@@ -74,16 +74,38 @@ async fn ready(events: &mut UnboundedReceiver<Arrival>, name: &str) -> Result<Va
     Ok(found)
 }
 
-/// From SIGKILL to a container's first process until a watch shows the end.
-pub(crate) async fn exit_to_status(podium: &Podium, api: &Api) -> Result<String> {
+/// Whether the shell of [`pod`] waits for its child, with its trap set: what comes before that may be lost on it.
+fn waits(shell: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{shell}/status")).unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+    let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap_or(0);
+    let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
+    let traps = caught & 1 << (Signal::SIGTERM as u32 - 1) != 0;
+    traps && !children.trim().is_empty() && field("State:").starts_with('S')
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        if Instant::now() > deadline {
+            bail!("never came true: {what}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// From a signal to a container's first process until a watch shows the end. It exits with 0 on SIGTERM.
+pub(crate) async fn exit_to_status(podium: &Podium, api: &Api, signal: Signal) -> Result<String> {
     let mut events = api.watch("pods").await?;
     let mut times = Vec::new();
     for i in 0..ROUNDS {
-        let name = format!("exit-{i}");
+        let name = format!("exit-{}-{i}", signal as i32);
         api.call(Method::POST, &api.path("pods"), Some(&pod(&name, &Value::Null))).await?;
         let process = process(podium, &ready(&mut events, &name).await?)?;
+        until("the shell waits", || waits(process)).await?;
         let killed = Instant::now();
-        kill(process, Signal::SIGKILL)?;
+        kill(process, signal)?;
         let ended = |e: &Value| !e["object"]["status"]["containerStatuses"][0]["state"]["terminated"].is_null();
         times.push(wait(&mut events, &name, ended).await?.duration_since(killed));
     }
@@ -163,16 +185,10 @@ pub(crate) async fn failure_to_kill(podium: &Podium, api: &Api) -> Result<String
         let (name, patient) = (format!("live-{i}"), Patient::start(true).await?);
         api.call(Method::POST, &api.path("pods"), Some(&pod(&name, &patient.probe("livenessProbe")))).await?;
         let process = process(podium, &ready(&mut events, &name).await?)?;
-        // The shell needs a moment to set its trap: Ready only says that it runs.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // Ready only says that the shell runs.
+        until("the shell waits", || waits(process)).await?;
         patient.set(false);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while runs(process) {
-            if Instant::now() > deadline {
-                bail!("the container of {name} was not killed");
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        until("the container is killed", || !runs(process)).await?;
         times.push(patient.told()?.elapsed());
     }
     api.call(Method::DELETE, &format!("{}?gracePeriodSeconds=0", api.path("pods")), None).await?;

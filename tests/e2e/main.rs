@@ -24,6 +24,7 @@ mod endpoints;
 mod env_files;
 mod example_states;
 mod examples;
+mod exits;
 mod failures;
 mod fairness;
 mod garbage;
@@ -115,6 +116,7 @@ fn main() {
         env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,
+        exits::TESTS,
         failures::TESTS,
         helm::TESTS,
         fairness::TESTS,
@@ -158,6 +160,7 @@ fn main() {
     ];
     let alone = [
         clusters::TESTS,
+        exits::ALONE,
         failures::ALONE,
         garbage::TESTS,
         image_gc::TESTS,

@@ -127,6 +127,13 @@ fn what_has_no_value_says_why() {
 }
 
 #[test]
+fn a_time_zone_is_known_by_its_distance_from_utc_and_not_by_name() {
+    let hours = |zone: &str| evaluate(&format!("timestamp('2026-01-02T03:04:05Z').getHours('{zone}') == 11"));
+    assert_eq!((hours("+08:00").as_str(), hours("UTC").as_str()), ("true", "false"));
+    assert_eq!(hours("Asia/Shanghai"), "unknown time zone Asia/Shanghai");
+}
+
+#[test]
 fn whatever_it_says_it_ends() {
     let many = "self.tags.map(a, 1)";
     let nested =

@@ -136,6 +136,11 @@ impl Cgroups {
         self.hierarchy.as_ref()?.memory_usage(&path)
     }
 
+    /// How many processes of a container the kernel has killed for lack of memory; `None` when nobody knows any more.
+    pub(crate) fn oom_kills(&self, pod: &ApiPod, container: &str) -> Option<u64> {
+        self.hierarchy.as_ref()?.oom_kills(&format!("{}/{container}", self.path(pod)?))
+    }
+
     /// Removes the cgroup of a Pod, and what the runtime left below it.
     pub(crate) fn remove(&self, pod: &ApiPod) -> Result<(), String> {
         match (&self.hierarchy, self.path(pod)) {

@@ -16,6 +16,7 @@ mod deadline;
 mod dns;
 mod environment;
 mod eviction;
+mod exits;
 mod figures;
 mod hosts;
 mod http;

@@ -28,10 +28,8 @@ pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> Cont
     if code == KILLED && reason != OOM_KILLED && !ours && crate::oom::killed(&status.id.0) {
         OOM_KILLED.clone_into(&mut reason);
     }
-    let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
-    let policy = pod.spec_of(&status.name).and_then(|c| c.termination_message_policy.clone());
-    let mut message = std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default();
-    if message.is_empty() && code != 0 && policy.as_deref() == Some("FallbackToLogsOnError") {
+    let mut message = message(shared, pod, &status.name, status.attempt);
+    if message.is_empty() && falls_back(pod, &status.name, code) {
         message = last_lines(&path(shared, pod, &status.name, status.attempt));
     }
     if message.is_empty() {
@@ -44,6 +42,18 @@ pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> Cont
         started_at: status.started_at,
         finished_at: exit.map_or(status.created_at, |e| e.finished_at),
     }
+}
+
+/// What a container has written into the file of its termination message.
+pub(crate) fn message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
+    let file = shared.paths.termination_message(pod.uid(), container, attempt);
+    std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default()
+}
+
+/// Whether the end of the log stands for a message that a container did not write, if it ended with this code.
+pub(crate) fn falls_back(pod: &Pod, container: &str, code: i32) -> bool {
+    let policy = pod.spec_of(container).and_then(|c| c.termination_message_policy.as_deref());
+    code != 0 && policy == Some("FallbackToLogsOnError")
 }
 
 fn text(bytes: &[u8]) -> String {

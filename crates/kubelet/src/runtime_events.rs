@@ -3,15 +3,19 @@
 use crate::{
     Shared,
     actor::{Handle, Mail},
+    exits,
     logs::{KILLED, OOM_KILLED},
 };
 use futures::StreamExt;
 use lifecycle::{Event, Pod, SandboxFact};
-use runtime::{ContainerId, ContainerState, ContainerStatus, RuntimeError, RuntimeEvent, SandboxId};
+use runtime::{ContainerId, ContainerState, ContainerStatus, Exit, RuntimeError, RuntimeEvent, SandboxId};
 use std::{sync::Arc, time::Duration};
 
 /// How long the runtime may take to show an exit that it told of.
 const NOTED: Duration = Duration::from_secs(30);
+/// It is looked for this often as long as it usually takes, and less and less often then.
+const LOOK: Duration = Duration::from_millis(10);
+const USUAL: Duration = Duration::from_millis(100);
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long containerd may take to say that it was lack of memory that killed a container: it hears of both separately.
@@ -21,9 +25,9 @@ pub(crate) async fn follow(shared: &Arc<Shared>) {
     let mut events = shared.runtime.events();
     while let Some(event) = events.next().await {
         match event {
-            RuntimeEvent::ContainerExited(id) => {
+            RuntimeEvent::ContainerExited(id, told) => {
                 let shared = Arc::clone(shared);
-                tokio::spawn(async move { exited(&shared, id).await });
+                tokio::spawn(async move { exited(&shared, id, told).await });
             }
             RuntimeEvent::SandboxExited(id) => sandbox_exited(shared, &id),
             RuntimeEvent::Resync => shared.pods.want_list(),
@@ -42,12 +46,18 @@ async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
     None
 }
 
-async fn exited(shared: &Shared, id: ContainerId) {
+/// Tells its Pod at once what is told of the end, and again when the runtime shows it.
+async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
     let Some(handle) = owner_of(shared, &id.0).await else { return };
+    let pod = handle.known.borrow().clone();
+    let early = told.and_then(|exit| exits::at_once(shared, &pod, &id.0, &exit));
+    let told_early = early.is_some();
+    if let Some(event) = early {
+        let _ = handle.mail.send(Mail::Fact(event));
+    }
     // containerd sends the event a moment before its CRI plugin has taken note; after its own restart, long before.
-    let mut pause = Duration::from_millis(5);
-    let deadline = tokio::time::Instant::now() + NOTED;
-    while tokio::time::Instant::now() < deadline {
+    let (mut pause, begun) = (LOOK, tokio::time::Instant::now());
+    while begun.elapsed() < NOTED {
         match shared.runtime.container(&id).await {
             Ok(status) if status.state == ContainerState::Exited => {
                 let pod = handle.known.borrow().clone();
@@ -58,10 +68,15 @@ async fn exited(shared: &Shared, id: ContainerId) {
                 return;
             }
             // A sandbox, or gone: a relist tells.
-            Err(RuntimeError::NotFound(_)) => return,
+            Err(RuntimeError::NotFound(_)) => {
+                if told_early {
+                    shared.pods.want_list();
+                }
+                return;
+            }
             Ok(_) | Err(_) => {
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = if begun.elapsed() < USUAL { LOOK } else { (pause * 2).min(LONGEST_PAUSE) };
             }
         }
     }
@@ -76,11 +91,7 @@ fn sandbox_exited(shared: &Shared, id: &SandboxId) {
 
 /// A container that was killed may have been out of memory, of which the runtime hears a moment later.
 async fn last_word(shared: &Shared, pod: &Pod, mut status: ContainerStatus) -> ContainerStatus {
-    let spec = crate::pods::spec(pod);
-    let limited = api::pod::containers(spec).any(|(_, c)| {
-        let limits = c.resources.as_ref().and_then(|r| r.limits.as_ref());
-        c.name == status.name && limits.is_some_and(|l| l.contains_key("memory"))
-    });
+    let limited = exits::memory_is_limited(pod, &status.name);
     // Who is being deleted was killed by us.
     let ours = pod.object().metadata.deletion_timestamp.is_some();
     let deadline = tokio::time::Instant::now() + OUT_OF_MEMORY;

@@ -3,6 +3,8 @@
 
 #[path = "kubelet/bad_days.rs"]
 mod bad_days;
+#[path = "kubelet/exits.rs"]
+mod exits;
 #[allow(dead_code, reason = "the unit tests use the rest of it")]
 mod fake_runtime;
 #[path = "kubelet/images.rs"]
@@ -13,6 +15,8 @@ mod leaks;
 mod static_pods;
 #[path = "kubelet/user_namespaces.rs"]
 mod user_namespaces;
+#[path = "kubelet/without_effect.rs"]
+mod without_effect;
 
 use fake_api::FakeApi;
 use fake_runtime::{Command, FakeRuntime, IMAGE};

@@ -55,6 +55,9 @@ pub(crate) struct Instance {
     pub(crate) probes: Probes,
     #[serde(default)]
     pub(crate) hooks: Hooks,
+    /// Its process is gone, and the runtime still clears up after it.
+    #[serde(default)]
+    pub(crate) clearing: bool,
     /// It is to go while its Pod lives on.
     #[serde(default)]
     pub(crate) kill: Option<Kill>,
@@ -73,8 +76,8 @@ impl Instance {
     /// One of which no more is known: probes and hooks begin anew with each.
     pub(crate) fn new(id: String, attempt: u32, image_id: String, sandbox: Option<u32>, state: State) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
-        let (kill, stop_signal, image, resources) = (None, None, None, None);
-        Self { id, attempt, image_id, sandbox, state, probes, hooks, kill, stop_signal, image, resources }
+        let (clearing, kill, stop_signal, image, resources) = (false, None, None, None, None);
+        Self { id, attempt, image_id, sandbox, state, probes, hooks, clearing, kill, stop_signal, image, resources }
     }
 }
 

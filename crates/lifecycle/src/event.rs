@@ -255,7 +255,15 @@ pub enum ContainerFact {
         /// The runtime's or our own words.
         message: String,
     },
-    /// Its process ended.
+    /// Its process is gone, and the runtime still clears up after it: the last lines of its log may be missing. `Exited`
+    /// follows; until then nothing takes its place, and nothing that it used is taken away.
+    Reaped {
+        /// The runtime's id.
+        id: String,
+        /// How.
+        exit: ContainerExit,
+    },
+    /// Its process ended, and the runtime is done with it.
     Exited {
         /// The runtime's id.
         id: String,

@@ -49,6 +49,8 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
     for container in lists.into_iter().flatten().flatten() {
         because.extend(container_reason(container));
     }
+    let clearing = pod.containers.iter().filter(|(_, c)| c.clearing());
+    because.extend(clearing.map(|(name, _)| format!("the container runtime still clears up after container {name}")));
     because.extend(api::pod::containers(pod.spec()).filter_map(|(_, spec)| awaited(pod, spec, now)));
     let next = plan.actions.iter().filter(|a| !matches!(a, Action::Record(_))).map(describe).collect();
     let ending = pod.stop(now).is_some() && !phase.is_terminal();

@@ -18,6 +18,7 @@
 mod action;
 mod admission;
 mod apparmor;
+mod clearing;
 mod conditions;
 mod container;
 mod event;

@@ -188,7 +188,7 @@ fn init_done(container: &Container, sandbox: &Sandbox) -> bool {
 /// A broken sandbox: what runs in it takes its leave, then it goes, then there will be a new one.
 fn replace(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     stop::all(pod, deadline, policy, now, plan);
-    if !pod.any_alive() {
+    if !pod.occupied() {
         plan.actions.push(Action::StopSandbox { id: id.to_owned() });
     }
 }
@@ -197,7 +197,7 @@ fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
         _ if pod.unlisted => {}
         // Nothing is made anew before it is known how the old containers ended: there may be nothing left to run.
-        _ if pod.any_alive() => {}
+        _ if pod.occupied() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
         _ => plan.actions.push(Action::CreateSandbox { attempt: pod.next_sandbox }),
     }
@@ -209,6 +209,10 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
         return true;
     }
     let container = pod.container(&spec.name);
+    // It takes the place of one that the runtime has not cleared away yet.
+    if container.clearing() {
+        return false;
+    }
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
         let failed = container.exit().filter(|e| e.failed_to_start());
@@ -252,6 +256,7 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
 fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     match pod.kill_deadline(now) {
         Some(deadline) if pod.any_alive() => stop::all(pod, deadline, policy, now, plan),
+        _ if pod.occupied() => {}
         _ => settle(pod, plan),
     }
 }
@@ -259,7 +264,7 @@ fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
 /// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
 fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     stop::all(pod, stop.deadline, policy, now, plan);
-    if pod.any_alive() {
+    if pod.occupied() {
         return;
     }
     settle(pod, plan);

@@ -59,7 +59,7 @@ pub(crate) fn advance(pod: &mut Pod) {
         return;
     }
     doom(pod, restarting.since);
-    if pod.any_alive() {
+    if pod.occupied() {
         return;
     }
     if !restarting.ended {

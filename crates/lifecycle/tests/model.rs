@@ -333,6 +333,7 @@ const NO_EXTRAS: Extras = Extras {
     post_start: false,
     pre_stop: false,
     restart_all: false,
+    tells_early: false,
 };
 const HOOKS: Extras = Extras { post_start: true, pre_stop: true, ..NO_EXTRAS };
 
@@ -350,6 +351,14 @@ fn a_container_with_hooks_a_forced_deletion_and_a_restart_of_the_kubelet() {
 fn a_sidecar_and_its_container_with_all_probes_and_a_pre_stop_hook() {
     let extras = Extras { startup: true, liveness: true, readiness: true, pre_stop: true, ..NO_EXTRAS };
     check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
+}
+
+#[test]
+fn a_container_whose_end_is_told_before_the_runtime_is_done_with_it() {
+    let extras = Extras { tells_early: true, ..NO_EXTRAS };
+    let budget = Budget { exits: 1, deletions: 1, lost_facts: 1, ..NOTHING };
+    check_with(0, 0, 1, extras, Budget { restarts: 1, ..budget });
+    check_with(1, 0, 1, extras, Budget { deletions: 0, ..budget });
 }
 
 const PROBES: Extras = Extras { startup: true, liveness: true, readiness: true, ..NO_EXTRAS };

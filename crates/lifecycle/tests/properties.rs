@@ -57,13 +57,8 @@ fn story() -> impl Strategy<Value = Story> {
 }
 
 fn extras() -> impl Strategy<Value = Extras> {
-    any::<[bool; 6]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop, restart_all]| Extras {
-        startup,
-        liveness,
-        readiness,
-        post_start,
-        pre_stop,
-        restart_all,
+    any::<[bool; 7]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop, restart_all, tells_early]| {
+        Extras { startup, liveness, readiness, post_start, pre_stop, restart_all, tells_early }
     })
 }
 

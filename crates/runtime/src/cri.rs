@@ -7,6 +7,7 @@ mod processes;
 mod runtime;
 mod stop;
 mod stream;
+mod task_exit;
 mod tasks;
 mod unread;
 

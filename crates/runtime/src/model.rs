@@ -398,8 +398,10 @@ pub struct Exit {
 /// Something happened in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuntimeEvent {
-    /// A container's process ended; ask [`crate::Runtime::container`] how.
-    ContainerExited(ContainerId),
+    /// A container's process ended. The runtime may still write its log and clear up after it: it is done when
+    /// [`crate::Runtime::container`] shows the end. How it ended is told here where the runtime's answer will say no more
+    /// (its code, `Completed` or `Error`, and when); else ask for that answer.
+    ContainerExited(ContainerId, Option<Exit>),
     /// A container of this sandbox or the sandbox itself ended.
     SandboxExited(SandboxId),
     /// Events may have been lost: list everything again.

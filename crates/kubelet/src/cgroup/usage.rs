@@ -42,6 +42,16 @@ impl Hierarchy {
         }
     }
 
+    /// How many processes of this cgroup the kernel has killed for lack of memory; `None` when there is no such cgroup.
+    pub(super) fn oom_kills(&self, path: &str) -> Option<u64> {
+        let path = path.trim_start_matches('/');
+        let events = match self {
+            Self::V1 { memory, .. } => Stat::read(&memory.join(path), "memory.oom_control"),
+            Self::V2(root) => Stat::read(&root.join(path), "memory.events"),
+        };
+        events.get("oom_kill")
+    }
+
     /// A process in this cgroup.
     pub(super) fn process(&self, path: &str) -> Option<u32> {
         let root = match self {
@@ -160,6 +170,24 @@ mod tests {
             ],
         );
         assert_eq!(Hierarchy::V2(root("v2")).usage("/p"), Some(EXPECTED));
+    }
+
+    #[test]
+    fn the_kernel_counts_whom_it_kills() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().to_owned();
+        write(
+            dir.path(),
+            &[
+                ("p/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
+                ("p/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\n"),
+                // Kernels before 4.13 do not count.
+                ("q/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
+            ],
+        );
+        let v1 = Hierarchy::V1 { cpu: root.clone(), memory: root.clone(), pids: None, all: Vec::new() };
+        assert_eq!(["/p", "/q", "/r"].map(|path| v1.oom_kills(path)), [Some(2), None, None]);
+        assert_eq!(["/p", "/r"].map(|path| Hierarchy::V2(root.clone()).oom_kills(path)), [Some(3), None]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Refused, known};
 use crate::{
-    Shared,
+    Shared, exits,
     logs::{self, LogFile, LogOptions},
 };
 use axum::{
@@ -51,15 +51,19 @@ pub(super) async fn container_logs(
     };
     let unreadable = |e: std::io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
     let mut log = LogFile::open(logs::path(&shared, &pod, &container, attempt)).await.map_err(unreadable)?;
+    let follow = flag("follow") && !previous;
+    if !follow {
+        exits::log_is_complete(&shared, pod.uid(), &id).await;
+    }
     let raw = log.lines().await.map_err(unreadable)?;
     let mut first = logs::render(&raw, &options, options.tail);
     let mut left = options.limit_bytes.unwrap_or(usize::MAX);
     first.truncate(left);
     left -= first.len();
-    if !flag("follow") || previous {
+    if !follow {
         return Ok(first.into_response());
     }
-    let follow = Follow { shared, uid: pod.uid().to_owned(), container, id, log, options, left, first: Some(first) };
+    let follow = Follow { shared, uid: pod.uid().to_owned(), id, log, options, left, first: Some(first) };
     let body =
         stream::unfold(follow, |mut f| async move { f.next().await.map(|bytes| (Ok::<_, std::io::Error>(bytes), f)) });
     Ok(Body::from_stream(body).into_response())
@@ -72,11 +76,10 @@ fn waiting_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
     state.and_then(|s| s.waiting).and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned())
 }
 
-/// A log that is read as it grows, until its container ends.
+/// A log that is read as it grows, until its container has ended and its last line is there.
 struct Follow {
     shared: Arc<Shared>,
     uid: String,
-    container: String,
     id: String,
     log: LogFile,
     options: LogOptions,
@@ -94,7 +97,7 @@ impl Follow {
                 return None;
             }
             // Asked before the read: what an ended container wrote is read to its end.
-            let running = self.running();
+            let grows = self.grows();
             let raw = self.log.lines().await.ok()?;
             if !raw.is_empty() {
                 let mut text = logs::render(&raw, &self.options, None);
@@ -102,18 +105,29 @@ impl Follow {
                 self.left -= text.len();
                 return Some(text);
             }
-            if !running {
+            if !grows {
                 return None;
             }
-            tokio::time::sleep(FOLLOW).await;
+            // New lines are looked for; of the end somebody tells.
+            let _ = tokio::time::timeout(FOLLOW, self.is_complete()).await;
         }
     }
 
-    fn running(&self) -> bool {
-        self.shared.pods.by_uid(&self.uid).is_some_and(|handle| {
-            let pod = handle.known.borrow();
-            pod.container_id(&self.container, false).is_some_and(|(id, _)| id == self.id)
-                && pod.is_running(&self.container)
-        })
+    fn grows(&self) -> bool {
+        let handle = self.shared.pods.by_uid(&self.uid);
+        handle.is_some_and(|handle| writes(&handle.known.borrow(), &self.id))
     }
+
+    async fn is_complete(&self) {
+        let Some(mut known) = self.shared.pods.by_uid(&self.uid).map(|handle| handle.known) else { return };
+        if known.wait_for(|pod| !writes(pod, &self.id)).await.is_err() {
+            // Its task was told to stop.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether the container with this id may have more to say.
+fn writes(pod: &Pod, id: &str) -> bool {
+    pod.running_since(id).is_some() || pod.is_clearing(id)
 }

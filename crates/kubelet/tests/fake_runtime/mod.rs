@@ -1,5 +1,7 @@
 //! A container runtime in memory: containers run until the test ends them, and calls hang or fail when it says so.
 
+mod ends;
+
 use futures::{FutureExt, StreamExt, future, stream::BoxStream};
 use kubelet::Clock;
 use parking_lot::Mutex;
@@ -70,6 +72,8 @@ struct State {
     started: Vec<String>,
     /// When commands were begun.
     begun: Vec<jiff::Timestamp>,
+    /// How containers ended that the runtime still clears up after, by their names.
+    reaped: BTreeMap<String, Exit>,
 }
 
 pub(crate) const IMAGE: &str = "busybox:1.28";
@@ -78,20 +82,6 @@ impl FakeRuntime {
     pub(crate) fn new(clock: Clock) -> Self {
         let state = State { images: BTreeSet::from([IMAGE.to_owned()]), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), events: broadcast::channel(64).0, clock }
-    }
-
-    /// Ends the newest container of this name. When nobody is to hear of it, only a list tells.
-    pub(crate) fn exit(&self, name: &str, code: i32, heard: bool) {
-        let mut state = self.state.lock();
-        let all = state.containers.values_mut().map(|(status, _)| status);
-        let newest = all.filter(|c| c.name == name).max_by_key(|c| c.attempt).expect("a container of this name");
-        newest.state = ContainerState::Exited;
-        let reason = if code == 0 { "Completed" } else { "Error" };
-        let finished_at = self.clock.now();
-        newest.exit = Some(Exit { code, reason: reason.to_owned(), message: String::new(), finished_at });
-        if heard {
-            let _ = self.events.send(RuntimeEvent::ContainerExited(newest.id.clone()));
-        }
     }
 
     pub(crate) fn hang(&self, name: &str) {

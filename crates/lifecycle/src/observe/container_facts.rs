@@ -29,6 +29,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &N
             }
         }
         ContainerFact::StartFailed { stage, message } => start_failed(pod, name, stage, message, policy, now),
+        ContainerFact::Reaped { id, exit } => reaped(pod, name, &id, exit, policy, now),
         ContainerFact::Exited { id, exit } => exited(pod, name, &id, exit, policy, now),
         ContainerFact::Lost { id } => lost(pod, name, &id, policy, now),
         ContainerFact::Removed { id } => entry(pod, name).dead.retain(|d| *d != id),
@@ -111,14 +112,26 @@ fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, p
     pod.durable += u64::from(answered);
 }
 
-pub(super) fn exited(
-    pod: &mut Pod,
-    name: &str,
-    id: &str,
-    mut exit: ContainerExit,
-    policy: &NodePolicy,
-    now: Timestamp,
-) {
+/// Of one that is not known to run, the fact that follows tells: nothing is gained by taking an early one for it.
+fn reaped(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
+    let runs = |i: &&mut Instance| i.id == id && matches!(i.state, State::Running { .. });
+    if let Some(instance) = entry(pod, name).current.as_mut().filter(runs) {
+        instance.clearing = true;
+        ended(pod, name, id, exit, policy, now);
+    }
+}
+
+pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
+    if let Some(instance) = entry(pod, name).current.as_mut().filter(|i| i.id == id && i.clearing) {
+        // How it ended was told before.
+        instance.clearing = false;
+        pod.durable += 1;
+        return;
+    }
+    ended(pod, name, id, exit, policy, now);
+}
+
+fn ended(pod: &mut Pod, name: &str, id: &str, mut exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
     let container = entry(pod, name);
     let swept_away = matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
     match container.current.as_mut() {

@@ -21,8 +21,8 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         .containers
         .iter()
         .filter_map(|(name, c)| {
-            let running = c.current.as_ref().filter(|i| matches!(i.state, State::Running { .. }))?;
-            Some((name.clone(), running.id.clone()))
+            let awaited = c.current.as_ref().filter(|i| i.clearing || matches!(i.state, State::Running { .. }))?;
+            Some((name.clone(), awaited.id.clone()))
         })
         .filter(|(_, id)| !containers.iter().any(|c| c.id == *id))
         .collect();

@@ -41,8 +41,19 @@ impl Sim {
                 }
             }
             Event::HookDone { hook: Hook::PostStart, outcome, .. } => self.hook_failed |= *outcome != HookOutcome::Done,
-            Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => ended(id, exit.code),
+            Event::Container { fact: ContainerFact::Reaped { id, exit }, .. }
+                if self.pod.running_since(id).is_some() =>
+            {
+                ended(id, exit.code);
+                self.clearing.insert(id.clone());
+            }
+            Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => {
+                ended(id, exit.code);
+                self.clearing.remove(id);
+            }
+            Event::Container { fact: ContainerFact::Lost { id }, .. } => drop(self.clearing.remove(id)),
             Event::Relisted(view) => {
+                self.clearing.clear();
                 for c in &view.containers {
                     // One that never began may be the remains of a start that was cut off.
                     if let ContainerViewState::Exited(exit @ ContainerExit { started_at: Some(_), .. }) = &c.state {
@@ -87,6 +98,27 @@ impl Sim {
             Action::RunHook { hook: Hook::PreStop, timeout, .. } => {
                 assert!(timeout.is_some_and(|limit| self.now + limit <= deadline), "a hook outlives the grace period");
             }
+            _ => {}
+        }
+    }
+
+    /// Nothing meets the runtime while it clears up after a process.
+    fn check_clearing(&self, action: &Action) {
+        let clearing = |name: &str| {
+            let id = self.pod.container_id(name, false).map(|(id, _)| id);
+            id.is_some_and(|id| self.clearing.contains(&id))
+        };
+        match action {
+            Action::StartContainer { container, .. } | Action::EnsureImage { container, .. } => {
+                assert!(!clearing(container), "{container} is started before the runtime is done with the one before");
+            }
+            Action::RemoveContainer { id, .. } => assert!(!self.clearing.contains(id), "{id} is removed too early"),
+            Action::CreateSandbox { .. }
+            | Action::StopSandbox { .. }
+            | Action::RemoveSandbox { .. }
+            | Action::UnmountVolumes
+            | Action::DeleteFromApi
+            | Action::Forget => assert!(self.clearing.is_empty(), "{action:?} too early: {:?}", self.clearing),
             _ => {}
         }
     }
@@ -193,6 +225,7 @@ impl Sim {
         for action in first.actions {
             self.check_grace(&action);
             self.check_order(&action);
+            self.check_clearing(&action);
             self.check_killed(&action);
             let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
             assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");

@@ -59,6 +59,8 @@ pub(crate) struct Sim {
     deadline: Option<Timestamp>,
     /// How the newest one of each container ended that anybody told of: its attempt and its code.
     exits: BTreeMap<String, (i32, i32)>,
+    /// Containers whose processes are gone, and of which the runtime has not said that it is done with them.
+    clearing: BTreeSet<String>,
     /// Hooks that this kubelet began.
     hooks: BTreeSet<ActionKey>,
     /// How often a probe of a container failed in a row, as far as anybody told.
@@ -105,6 +107,7 @@ impl Sim {
             stopping: false,
             deadline: None,
             exits: BTreeMap::new(),
+            clearing: BTreeSet::new(),
             hooks: BTreeSet::new(),
             failures: BTreeMap::new(),
             hook_failed: false,
@@ -396,6 +399,8 @@ impl Sim {
             // The API knows nothing of an eviction before it is over, nor when a deletion was seen first.
             self.stopping = self.api.metadata.deletion_timestamp.is_some();
             self.deadline = None;
+            // Nor that the runtime is not done with what has ended: what is left of a Pod that is gone, a list finds.
+            self.clearing.clear();
             self.note(&Event::Updated(Arc::new(self.api.clone())));
         }
         self.pod = if from_api {

@@ -78,6 +78,8 @@ pub(crate) struct Runtime {
     ran: BTreeSet<String>,
     pub(super) pending: Vec<Pending>,
     pub(crate) rejection: Option<(&'static str, &'static str)>,
+    /// Whether an end is told twice: as soon as the process is gone, and when the runtime is done with it.
+    pub(crate) tells_early: bool,
     /// How many of each kind were made.
     made: BTreeMap<String, u32>,
 }
@@ -305,8 +307,12 @@ impl Runtime {
                 finished_at: at,
             };
             c.state = ContainerViewState::Exited(exit.clone());
+            let early = ContainerFact::Reaped { id: c.id.clone(), exit: exit.clone() };
             let fact = ContainerFact::Exited { id: c.id.clone(), exit };
-            facts.push((format!("stop/{}/", c.id), Event::Container { container: c.name.clone(), fact }));
+            let all = self.tells_early.then_some(early).into_iter().chain([fact]);
+            facts.extend(
+                all.map(|fact| (format!("stop/{}/", c.id), Event::Container { container: c.name.clone(), fact })),
+            );
         }
         facts
     }

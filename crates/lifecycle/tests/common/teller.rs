@@ -57,6 +57,8 @@ pub(crate) struct Extras {
     pub(crate) pre_stop: bool,
     /// Whether an exit with code 1 restarts all containers (KEP-5532).
     pub(crate) restart_all: bool,
+    /// Whether an end is told as soon as the process is gone, and again when the runtime is done with it.
+    pub(crate) tells_early: bool,
 }
 
 impl Extras {
@@ -116,6 +118,7 @@ impl Teller {
             "initContainers": first,
             "containers": app,
         }));
+        sim.runtime.tells_early = extras.tells_early;
         if extras.restart_all {
             let gates = "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true";
             sim.policy.gates = api::feature_gates::FeatureGates::parse(gates).unwrap();
@@ -126,23 +129,30 @@ impl Teller {
     }
 
     pub(crate) fn tell(&mut self, fact: Event) {
-        let named = matches!(
-            &fact,
-            Event::Container {
-                fact: ContainerFact::Created { .. }
-                    | ContainerFact::Started { .. }
-                    | ContainerFact::Exited { .. }
-                    | ContainerFact::Removed { .. },
-                ..
-            } | Event::Sandbox(
-                SandboxFact::Ready { .. }
-                    | SandboxFact::Stopped { .. }
-                    | SandboxFact::Lost { .. }
-                    | SandboxFact::Removed { .. }
-            ) | Event::Admission(_)
-                | Event::Done(_)
-                | Event::HookDone { .. }
-        );
+        // An early word about one that is not known to run is not taken; the next one may be.
+        let in_time = match &fact {
+            Event::Container { fact: ContainerFact::Reaped { id, .. }, .. } => self.sim.pod.running_since(id).is_some(),
+            _ => true,
+        };
+        let named = in_time
+            && matches!(
+                &fact,
+                Event::Container {
+                    fact: ContainerFact::Created { .. }
+                        | ContainerFact::Started { .. }
+                        | ContainerFact::Reaped { .. }
+                        | ContainerFact::Exited { .. }
+                        | ContainerFact::Removed { .. },
+                    ..
+                } | Event::Sandbox(
+                    SandboxFact::Ready { .. }
+                        | SandboxFact::Stopped { .. }
+                        | SandboxFact::Lost { .. }
+                        | SandboxFact::Removed { .. }
+                ) | Event::Admission(_)
+                    | Event::Done(_)
+                    | Event::HookDone { .. }
+            );
         self.sim.observe(fact.clone());
         if named {
             self.told.push(fact);

@@ -9,6 +9,8 @@ mod admission;
 #[cfg(test)]
 mod backoff;
 #[cfg(test)]
+mod clearing;
+#[cfg(test)]
 mod conditions;
 #[cfg(test)]
 mod ephemeral_containers;

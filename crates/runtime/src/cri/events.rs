@@ -3,14 +3,14 @@
 use super::{
     proto::{
         self,
-        events::{SubscribeRequest, TaskExit, events_client::EventsClient},
+        events::{SubscribeRequest, events_client::EventsClient},
         runtime_service_client::RuntimeServiceClient,
     },
+    task_exit::{News, Told, filters},
     unread::Ended,
 };
-use crate::{ContainerId, RuntimeEvent, SandboxId};
+use crate::RuntimeEvent;
 use futures::{StreamExt, stream::BoxStream};
-use prost::Message;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -46,9 +46,8 @@ pub(super) fn follow(channel: Channel, commands: Ended) -> BoxStream<'static, Ru
 
 /// Follows the event service until it ends.
 async fn subscribe(channel: &Channel, commands: &Ended, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
-    let filters = vec![r#"namespace=="k8s.io",topic=="/tasks/exit""#.to_owned()];
     let mut client = EventsClient::new(channel.clone());
-    let answer = client.subscribe(SubscribeRequest { filters });
+    let answer = client.subscribe(SubscribeRequest { filters: filters() });
     // containerd answers a subscription with its first event, be that an hour later. That it takes requests behind it
     // on the same connection says that it took this one: what happened before this moment was missed.
     let started = async {
@@ -59,20 +58,16 @@ async fn subscribe(channel: &Channel, commands: &Ended, tx: &mpsc::Sender<Runtim
         }
     };
     let mut stream = tokio::join!(answer, started).0.map_err(|s| s.code())?.into_inner();
+    let mut told = Told::default();
     while let Some(envelope) = stream.message().await.map_err(|s| s.code())? {
-        let Some(exit) = envelope.event.and_then(|any| TaskExit::decode(any.value.as_slice()).ok()) else { continue };
-        // Another id is a command that was run in the container, not the container itself.
-        if exit.id != exit.container_id {
-            commands.note(&exit.container_id, exit.id);
-            continue;
-        }
-        // containerd runs sandboxes as containers: the kubelet knows which of its ids this one is.
-        let both = [
-            RuntimeEvent::ContainerExited(ContainerId(exit.container_id.clone())),
-            RuntimeEvent::SandboxExited(SandboxId(exit.container_id)),
-        ];
-        for event in both {
-            tx.send(event).await.map_err(|_| Code::Cancelled)?;
+        match told.hear(envelope) {
+            News::Ended(events) => {
+                for event in events {
+                    tx.send(event).await.map_err(|_| Code::Cancelled)?;
+                }
+            }
+            News::CommandEnded(container, command) => commands.note(&container, command),
+            News::Nothing => {}
         }
     }
     Ok(())
