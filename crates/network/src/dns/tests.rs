@@ -112,7 +112,7 @@ fn another_name_is_told_and_followed() {
     check("out.shop.svc.cluster.local.", Rtype::A, "alias www.example.com");
     check("out.shop.svc.cluster.local.", Rtype::CNAME, "NOERROR: CNAME www.example.com");
     check("in.shop.svc.cluster.local.", Rtype::A, "NOERROR: CNAME web.shop.svc.cluster.local, A 10.96.7.7");
-    let circle = vec!["CNAME circle.shop.svc.cluster.local"; 8].join(", ");
+    let circle = ["CNAME circle.shop.svc.cluster.local"; 8].join(", ");
     check("circle.shop.svc.cluster.local.", Rtype::A, &format!("NOERROR: {circle}"));
 }
 
