@@ -30,7 +30,7 @@ fn talkative(name: &str, waits: f32, code: i32) -> Value {
 }
 
 /// What was read at the end is all that the log ever holds. That is not always all that the container wrote: containerd
-/// before 1.6.22 closes a container's output before it has read all of it (containerd#8643).
+/// 1.6.20 closes a container's output before it has read all of it (containerd#8643).
 #[track_caller]
 fn assert_whole(read: &str, log: &str, who: &str) {
     let (read, log): (Vec<&str>, Vec<&str>) = (read.lines().collect(), log.lines().collect());
