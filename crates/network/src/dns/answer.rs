@@ -3,8 +3,6 @@
 use super::zone::{Entry, Found, Zone};
 use domain::base::iana::{Class, Opcode, Rcode, Rtype};
 use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, PushError, StaticCompressor};
-use domain::base::name::FromStrError;
-use domain::base::record::ComposeRecord;
 use domain::base::{Message, MessageBuilder, Name, Question, Serial, Ttl};
 use domain::rdata::{A, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
 use std::net::Ipv4Addr;
@@ -15,8 +13,8 @@ type OwnedName = Name<Vec<u8>>;
 /// How long an answer counts: CoreDNS' default. Names move with their Services at once.
 const TTL: Ttl = Ttl::from_secs(5);
 /// What a resolver takes over UDP when it says nothing (RFC 1035), and the most that is sent to any (RFC 9715).
-const SMALLEST: usize = 512;
-const LARGEST: usize = 1232;
+const SMALLEST: u16 = 512;
+const LARGEST: u16 = 1232;
 
 /// What becomes of a question.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,7 +86,7 @@ pub(crate) fn of_alias(question: &[u8], alias: &str, others: &[u8], transport: T
     answer.header_mut().set_ra(true);
     answer.set_push_limit(limit(question, transport));
     let mut push = || -> Result<(), PushError> {
-        let target = owned(alias).map_err(|_| PushError::ShortBuf)?;
+        let target = owned(alias)?;
         answer.push((asked.qname(), Class::IN, TTL, Cname::new(target)))?;
         for record in others.answer().into_iter().flatten().flatten() {
             if let Ok(Some(record)) = record.into_record::<AllRecordData<_, _>>() {
@@ -151,78 +149,69 @@ impl<'a> Answer<'a> {
         found: &Found<'_>,
     ) -> Result<AdditionalBuilder<Target>, PushError> {
         let asked = question.sole_question().map_err(|_| PushError::ShortBuf)?;
-        let mut owner: OwnedName = Name::vec_from_str(&asked.qname().to_string()).map_err(|_| PushError::ShortBuf)?;
-        let mut count = 0;
+        let mut owner = owned(&asked.qname().to_string())?;
         for alias in &self.aliases {
-            let target = owned(alias).map_err(|_| PushError::ShortBuf)?;
-            push(&mut answer, &mut count, (&owner, Class::IN, TTL, Cname::new(&target)))?;
+            let target = owned(alias)?;
+            answer.push((&owner, Class::IN, TTL, Cname::new(&target)))?;
             owner = target;
         }
-        let Found::Entry(entry) = found else { return self.nothing(answer, count) };
-        self.records(&mut answer, &mut count, &owner, entry)?;
-        let mut full = self.nothing(answer, count)?;
+        let Found::Entry(entry) = found else { return self.end(answer) };
+        self.records(&mut answer, &owner, entry)?;
+        let mut full = self.end(answer)?;
         if self.kind == Rtype::SRV {
-            for target in entry.services.iter().map(|place| &place.target) {
+            for target in entry.services.iter().map(|service| &service.target) {
                 if let Found::Entry(there) = self.zone.find(target) {
                     for ip in &there.addresses {
-                        let name = owned(target).map_err(|_| PushError::ShortBuf)?;
-                        full.push((name, Class::IN, TTL, A::new(*ip)))?;
+                        full.push((owned(target)?, Class::IN, TTL, A::new(*ip)))?;
                     }
                 }
             }
         }
         if question.opt().is_some() {
             full.opt(|opt| {
-                opt.set_udp_payload_size(1232);
+                opt.set_udp_payload_size(LARGEST);
                 Ok(())
             })?;
         }
         Ok(full)
     }
 
-    fn records(
-        &self,
-        answer: &mut AnswerBuilder<Target>,
-        count: &mut usize,
-        owner: &OwnedName,
-        entry: &Entry,
-    ) -> Result<(), PushError> {
-        let unusable = |_: FromStrError| PushError::ShortBuf;
+    fn records(&self, answer: &mut AnswerBuilder<Target>, owner: &OwnedName, entry: &Entry) -> Result<(), PushError> {
         let is_apex = owner.to_string().eq_ignore_ascii_case(self.zone.domain());
         match self.kind {
             Rtype::A | Rtype::ANY => {
                 for ip in self.in_turn(entry) {
-                    push(answer, count, (owner, Class::IN, TTL, A::new(ip)))?;
+                    answer.push((owner, Class::IN, TTL, A::new(ip)))?;
                 }
             }
             Rtype::SRV => {
                 let share = entry.services.len().max(1);
                 let weight = u16::try_from(100 / share).unwrap_or(1).max(1);
-                for place in &entry.services {
-                    let target = owned(&place.target).map_err(unusable)?;
-                    push(answer, count, (owner, Class::IN, TTL, Srv::new(0, weight, place.port, target)))?;
+                for service in &entry.services {
+                    let target = owned(&service.target)?;
+                    answer.push((owner, Class::IN, TTL, Srv::new(0, weight, service.port, target)))?;
                 }
             }
             Rtype::PTR => {
                 for name in &entry.pointers {
-                    push(answer, count, (owner, Class::IN, TTL, Ptr::new(owned(name).map_err(unusable)?)))?;
+                    answer.push((owner, Class::IN, TTL, Ptr::new(owned(name)?)))?;
                 }
             }
             Rtype::TXT => {
                 for text in &entry.texts {
                     let text = Txt::<Vec<u8>>::build_from_slice(text.as_bytes()).map_err(|_| PushError::ShortBuf)?;
-                    push(answer, count, (owner, Class::IN, TTL, text))?;
+                    answer.push((owner, Class::IN, TTL, text))?;
                 }
             }
             Rtype::CNAME => {
                 if let Some(alias) = &entry.alias {
-                    push(answer, count, (owner, Class::IN, TTL, Cname::new(owned(alias).map_err(unusable)?)))?;
+                    answer.push((owner, Class::IN, TTL, Cname::new(owned(alias)?)))?;
                 }
             }
-            Rtype::SOA if is_apex => push(answer, count, (owner, Class::IN, TTL, self.authority().map_err(unusable)?))?,
+            Rtype::SOA if is_apex => answer.push((owner, Class::IN, TTL, self.authority()?))?,
             Rtype::NS if is_apex => {
-                let server = owned(&format!("ns.dns.{}", self.zone.domain())).map_err(unusable)?;
-                push(answer, count, (owner, Class::IN, TTL, Ns::new(server)))?;
+                let server = owned(&format!("ns.dns.{}", self.zone.domain()))?;
+                answer.push((owner, Class::IN, TTL, Ns::new(server)))?;
             }
             _ => {}
         }
@@ -240,17 +229,16 @@ impl<'a> Answer<'a> {
     }
 
     /// Whoever is told that there is nothing is told for how long that counts (RFC 2308).
-    fn nothing(&self, answer: AnswerBuilder<Target>, count: usize) -> Result<AdditionalBuilder<Target>, PushError> {
+    fn end(&self, answer: AnswerBuilder<Target>) -> Result<AdditionalBuilder<Target>, PushError> {
+        let is_empty = answer.counts().ancount() == 0;
         let mut authority = answer.authority();
-        if count == 0 {
-            let unusable = |_: FromStrError| PushError::ShortBuf;
-            let zone = owned(self.zone.domain()).map_err(unusable)?;
-            authority.push((zone, Class::IN, TTL, self.authority().map_err(unusable)?))?;
+        if is_empty {
+            authority.push((owned(self.zone.domain())?, Class::IN, TTL, self.authority()?))?;
         }
         Ok(authority.additional())
     }
 
-    fn authority(&self) -> Result<Soa<OwnedName>, FromStrError> {
+    fn authority(&self) -> Result<Soa<OwnedName>, PushError> {
         let domain = self.zone.domain();
         let (server, person) = (owned(&format!("ns.dns.{domain}"))?, owned(&format!("hostmaster.{domain}"))?);
         let seconds = Ttl::from_secs;
@@ -258,13 +246,9 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn push(answer: &mut AnswerBuilder<Target>, count: &mut usize, record: impl ComposeRecord) -> Result<(), PushError> {
-    *count += 1;
-    answer.push(record)
-}
-
-fn owned(name: &str) -> Result<OwnedName, FromStrError> {
-    Name::vec_from_str(name)
+/// A name that cannot be written has no room in a message, however large.
+fn owned(name: &str) -> Result<OwnedName, PushError> {
+    Name::vec_from_str(name).map_err(|_| PushError::ShortBuf)
 }
 
 fn builder() -> MessageBuilder<Target> {
@@ -276,17 +260,17 @@ fn limit(question: &Message<&[u8]>, transport: Transport) -> usize {
     match transport {
         Transport::Tcp => usize::from(u16::MAX),
         Transport::Udp => {
-            question.opt().map_or(SMALLEST, |opt| usize::from(opt.udp_payload_size()).clamp(SMALLEST, LARGEST))
+            usize::from(question.opt().map_or(SMALLEST, |opt| opt.udp_payload_size().clamp(SMALLEST, LARGEST)))
         }
     }
 }
 
 /// A question of our own, as hard to guess as the one that it is for.
-fn ask(name: &str, kind: Rtype, id: u16) -> Result<Vec<u8>, FromStrError> {
+fn ask(name: &str, kind: Rtype, id: u16) -> Result<Vec<u8>, PushError> {
     let mut question = builder();
     question.header_mut().set_rd(true);
     question.header_mut().set_id(id);
     let mut question = question.question();
-    let _ = question.push(Question::new_in(owned(name)?, kind));
+    question.push(Question::new_in(owned(name)?, kind))?;
     Ok(question.finish().into_target())
 }

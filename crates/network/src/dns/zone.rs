@@ -16,7 +16,7 @@ const VERSION: &str = "1.1.0";
 pub(crate) struct Entry {
     pub(crate) addresses: BTreeSet<Ipv4Addr>,
     /// Where services are, in a stable order.
-    pub(crate) services: BTreeSet<Place>,
+    pub(crate) services: BTreeSet<Srv>,
     /// Another name that is asked instead.
     pub(crate) alias: Option<String>,
     pub(crate) texts: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
 
 /// Where a service is: an SRV record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Srv {
     pub(crate) target: String,
     pub(crate) port: u16,
 }
@@ -93,7 +93,7 @@ impl Zone {
             self.point(ip, &own);
             for port in spec.ports.iter().flatten() {
                 let number = u16::try_from(port.port).unwrap_or_default();
-                self.place(&own, port.name.as_deref(), port.protocol.as_deref(), &own, number);
+                self.srv(&own, port.name.as_deref(), port.protocol.as_deref(), &own, number);
             }
         } else {
             for slice in slices.get(&(namespace, name)).into_iter().flatten() {
@@ -115,18 +115,18 @@ impl Zone {
             self.point(ip, &target);
             for port in slice.ports.iter().flatten() {
                 let number = port.port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
-                self.place(service, port.name.as_deref(), port.protocol.as_deref(), &target, number);
+                self.srv(service, port.name.as_deref(), port.protocol.as_deref(), &target, number);
             }
         }
     }
 
     /// A named port is a name of its own; who asks the Service for all places learns of it, too.
-    fn place(&mut self, service: &str, name: Option<&str>, protocol: Option<&str>, target: &str, port: u16) {
-        let place = Place { target: target.to_owned(), port };
-        self.entry(service).services.insert(place.clone());
+    fn srv(&mut self, service: &str, name: Option<&str>, protocol: Option<&str>, target: &str, port: u16) {
+        let srv = Srv { target: target.to_owned(), port };
+        self.entry(service).services.insert(srv.clone());
         if let Some(name) = name.filter(|name| !name.is_empty()) {
             let protocol = protocol.unwrap_or("TCP").to_lowercase();
-            self.entry(&format!("_{name}._{protocol}.{service}")).services.insert(place);
+            self.entry(&format!("_{name}._{protocol}.{service}")).services.insert(srv);
         }
     }
 
