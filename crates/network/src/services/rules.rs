@@ -8,8 +8,7 @@ use super::table::{Chain, Map, Table};
 use super::traffic::ServicePort;
 use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// What rules depend on beside the Services.
 #[derive(Debug, Clone)]
@@ -100,34 +99,29 @@ struct Rules<'a> {
 
 impl Rules<'_> {
     fn add(&mut self, port: &ServicePort) {
-        let from_inside = if port.internal_local { &port.local_endpoints } else { &port.endpoints };
-        let cluster_ip = format!("{} . {} . {}", port.cluster_ip, port.protocol, port.port);
-        match self.balance(port, if port.internal_local { "local" } else { "service" }, from_inside) {
+        let key = |ip: &Ipv4Addr| format!("{ip} . {} . {}", port.protocol, port.port);
+        let cluster_ip = key(&port.cluster_ip);
+        match self.balance(port, port.internal_local) {
             Some(chain) => self.lead(CLUSTER_IPS, cluster_ip, &chain),
             None => self.refuse(REFUSED_IPS, cluster_ip, port),
         }
-        let is_led_from_outside = !port.endpoints.is_empty();
-        let has_outside = port.node_port.is_some() || !port.external_ips.is_empty() || !port.balancer_ips.is_empty();
-        if is_led_from_outside && has_outside {
+        let (external, balancer) = (chain_name("external", port), chain_name("balancer", port));
+        let by_ip = |ips: &[Ipv4Addr], chain: &str| -> Vec<_> {
+            ips.iter().map(|ip| (EXTERNAL_IPS, REFUSED_IPS, key(ip), chain.to_owned())).collect()
+        };
+        let mut outside = by_ip(&port.external_ips, &external);
+        outside.extend(by_ip(&port.balancer_ips, &balancer));
+        let node_port = port.node_port.map(|number| format!("{} . {number}", port.protocol));
+        outside.extend(node_port.map(|key| (NODE_PORTS, REFUSED_NODE_PORTS, key, external)));
+        let is_led = !port.endpoints.is_empty();
+        if is_led && !outside.is_empty() {
             self.add_outside(port);
         }
-        let (external, balanced) = (chain_name("external", port), chain_name("balancer", port));
-        for (ips, chain) in [(&port.external_ips, &external), (&port.balancer_ips, &balanced)] {
-            for ip in ips {
-                let key = format!("{ip} . {} . {}", port.protocol, port.port);
-                if is_led_from_outside {
-                    self.lead(EXTERNAL_IPS, key, chain);
-                } else {
-                    self.refuse(REFUSED_IPS, key, port);
-                }
-            }
-        }
-        if let Some(number) = port.node_port {
-            let key = format!("{} . {number}", port.protocol);
-            if is_led_from_outside {
-                self.lead(NODE_PORTS, key, &external);
+        for (led, refused, key, chain) in outside {
+            if is_led {
+                self.lead(led, key, &chain);
             } else {
-                self.refuse(REFUSED_NODE_PORTS, key, port);
+                self.refuse(refused, key, port);
             }
         }
     }
@@ -135,10 +129,10 @@ impl Rules<'_> {
     /// The chain for who comes from outside: with the node's address, unless only this node's endpoints are asked, which
     /// answer through this node anyway.
     fn add_outside(&mut self, port: &ServicePort) {
-        let wherever = self.balance(port, "service", &port.endpoints);
+        let wherever = self.balance(port, false);
         let mut rules = Vec::new();
         if port.external_local {
-            let here = self.balance(port, "local", &port.local_endpoints);
+            let here = self.balance(port, true);
             // Pods and the node itself are not outside, whatever address they use.
             rules.extend(wherever.iter().map(|chain| format!("ip saddr {} goto {chain}", self.place.pods)));
             rules.push(format!("fib saddr type local jump {MARK}"));
@@ -159,15 +153,16 @@ impl Rules<'_> {
         }
     }
 
-    /// A chain that chooses one of these endpoints; none where there is nobody.
-    fn balance(&mut self, port: &ServicePort, kind: &str, endpoints: &BTreeSet<SocketAddrV4>) -> Option<String> {
+    /// A chain that chooses one of the endpoints, or of this node's only; none where there is nobody.
+    fn balance(&mut self, port: &ServicePort, local: bool) -> Option<String> {
+        let (kind, endpoints) = if local { ("local", &port.local_endpoints) } else { ("service", &port.endpoints) };
         let name = chain_name(kind, port);
         let count = endpoints.len();
         if count == 0 || self.table.chains.contains_key(&name) {
             return (count > 0).then_some(name);
         }
         let mut rules = Vec::new();
-        if kind == "service" {
+        if !local {
             // The node's own, and others from elsewhere: an endpoint on another node would answer past this one.
             let (ip, pods) = (port.cluster_ip, self.place.pods);
             rules.push(format!("ip daddr {ip} ip saddr != {pods} jump {MARK}"));

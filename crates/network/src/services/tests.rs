@@ -74,27 +74,26 @@ fn who_has_no_address_and_who_belongs_to_another_proxy_is_not_led() {
     assert_eq!(traffic(&[Arc::new(others)], &[], "node"), []);
 }
 
-/// What the Service adds to the rules, as `nft` is told it.
-#[track_caller]
-fn check_rules(spec: &Value, endpoints: &[&str], sees_bridge: bool, expected: &Expect) {
-    let place = Place {
+fn place(sees_bridge: bool) -> Place {
+    Place {
         bridge: "pd-1".into(),
         pods: "10.0.0.0/24".parse().expect("a CIDR"),
         services: "10.96.0.0/16".parse().expect("a CIDR"),
         sees_bridge,
-    };
+    }
+}
+
+/// What the Service adds to the rules, as `nft` is told it.
+#[track_caller]
+fn check_rules(spec: &Value, endpoints: &[&str], sees_bridge: bool, expected: &Expect) {
+    let place = place(sees_bridge);
     let empty = table(&[], &place);
     expected.assert_eq(&table(&led(spec, endpoints), &place).script("t", Some(&empty)));
 }
 
 #[test]
 fn without_services_the_table_only_looks() {
-    let place = Place {
-        bridge: "pd-1".into(),
-        pods: "10.0.0.0/24".parse().expect("a CIDR"),
-        services: "10.96.0.0/16".parse().expect("a CIDR"),
-        sees_bridge: true,
-    };
+    let place = place(true);
     expect![[r#"
         add table ip t
         delete table ip t
