@@ -132,12 +132,7 @@ impl Cluster {
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");
         if let Some(services) = services {
-            server.bootstrap_name_server(services.name_server()).await;
-            if let Some(listener) =
-                services.start(client(UserInfo::named("system:kube-proxy")), &node, &config, &tasks, &stop)
-            {
-                tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
-            }
+            services.start(&server, &pki, &node, &config, &tasks, &stop)?;
         }
         let options = kubelet::Options {
             node_name: node.clone(),

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use kube::Client;
 use kubelet::KubeletConfiguration;
 use network::{Ipv4Net, NameServer, Network, ServiceOptions};
+use server::{ApiServer, Pki, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -49,21 +50,21 @@ impl Services {
         self.api_address
     }
 
-    /// Where the name server hears.
-    pub(crate) fn name_server(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(self.network.gateway, self.names.port())
-    }
-
-    /// Leads traffic and answers for names from now on; gives back where Pods wait for the API.
+    /// Serves Pods where they reach the API, leads traffic and answers for names from now on.
     pub(crate) fn start(
         self,
-        client: Client,
+        server: &ApiServer,
+        pki: &Pki,
         node: &str,
         config: &KubeletConfiguration,
         tasks: &TaskTracker,
         stop: &CancellationToken,
-    ) -> Option<TcpListener> {
+    ) -> Result<()> {
+        if let Some(listener) = self.api {
+            tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
+        }
         let (ip, prefix) = server::SERVICE_RANGE;
+        let hears_at = SocketAddrV4::new(self.network.gateway, self.names.port());
         let options = ServiceOptions {
             node_name: node.to_owned(),
             service_cidr: Ipv4Net::new_assert(ip, prefix),
@@ -72,8 +73,13 @@ impl Services {
             resolv_conf: config.resolv_conf.clone().into(),
             name_server: self.names,
         };
-        let (network, stop) = (self.network, stop.clone());
-        tasks.spawn(async move { network.serve(&client, options, stop).await });
-        self.api
+        let client = Client::new(server.local(UserInfo::named("system:kube-proxy")), "default");
+        let (network, server, stop) = (self.network, server.clone(), stop.clone());
+        // The API's first answers do not wait for it.
+        tasks.spawn(async move {
+            server.bootstrap_name_server(hears_at).await;
+            network.serve(&client, options, stop).await;
+        });
+        Ok(())
     }
 }
