@@ -3,6 +3,7 @@
 use crate::{
     kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},
     object,
+    own_services::SERVICE_RANGE,
     request::Resource,
     service::ApiServer,
     status::ApiError,
@@ -14,10 +15,8 @@ use std::{
 };
 use store::Scope;
 
-/// `10.96.0.0/16`; its first address is that of the API itself.
-const FIRST: u32 = 0x0a60_0000;
-const SIZE: u32 = 1 << 16;
-const RANGE: &str = "10.96.0.0/16";
+const FIRST: u32 = SERVICE_RANGE.0.to_bits();
+const SIZE: u32 = 1 << (u32::BITS - SERVICE_RANGE.1 as u32);
 /// Addresses below this are for those who ask for one by name.
 const STATIC: u32 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
@@ -95,7 +94,11 @@ fn address(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name
         Some(ip) if ip == "None" => ip,
         Some(ip) => {
             let why = match offset(&json!(ip)) {
-                None => format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {RANGE}"),
+                None => {
+                    let (first, prefix) = SERVICE_RANGE;
+                    let range = format!("{first}/{prefix}");
+                    format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}")
+                }
                 Some(offset) if taken.ips.contains(&offset) => "provided IP is already allocated".to_owned(),
                 Some(_) => String::new(),
             };
