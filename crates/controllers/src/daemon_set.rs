@@ -8,12 +8,12 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::cache::{Cache, Kept, Seen, key};
+use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::history::{HASH, History, Templated, hash_of, history};
-use crate::members::{Member, controller};
+use crate::members::Member;
 use crate::pod_control::{PodControl, concerned, pod_of, selects};
-use crate::revisions::{Noted, Revisions};
+use crate::revisions::{Noted, Revisions, concerned_by};
 use crate::worker::{self, Controller, unless_gone};
 use crate::written::{Revision, Written};
 use futures::stream::{self, StreamExt};
@@ -71,7 +71,9 @@ impl Controller for DaemonSets {
                 vec![]
             }
             Event::Pod(seen @ Seen::One { .. }) => seen.both().flat_map(|pod| self.concerned(pod)).collect(),
-            Event::History(seen @ Seen::One { .. }) => seen.both().flat_map(|past| self.concerned_by(past)).collect(),
+            Event::History(seen @ Seen::One { .. }) => {
+                seen.both().flat_map(|past| concerned_by(&self.known, past, is_selected)).collect()
+            }
             Event::DaemonSet(Seen::All) | Event::Pod(Seen::All) | Event::History(Seen::All) | Event::Node => {
                 self.known.keys()
             }
@@ -128,13 +130,6 @@ impl DaemonSets {
     /// The DaemonSets that a Pod is a matter of: its own, or all that select it when it has none.
     fn concerned(&self, pod: &Member) -> Vec<String> {
         concerned(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_selected(set, &pod.labels))
-    }
-
-    fn concerned_by(&self, past: &ControllerRevision) -> Vec<String> {
-        let meta = &past.metadata;
-        let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
-        let labels = meta.labels.clone().unwrap_or_default();
-        concerned(&self.known, past.namespace(), owner, |set| is_selected(set, &labels))
     }
 
     /// Whether a node must wait; if it need not, it must the next time, twice as long.

@@ -1,8 +1,9 @@
 //! ControllerRevisions of DaemonSets and StatefulSets: who has which, and how they are written down.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Kept};
 use crate::history::History;
-use crate::pod_control::{Claims, claim_all, is_ending};
+use crate::members::controller;
+use crate::pod_control::{Claims, claim_all, concerned, is_ending};
 use crate::worker::{is_code, unless_gone};
 use crate::written::{Revision, Written};
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -10,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -31,6 +33,18 @@ pub(crate) enum Noted {
     Ending,
     /// Another template has its name: the next one must be called otherwise.
     Collided,
+}
+
+/// The keys of those that a revision is a matter of.
+pub(crate) fn concerned_by<K: Claims + Kept>(
+    known: &Cache<K>,
+    past: &ControllerRevision,
+    selects: impl Fn(&K, &BTreeMap<String, String>) -> bool,
+) -> Vec<String> {
+    let meta = &past.metadata;
+    let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
+    let (none, labels) = (BTreeMap::new(), meta.labels.as_ref());
+    concerned(known, past.namespace(), owner, |object| selects(object, labels.unwrap_or(&none)))
 }
 
 impl Revisions {

@@ -13,13 +13,13 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::cache::{Cache, Kept, Seen, key};
+use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::going::Going;
 use crate::history::{History, Templated, history, name_of};
-use crate::members::{Member, controller};
+use crate::members::Member;
 use crate::pod_control::{PodControl, concerned, owner, selects};
-use crate::revisions::{Noted, Revisions};
+use crate::revisions::{Noted, Revisions, concerned_by};
 use crate::worker::{self, Controller, unless_gone};
 use crate::written::Written;
 use futures::stream::{self, StreamExt};
@@ -85,7 +85,9 @@ impl Controller for StatefulSets {
                 }
             }
             Event::Claim(seen @ Seen::One { .. }) => seen.both().flat_map(|claim| self.claiming(claim)).collect(),
-            Event::History(seen @ Seen::One { .. }) => seen.both().flat_map(|past| self.concerned_by(past)).collect(),
+            Event::History(seen @ Seen::One { .. }) => {
+                seen.both().flat_map(|past| concerned_by(&self.known, past, is_selected)).collect()
+            }
             Event::StatefulSet(Seen::All) | Event::Claim(Seen::All) | Event::History(Seen::All) => self.known.keys(),
         }
     }
@@ -138,13 +140,6 @@ fn is_member(set: &StatefulSet, pod: &Member) -> bool {
 impl StatefulSets {
     fn concerned(&self, pod: &Member) -> Vec<String> {
         concerned(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_member(set, pod))
-    }
-
-    fn concerned_by(&self, past: &ControllerRevision) -> Vec<String> {
-        let meta = &past.metadata;
-        let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
-        let labels = meta.labels.clone().unwrap_or_default();
-        concerned(&self.known, past.namespace(), owner, |set| is_selected(set, &labels))
     }
 
     /// The sets whose Pods have such a claim.
