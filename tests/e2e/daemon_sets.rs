@@ -1,6 +1,6 @@
 //! DaemonSets: a Pod on each node that should have one.
 
-use crate::Shared;
+use crate::{Shared, workload};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
@@ -10,18 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
 ];
 
 fn daemon_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
-    let labels = json!({"app": "agent"});
-    let mut all = json!({"selector": {"matchLabels": labels}, "template": {
-        "metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}}});
-    for (field, value) in spec.as_object().into_iter().flatten() {
-        all[field] = value.clone();
-    }
-    for (field, value) in container.as_object().into_iter().flatten() {
-        all["template"]["spec"]["containers"][0][field] = value.clone();
-    }
-    let object = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": all});
-    kubectl.apply(&object.to_string());
+    workload::apply(kubectl, "DaemonSet", "agent", &[spec], container);
 }
 
 fn pods(kubectl: &Kubectl) -> Vec<Value> {

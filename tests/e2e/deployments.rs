@@ -1,6 +1,6 @@
 //! Deployments: Pods of a new template take the place of those of the old one, as `kubectl rollout` tells it.
 
-use crate::Shared;
+use crate::{Shared, workload};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
@@ -13,18 +13,7 @@ pub(crate) const TESTS: &[Shared] = &[
 ];
 
 fn deployment(kubectl: &Kubectl, spec: &Value, container: &Value) {
-    let labels = json!({"app": "web"});
-    let mut all = json!({"replicas": 2, "selector": {"matchLabels": labels}, "template": {
-        "metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}}});
-    for (field, value) in spec.as_object().into_iter().flatten() {
-        all[field] = value.clone();
-    }
-    for (field, value) in container.as_object().into_iter().flatten() {
-        all["template"]["spec"]["containers"][0][field] = value.clone();
-    }
-    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": all});
-    kubectl.apply(&object.to_string());
+    workload::apply(kubectl, "Deployment", "web", &[&json!({"replicas": 2}), spec], container);
 }
 
 /// The values of a variable in the Pods that are not on their way out.

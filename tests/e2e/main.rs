@@ -77,6 +77,7 @@ mod termination;
 mod tokens;
 mod volumes;
 mod webhooks;
+mod workload;
 
 use libtest_mimic::{Arguments, Conclusion, Trial};
 use std::{

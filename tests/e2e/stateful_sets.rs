@@ -1,6 +1,6 @@
 //! StatefulSets: Pods with numbers, one after the other, each with a name and claims of its own.
 
-use crate::Shared;
+use crate::{Shared, workload};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
@@ -16,18 +16,7 @@ pub(crate) const TESTS: &[Shared] = &[
 ];
 
 fn stateful_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
-    let labels = json!({"app": "web"});
-    let mut all = json!({"replicas": 2, "serviceName": "web", "selector": {"matchLabels": labels}, "template": {
-        "metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}}});
-    for (field, value) in spec.as_object().into_iter().flatten() {
-        all[field] = value.clone();
-    }
-    for (field, value) in container.as_object().into_iter().flatten() {
-        all["template"]["spec"]["containers"][0][field] = value.clone();
-    }
-    let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": all});
-    kubectl.apply(&object.to_string());
+    workload::apply(kubectl, "StatefulSet", "web", &[&json!({"replicas": 2, "serviceName": "web"}), spec], container);
 }
 
 fn list(kubectl: &Kubectl, what: &str) -> Vec<Value> {
