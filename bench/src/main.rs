@@ -7,6 +7,7 @@
 
 mod api_load;
 mod client;
+mod floors;
 mod leak;
 mod podium;
 mod pods;
@@ -52,6 +53,12 @@ async fn main() -> Result<()> {
             "0.4 ms",
             api_load::one_client(&api).await?,
         ));
+    }
+    if wanted("floors") {
+        rows.push(row("floors", "a record appended to a file and synced, p50", "", "", floors::sync()?));
+        rows.push(row("floors", "a request that reads and writes nothing, p50", "", "", floors::round_trip(&api).await?));
+        let work = "one thread, 300 records to 200 TLS connections: p50 / p99 delivery; its CPU";
+        rows.push(row("floors", work, "", "", floors::fan_out().await?));
     }
     if wanted("crud") {
         let goal = "10,000 / 20,000 / 10,000 per s";
