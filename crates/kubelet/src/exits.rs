@@ -4,7 +4,10 @@
 //! writes no more into the file of its termination message. Only the log is not complete, so whoever reads it waits for
 //! the runtime ([`log_is_complete`]), and so does a status that needs the log, or what the runtime alone knows.
 
-use crate::{Shared, logs};
+use crate::{
+    Shared,
+    logs::{self, KILLED},
+};
 use lifecycle::{ContainerExit, ContainerFact, Event, Pod};
 use runtime::Exit;
 use std::time::Duration;
@@ -23,7 +26,7 @@ pub(crate) fn at_once(shared: &Shared, pod: &Pod, id: &str, exit: &Exit) -> Opti
     let oom_kills = shared.cgroups.oom_kills(pod.object(), id);
     if needs_log
         || !has_processes_of_its_own(pod, &container)
-        || may_have_lacked_memory(oom_kills, memory_is_limited(pod, &container))
+        || may_have_lacked_memory(oom_kills, exit.code, memory_is_limited(pod, &container))
     {
         return None;
     }
@@ -46,10 +49,10 @@ fn has_processes_of_its_own(pod: &Pod, container: &str) -> bool {
     !shared && api::pod::containers(spec).any(|(_, c)| c.name == container)
 }
 
-/// Whether the runtime may say that it was lack of memory: the kernel has counted a kill in the container's cgroup, or the
-/// cgroup is gone already and had a limit.
-fn may_have_lacked_memory(oom_kills: Option<u64>, limited: bool) -> bool {
-    oom_kills.map_or(limited, |kills| kills > 0)
+/// Whether the runtime may say that it was lack of memory: the kernel has counted a kill in the container's cgroup (which it
+/// does before it sends SIGKILL), or the cgroup is gone already, and the container had a limit or was killed.
+fn may_have_lacked_memory(oom_kills: Option<u64>, code: i32, limited: bool) -> bool {
+    oom_kills.map_or(limited || code == KILLED, |kills| kills > 0)
 }
 
 /// Whether a container, or its Pod as a whole, may use just so much memory.
@@ -77,16 +80,18 @@ mod tests {
 
     #[test]
     fn lack_of_memory_is_possible_where_the_kernel_says_so_or_says_nothing() {
-        let check = |oom_kills, limited, expected| {
-            assert_eq!(may_have_lacked_memory(oom_kills, limited), expected, "{oom_kills:?} {limited}");
+        let check = |oom_kills, code, limited, expected| {
+            assert_eq!(may_have_lacked_memory(oom_kills, code, limited), expected, "{oom_kills:?} {code} {limited}");
         };
-        check(Some(0), true, false);
-        check(Some(0), false, false);
-        check(Some(1), true, true);
+        check(Some(0), 0, true, false);
+        check(Some(0), 0, false, false);
+        check(Some(0), KILLED, true, false);
+        check(Some(1), 0, true, true);
         // Of a machine that lacks memory as a whole.
-        check(Some(1), false, true);
-        check(None, true, true);
-        check(None, false, false);
+        check(Some(1), KILLED, false, true);
+        check(None, 0, true, true);
+        check(None, 0, false, false);
+        check(None, KILLED, false, true);
     }
 
     fn pod(spec: &Value) -> Pod {

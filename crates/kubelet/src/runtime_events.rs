@@ -61,7 +61,8 @@ async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
         match shared.runtime.container(&id).await {
             Ok(status) if status.state == ContainerState::Exited => {
                 let pod = handle.known.borrow().clone();
-                let status = last_word(shared, &pod, status).await;
+                // What was told early has its reason.
+                let status = if told_early { status } else { last_word(shared, &pod, status).await };
                 let exit = crate::logs::exit(shared, &pod, &status);
                 let fact = lifecycle::ContainerFact::Exited { id: id.0, exit };
                 let _ = handle.mail.send(Mail::Fact(Event::Container { container: status.name, fact }));

@@ -13,9 +13,9 @@ use std::collections::HashSet;
 const EXIT: &str = "/tasks/exit";
 const OUT_OF_MEMORY: &str = "/tasks/oom";
 
-/// Codes that may stand for more than themselves: a start that failed (`StartError`), SIGKILL (perhaps `OOMKilled`, or a
-/// shim that died), and an end that nobody saw (`Unknown`).
-const AMBIGUOUS: [i32; 3] = [128, 137, 255];
+/// Codes that may stand for more than themselves: a start that failed (`StartError`), and an end that nobody saw
+/// (`Unknown`).
+const AMBIGUOUS: [i32; 2] = [128, 255];
 
 /// What is to be subscribed to.
 pub(super) fn filters() -> Vec<String> {
@@ -65,7 +65,8 @@ impl Told {
     }
 }
 
-/// The end as the CRI will show it; `None` where it may say more.
+/// The end as the CRI will show it; `None` where it may say more. Whether SIGKILL (137) came for lack of memory is told
+/// by an event of its own, which may be late: who needs to know at once asks the kernel.
 fn exit(event: &TaskExit) -> Option<Exit> {
     let code = i32::try_from(event.exit_status).ok().filter(|code| !AMBIGUOUS.contains(code))?;
     let at = event.exited_at.as_ref().filter(|at| at.seconds > 0)?;
@@ -113,10 +114,10 @@ mod tests {
         check(0, Some("Completed"));
         check(1, Some("Error"));
         check(130, Some("Error"));
+        check(137, Some("Error"));
         check(143, Some("Error"));
-        // A start that failed, perhaps; SIGKILL; an end that nobody saw.
+        // A start that failed, perhaps; an end that nobody saw.
         check(128, None);
-        check(137, None);
         check(255, None);
         check(u32::MAX, None);
     }
