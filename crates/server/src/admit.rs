@@ -13,6 +13,7 @@ mod pod_security;
 mod policies;
 mod priority;
 pub(crate) mod quota;
+mod reinvocation;
 pub(crate) mod review;
 mod service_account;
 mod webhooks;

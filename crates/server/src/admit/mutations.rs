@@ -3,6 +3,7 @@
 
 use super::{
     policies::{concerns, exposed, params},
+    reinvocation::Reinvocation,
     review::Review,
 };
 use crate::{patch, status::ApiError};
@@ -13,7 +14,6 @@ use admission::{
 };
 use apply::Duplicates;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// A policy where a binding says that it holds, with the object that configures it there.
 struct Invocation<'a> {
@@ -36,10 +36,8 @@ enum Failure {
 pub(crate) struct Round {
     /// Whether any changed something, or said what is so already.
     pub(crate) changed: bool,
-    /// Those that want to see what becomes of an object after them: policy, binding, and what configures it.
-    past: BTreeSet<(String, String, String)>,
-    /// Those of them after which something has changed.
-    wanted: BTreeSet<(String, String, String)>,
+    /// By policy, binding, and what configures it.
+    reinvocation: Reinvocation<(String, String, String)>,
     /// The object as it was when the last had been asked.
     output: Option<Value>,
 }
@@ -63,7 +61,7 @@ impl Round {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         if self.output.as_ref().is_some_and(|output| output != object) {
-            self.wanted.append(&mut self.past);
+            self.reinvocation.changed();
         }
         self.ask(review, object, old, true).await
     }
@@ -92,7 +90,7 @@ impl Round {
             }
         }
         if self.changed {
-            self.wanted.append(&mut self.past);
+            self.reinvocation.changed();
         }
         if !invocations.is_empty() {
             self.output = Some(object.clone());
@@ -119,7 +117,7 @@ impl Round {
         }
         let place = |field: &str| params["metadata"][field].as_str().unwrap_or("").to_owned();
         let key = (policy.name.clone(), binding.name.clone(), format!("{}/{}", place("namespace"), place("name")));
-        if again && !self.wanted.contains(&key) {
+        if again && !self.reinvocation.wants(&key) {
             return Ok(());
         }
         let mut failed = None;
@@ -132,7 +130,7 @@ impl Round {
                     if made != *object {
                         *object = made;
                         now = review.in_form(Some(&*object), *form).await?;
-                        self.wanted.append(&mut self.past);
+                        self.reinvocation.changed();
                     }
                 }
                 Err(Failure::Denied(why)) => drop(failed.get_or_insert(why)),
@@ -140,7 +138,7 @@ impl Round {
             }
         }
         if policy.is_reinvoked {
-            self.past.insert(key);
+            self.reinvocation.note(key);
         }
         failed.map_or(Ok(()), |why| Err(Failure::Denied(why)))
     }

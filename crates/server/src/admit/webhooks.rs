@@ -1,7 +1,7 @@
 //! Admission webhooks: those that change objects are asked one after the other, those that do not all at once, when nothing
 //! changes any more (`apiserver/pkg/admission/plugin/webhook/{mutating,validating}`).
 
-use super::{hooks::Hook, review::Review};
+use super::{hooks::Hook, reinvocation::Reinvocation, review::Review};
 use crate::{patch, status::ApiError};
 use admission::{
     conditions,
@@ -9,7 +9,7 @@ use admission::{
 };
 use futures::future;
 use serde_json::Value;
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 /// What is done again when webhooks have changed an object: what the server itself fills in.
 pub(crate) type Again<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync);
@@ -19,10 +19,8 @@ pub(crate) type Again<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + Se
 pub(crate) struct Round {
     /// Whether any has changed the object.
     pub(crate) changed: bool,
-    /// Those that want to see what becomes of an object after them.
-    past: BTreeSet<usize>,
-    /// Those of them after which it has changed.
-    wanted: BTreeSet<usize>,
+    /// By their places.
+    reinvocation: Reinvocation<usize>,
 }
 
 impl Round {
@@ -48,18 +46,14 @@ impl Round {
         output: &Value,
     ) -> Result<(), ApiError> {
         if object != output {
-            self.look_again();
+            self.reinvocation.changed();
         }
-        for place in std::mem::take(&mut self.wanted) {
+        for place in self.reinvocation.take() {
             if let Some(hook) = review.asked.mutating.get(place) {
                 self.ask(review, place, hook, object, old).await?;
             }
         }
         Ok(())
-    }
-
-    fn look_again(&mut self) {
-        self.wanted.append(&mut self.past);
     }
 
     async fn ask(
@@ -85,11 +79,11 @@ impl Round {
             if made != *object {
                 *object = made;
                 self.changed = true;
-                self.look_again();
+                self.reinvocation.changed();
             }
         }
         if hook.webhook.is_reinvoked {
-            self.past.insert(place);
+            self.reinvocation.note(place);
         }
         Ok(())
     }
