@@ -8,6 +8,7 @@ use crate::{
     select::Selection,
     service::{ApiServer, Call},
     status::ApiError,
+    write,
 };
 use parking_lot::RwLock;
 use serde_json::{Value, json};
@@ -53,27 +54,19 @@ pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Re
         return Err(ApiError::method_not_allowed());
     }
     let (kind, all) = (&*resource.kind, server.components.all());
-    let (view, include) = (object::view(&call.accept)?, Include::parse(&call.query)?);
     if let Some(name) = &resource.name {
         let found = all.into_iter().find(|status| status["metadata"]["name"] == **name);
         let found = found.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        return Ok(reply::json(
-            200,
-            &match view {
-                View::Whole => found,
-                View::Metadata => object::metadata_only(&found),
-                View::Table => object::table(kind, &[found], &json!({}), true, include),
-            },
-        ));
+        return write::show_value(kind, 200, found, call);
     }
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let items: Vec<Value> = all.into_iter().filter(|status| selection.matches(status)).collect();
     Ok(reply::json(
         200,
-        &match view {
+        &match object::view(&call.accept)? {
             View::Whole => json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items}),
             View::Metadata => object::metadata_list(&items, &json!({})),
-            View::Table => object::table(kind, &items, &json!({}), true, include),
+            View::Table => object::table(kind, &items, &json!({}), true, Include::parse(&call.query)?),
         },
     ))
 }

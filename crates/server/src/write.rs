@@ -56,7 +56,7 @@ pub(crate) async fn show(server: &ApiServer, kind: &dyn Kind, code: u16, object:
     }
 }
 
-/// An object that is not stored (a dry run), as the client wants to see it.
+/// An object that is not stored (of a dry run, or made when it is asked for), as the client wants to see it.
 pub(crate) fn show_value(kind: &dyn Kind, code: u16, value: Value, call: &Call) -> Reply {
     Ok(reply::json(
         code,
@@ -64,7 +64,10 @@ pub(crate) fn show_value(kind: &dyn Kind, code: u16, value: Value, call: &Call) 
             object::View::Whole => value,
             object::View::Metadata => object::metadata_only(&value),
             object::View::Table => {
-                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                let metadata = match &value["metadata"]["resourceVersion"] {
+                    Value::Null => json!({}),
+                    revision => json!({"resourceVersion": revision}),
+                };
                 object::table(kind, &[value], &metadata, true, object::Include::parse(&call.query)?)
             }
         },
