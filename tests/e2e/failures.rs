@@ -11,6 +11,7 @@ use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a container without memory is killed and says so", out_of_memory),
+    ("a container that somebody kills has not lacked memory, with a limit or without", somebody_kills),
     ("a command that does not exist shows its errors and backs off", a_command_that_does_not_exist),
     ("a missing Secret holds a container back until it appears", a_missing_secret),
     ("a sandbox that dies is made again, and a Pod that never restarts ends", a_sandbox_dies),
@@ -57,6 +58,25 @@ fn out_of_memory(cluster: &Cluster) {
     let last = &container(&kubectl, "always")["lastState"]["terminated"];
     assert_eq!((&last["reason"], &last["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{last}");
     assert!(kubectl.run("get pod never --no-headers").ok().contains("OOMKilled"));
+}
+
+fn somebody_kills(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let limit = json!({"resources": {"limits": {"memory": "64Mi"}}});
+    kubectl.apply(&pod("limited", SERVE, &json!({}), &limit).to_string());
+    kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
+    for name in ["limited", "never"] {
+        ready(&kubectl, name);
+        let shell = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "sh");
+        kill(shell.expect("the container has a process").0, Signal::SIGKILL).unwrap();
+    }
+    kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
+    kubectl.wait_value("pod/limited", "/status/containerStatuses/0/restartCount", &json!(1));
+    let ended = &container(&kubectl, "never")["state"]["terminated"];
+    let last = &container(&kubectl, "limited")["lastState"]["terminated"];
+    for end in [ended, last] {
+        assert_eq!((&end["reason"], &end["exitCode"]), (&json!("Error"), &json!(137)), "{end}");
+    }
 }
 
 fn a_command_that_does_not_exist(cluster: &Cluster) {
