@@ -1,6 +1,7 @@
 //! What is left over: Pods that crash and Pods that come and go for some minutes, and what the machine holds before and after.
 //!
-//! `cargo xtask bench leak [--pods N] [--minutes M]`; 200 Pods of each kind and 10 minutes when nothing is said.
+//! `cargo xtask bench leak [--pods N] [--minutes M] [--rounds R]`; 200 Pods of each kind, and one round of 10 minutes when
+//! nothing is said. What grows with each round is a leak; what grew once may be kept for the next time.
 
 use crate::{
     client::{Api, Arrival},
@@ -26,12 +27,13 @@ const LIMIT: Duration = Duration::from_secs(300);
 type Counts = Vec<(&'static str, u64)>;
 
 pub(crate) async fn run(args: &[String]) -> Result<()> {
-    let (mut pods, mut minutes) = (200, 10);
+    let (mut pods, mut minutes, mut rounds) = (200, 10, 1);
     for pair in args.chunks(2) {
         match pair {
             [flag, value] if flag == "--pods" => pods = value.parse()?,
             [flag, value] if flag == "--minutes" => minutes = value.parse()?,
-            _ => bail!("leak takes --pods N and --minutes M, not {pair:?}"),
+            [flag, value] if flag == "--rounds" => rounds = value.parse()?,
+            _ => bail!("leak takes --pods N, --minutes M and --rounds R, not {pair:?}"),
         }
     }
     let config = tempfile::NamedTempFile::new()?;
@@ -47,29 +49,42 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     warm.until(&mut events, Instant::now() + Duration::from_secs(10)).await?;
     warm.end(&mut events).await?;
     tokio::time::sleep(SETTLE).await;
-    let before = counts(&podium, &api).await?;
-    eprintln!("{pods} Pods crash and {pods} Pods come and go for {minutes} min");
+    let mut moments = vec![("before".to_owned(), counts(&podium, &api).await?)];
+    eprintln!("{pods} Pods crash and {pods} Pods come and go for {minutes} min, {rounds} times");
+    for round in 1..=rounds {
+        let (during, gone) = load(&podium, &api, &mut events, pods, Duration::from_secs(60 * minutes)).await?;
+        moments.push((format!("at the end of the load ({gone} Pods came and went)"), during));
+        tokio::time::sleep(SETTLE).await;
+        moments.push((format!("after round {round}"), counts(&podium, &api).await?));
+    }
+    println!("| what |{}", moments.iter().map(|(moment, _)| format!(" {moment} |")).collect::<String>());
+    println!("| --- |{}", " --- |".repeat(moments.len()));
+    for (n, (what, _)) in moments[0].1.iter().enumerate() {
+        let of = |(_, counts): &(String, Counts)| format!(" {} |", counts.get(n).map_or(0, |(_, count)| *count));
+        println!("| {what} |{}", moments.iter().map(of).collect::<String>());
+    }
+    Ok(())
+}
+
+/// Gives what there is of everything at the end, before the Pods are deleted, and how many came and went.
+async fn load(
+    podium: &Podium,
+    api: &Api,
+    events: &mut UnboundedReceiver<Arrival>,
+    pods: usize,
+    time: Duration,
+) -> Result<(Counts, usize)> {
     for n in 0..pods {
         let mut crashing = pod(&format!("crash-{n}"));
         crashing["spec"]["containers"][0]["command"] = json!(["sh", "-c", "exit 1"]);
         api.call(Method::POST, &api.path("pods"), Some(&crashing)).await?;
     }
-    let mut churn = Churn::new(&api, pods);
-    churn.until(&mut events, Instant::now() + Duration::from_secs(60 * minutes)).await?;
-    let during = counts(&podium, &api).await?;
+    let mut churn = Churn::new(api, pods);
+    churn.until(events, Instant::now() + time).await?;
+    let during = counts(podium, api).await?;
     churn.alive.extend((0..pods).map(|n| format!("crash-{n}")));
-    churn.end(&mut events).await?;
-    tokio::time::sleep(SETTLE).await;
-    let after = counts(&podium, &api).await?;
-    println!(
-        "{} Pods came and went.\n\n| what | before | at the end of the load | after |\n| --- | --- | --- | --- |",
-        churn.gone
-    );
-    for (n, (what, count)) in before.iter().enumerate() {
-        let of = |counts: &Counts| counts.get(n).map_or(0, |(_, count)| *count);
-        println!("| {what} | {count} | {} | {} |", of(&during), of(&after));
-    }
-    Ok(())
+    churn.end(events).await?;
+    Ok((during, churn.gone))
 }
 
 /// Pods that are deleted as soon as they are ready, and made again as soon as they are gone.

@@ -56,7 +56,13 @@ async fn main() -> Result<()> {
     }
     if wanted("floors") {
         rows.push(row("floors", "a record appended to a file and synced, p50", "", "", floors::sync()?));
-        rows.push(row("floors", "a request that reads and writes nothing, p50", "", "", floors::round_trip(&api).await?));
+        rows.push(row(
+            "floors",
+            "a request that reads and writes nothing, p50",
+            "",
+            "",
+            floors::round_trip(&api).await?,
+        ));
         let work = "one thread, 300 records to 200 TLS connections: p50 / p99 delivery; its CPU";
         rows.push(row("floors", work, "", "", floors::fan_out().await?));
     }
