@@ -41,6 +41,9 @@ pub(crate) struct FlowControl {
     settling: tokio::sync::Mutex<()>,
     /// Whether somebody is about to.
     pending: AtomicBool,
+    /// Whether writes do not hold yet. Levels without the schemas that lead to them would leave all who are no masters the few
+    /// seats of `catch-all`, where nobody may wait.
+    held: AtomicBool,
 }
 
 #[derive(Default)]
@@ -100,6 +103,7 @@ impl FlowControl {
             hasher: RandomState::new(),
             settling: tokio::sync::Mutex::default(),
             pending: AtomicBool::default(),
+            held: AtomicBool::default(),
         }
     }
 

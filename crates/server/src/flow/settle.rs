@@ -17,15 +17,18 @@ impl ApiServer {
     /// Makes upstream's FlowSchemas and PriorityLevelConfigurations, where they are not there yet, and brings those up to
     /// date that nobody has made their own.
     pub async fn bootstrap_flows(self) {
+        self.flows.held.store(true, Ordering::Release);
         let (schemas, levels) = defaults::all();
         let all = levels.into_iter().map(|o| (LEVELS, o)).chain(schemas.into_iter().map(|o| (SCHEMAS, o)));
         join_all(all.map(|(resource, object)| ensure(self.clone(), resource, object).boxed())).await;
+        self.flows.held.store(false, Ordering::Release);
+        self.flows.load(&self);
         self.settle_flows().await;
     }
 
     /// Something was written of this resource: from now on it holds.
     pub(crate) fn note_flows(&self, storage: &str) {
-        if matches!(storage, SCHEMAS | LEVELS) {
+        if matches!(storage, SCHEMAS | LEVELS) && !self.flows.held.load(Ordering::Acquire) {
             self.flows.load(self);
             if self.flows.pending.swap(true, Ordering::AcqRel) {
                 return;
@@ -98,5 +101,36 @@ async fn ensure(server: ApiServer, resource: &'static str, wanted: Value) {
         there["spec"] = wanted["spec"].clone();
         there["metadata"]["resourceVersion"] = stored.revision.to_string().into();
         server.ask(Method::PUT, &format!("{GROUP}/{resource}/{name}"), &there).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_server;
+    use std::sync::{Arc, atomic::AtomicBool};
+
+    #[tokio::test]
+    async fn what_upstream_suggests_holds_as_a_whole_or_not_at_all() {
+        let server = test_server::server().await;
+        let (flows, over) = (server.flows.clone(), Arc::new(AtomicBool::default()));
+        let ended = over.clone();
+        // Whoever asks while the objects are made is on another thread.
+        let looking = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            while !ended.load(Ordering::Acquire) {
+                let config = flows.config();
+                seen.push((config.schemas.len(), config.levels.len()));
+                seen.dedup();
+            }
+            seen
+        });
+        server.clone().bootstrap_flows().await;
+        over.store(true, Ordering::Release);
+        let seen = looking.join().unwrap();
+        let count = |(schemas, levels): (Vec<Value>, Vec<Value>)| (schemas.len(), levels.len());
+        let (before, after) = (count(defaults::mandatory()), count(defaults::all()));
+        // In between, all that were not of masters shared the few seats of `catch-all`, where nobody may wait.
+        assert!(seen.iter().all(|config| [before, after].contains(config)), "{seen:?}");
     }
 }
