@@ -8,6 +8,7 @@ pub mod cron;
 pub mod feature_gates;
 pub mod field;
 pub mod host_port;
+pub mod lean;
 pub mod names;
 pub mod pod;
 pub mod quantity;

@@ -1,8 +1,8 @@
 //! What of a configuration is taken as a whole, and so says more than it seems to.
 
 use crate::{
+    identity::identity,
     schema::{ListType, Shape, TypeRef},
-    typed::identity,
 };
 use serde_json::Value;
 
@@ -27,8 +27,8 @@ fn walk(of: TypeRef<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
         (Shape::List(list), Value::Array(_)) if list.list_type == ListType::Atomic => found.push(path.to_owned()),
         (Shape::List(list), Value::Array(items)) => {
             for item in items {
-                let element = identity(of, list, item).map(|element| element.to_string()).unwrap_or_default();
-                walk(of.at(list.element), item, &format!("{path}{element}"), found);
+                let item_path = identity(of, list, item).map(|i| format!("{path}{i}"));
+                walk(of.at(list.element), item, item_path.as_deref().unwrap_or(path), found);
             }
         }
         _ => {}

@@ -2,9 +2,10 @@
 
 use crate::{
     element::Element,
+    field_set::element,
+    identity::{Identity, identity},
     schema::{List, ListType, Map, Shape, TypeRef},
     set::Set,
-    typed::identity,
     value,
 };
 use serde_json::Value;
@@ -129,7 +130,7 @@ fn fields(
     let mut visit = |key: &str, of: TypeRef<'_>, l: Option<&Value>, r: Option<&Value>| {
         let below = any(of, l, r);
         if !below.is_empty() {
-            change.put(Element::field(key), below);
+            change.put(element(map.field(key), key), below);
         }
     };
     // What is there anyway when the map itself is.
@@ -158,19 +159,19 @@ fn fields(
 }
 
 fn items(of: TypeRef<'_>, list: &List, old: &[Value], new: &[Value]) -> Change {
-    let mut all: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+    let mut all: BTreeMap<Identity<'_>, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in old {
-        if let Ok(element) = identity(of, list, item) {
-            all.entry(element).or_default().0.push(item);
+        if let Ok(identity) = identity(of, list, item) {
+            all.entry(identity).or_default().0.push(item);
         }
     }
     for item in new {
-        if let Ok(element) = identity(of, list, item) {
-            all.entry(element).or_default().1.push(item);
+        if let Ok(identity) = identity(of, list, item) {
+            all.entry(identity).or_default().1.push(item);
         }
     }
     let mut change = Change::default();
-    for (element, (old, new)) in all {
+    for (identity, (old, new)) in all {
         let below = match (old.as_slice(), new.as_slice()) {
             (old @ ([] | [_]), new @ ([] | [_])) => {
                 any(of.at(list.element), old.first().copied(), new.first().copied())
@@ -187,7 +188,7 @@ fn items(of: TypeRef<'_>, list: &List, old: &[Value], new: &[Value]) -> Change {
             }
         };
         if !below.is_empty() {
-            change.put(element, below);
+            change.put((&identity).into(), below);
         }
     }
     change

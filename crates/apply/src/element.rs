@@ -2,17 +2,17 @@
 
 use crate::value::{in_turn, order, show};
 use serde_json::{Map, Value};
-use std::{cmp::Ordering, fmt};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 /// One step of a path: a field, or an item of a list.
 ///
-/// The order is upstream's: fields, then items by key, by value, by place.
+/// The order is upstream's: fields, then items by key, by value, by place. Clones share their names.
 #[derive(Debug, Clone)]
 pub enum Element {
     /// A field of a struct, or a key of a map: `f:name`.
-    Field(Box<str>),
+    Field(Arc<str>),
     /// The item of a list whose key fields have these values, sorted by name: `k:{"name":"a"}`.
-    Key(Box<[(Box<str>, Value)]>),
+    Key(Arc<[(Box<str>, Value)]>),
     /// The item of a set that has this value: `v:"a"`.
     Value(Value),
     /// The item at this place of a list: `i:0`.
@@ -52,7 +52,7 @@ impl Element {
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
                 let fields: Vec<String> =
                     fields.iter().map(|(k, v)| format!("{}:{v}", Value::from(k.as_ref()))).collect();
@@ -113,7 +113,7 @@ impl Ord for Element {
         match (self, other) {
             (Self::Field(l), Self::Field(r)) => l.cmp(r),
             (Self::Key(l), Self::Key(r)) => {
-                let pairs = l.iter().zip(r).map(|((lk, l), (rk, r))| lk.cmp(rk).then_with(|| order(l, r)));
+                let pairs = l.iter().zip(r.iter()).map(|((lk, l), (rk, r))| lk.cmp(rk).then_with(|| order(l, r)));
                 in_turn(pairs, l.len(), r.len())
             }
             (Self::Value(l), Self::Value(r)) => order(l, r),

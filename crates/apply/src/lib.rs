@@ -15,6 +15,7 @@ mod conflict;
 mod element;
 mod field_set;
 mod filter;
+mod identity;
 mod last_applied;
 mod managers;
 mod merge;

@@ -1,7 +1,10 @@
 //! `metadata.managedFields`: who owns what.
 
+mod text;
+
 use crate::{element::ElementError, set::Set, value::quote};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Upstream keeps no more entries of updates than this.
 const MAX_UPDATES: usize = 10;
@@ -9,7 +12,7 @@ const MAX_UPDATES: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
 /// How a manager came to own its fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Operation {
     /// It applied them.
     Apply,
@@ -76,6 +79,20 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
+    /// By what upstream sorts entries.
+    fn place(&self) -> impl Ord + use<'_> {
+        (self.operation, self.time.as_deref().unwrap_or(""), &self.manager, &self.api_version, &self.subresource)
+    }
+
+    fn is_same_but_time(&self, other: &Self) -> bool {
+        self.operation == other.operation
+            && self.manager == other.manager
+            && self.api_version == other.api_version
+            && self.subresource == other.subresource
+            && self.time.is_some() == other.time.is_some()
+            && self.fields == other.fields
+    }
+
     /// Upstream's text for the manager, by which it sorts.
     pub(crate) fn identifier(&self) -> String {
         let mut parts = Vec::new();
@@ -126,21 +143,6 @@ impl Entry {
         let time = json["time"].as_str().map(str::to_owned);
         Ok(Self { manager: text("manager"), operation, api_version, subresource: text("subresource"), time, fields })
     }
-
-    fn to_json(&self) -> Value {
-        let mut map = Map::new();
-        let texts = [("manager", &self.manager), ("apiVersion", &self.api_version), ("subresource", &self.subresource)];
-        for (name, text) in texts.into_iter().filter(|(_, t)| !t.is_empty()) {
-            map.insert(name.to_owned(), text.as_str().into());
-        }
-        map.insert("operation".to_owned(), self.operation.name().into());
-        map.insert("fieldsType".to_owned(), "FieldsV1".into());
-        map.insert("fieldsV1".to_owned(), self.fields.to_json());
-        if let Some(time) = &self.time {
-            map.insert("time".to_owned(), time.as_str().into());
-        }
-        Value::Object(map)
-    }
 }
 
 impl Managers {
@@ -156,16 +158,24 @@ impl Managers {
         Ok(all)
     }
 
-    /// As `metadata.managedFields` in upstream's order; `None` when there is nothing.
+    /// As `metadata.managedFields`; `None` when there is nothing.
     #[must_use]
     pub fn to_json(&self) -> Option<Value> {
-        let seconds = |e: &Entry| e.time.clone().unwrap_or_default();
+        serde_json::to_value(self).ok().filter(|_| !self.is_empty())
+    }
+
+    /// The entries in upstream's order.
+    fn in_order(&self) -> Vec<&Entry> {
         let mut entries: Vec<&Entry> = self.0.iter().collect();
-        entries.sort_by_cached_key(|e| {
-            (e.operation, seconds(e), e.manager.clone(), e.api_version.clone(), e.subresource.clone())
-        });
-        let entries: Vec<Value> = entries.into_iter().map(Entry::to_json).collect();
-        (!entries.is_empty()).then(|| json!(entries))
+        entries.sort_by(|l, r| l.place().cmp(&r.place()));
+        entries
+    }
+
+    /// Whether these own the same, whenever that began.
+    #[must_use]
+    pub fn is_same_but_times(&self, other: &Self) -> bool {
+        let pairs = || self.in_order().into_iter().zip(other.in_order());
+        self.0.len() == other.0.len() && pairs().all(|(l, r)| l.is_same_but_time(r))
     }
 
     /// Whether nobody owns anything.

@@ -1,13 +1,12 @@
 //! What a configuration makes of an object.
 
 use crate::{
-    element::Element,
+    identity::{Identity, identity},
     schema::{List, ListType, Map, Shape, TypeRef},
-    typed::identity,
     validate::check_scalar,
 };
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The object with everything in it that the configuration says; nothing goes. Both are of this type.
 ///
@@ -69,32 +68,32 @@ fn fields(
 }
 
 /// The items of a list, each with what it is; what has no identity is left out.
-fn known<'a>(of: TypeRef<'_>, list: &List, items: &'a [Value]) -> Vec<(Element, &'a Value)> {
+fn known<'a>(of: TypeRef<'a>, list: &'a List, items: &'a [Value]) -> Vec<(Identity<'a>, &'a Value)> {
     items.iter().filter_map(|i| Some((identity(of, list, i).ok()?, i))).collect()
 }
 
 /// Items of both in the order of the configuration; what only the object has keeps its place among its neighbours.
-fn items(of: TypeRef<'_>, list: &List, left: &[Value], right: &[Value]) -> Vec<Value> {
+fn items<'a>(of: TypeRef<'a>, list: &'a List, left: &'a [Value], right: &'a [Value]) -> Vec<Value> {
     let (left, right) = (known(of, list, left), known(of, list, right));
-    let mut at_left: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
-    for (element, item) in &left {
+    let mut at_left: BTreeMap<&Identity<'a>, Option<&Value>> = BTreeMap::new();
+    for (identity, item) in &left {
         // What stands twice in the object is not merged with anything: the configuration replaces both.
-        at_left.entry(element).and_modify(|found| *found = None).or_insert(Some(item));
+        at_left.entry(identity).and_modify(|found| *found = None).or_insert(Some(item));
     }
-    let at_right: BTreeMap<&Element, &Value> = right.iter().map(|(e, i)| (e, *i)).collect();
+    let at_right: BTreeMap<&Identity<'a>, &Value> = right.iter().map(|(e, i)| (e, *i)).collect();
     let element = of.at(list.element);
-    let together = |e: &Element, item: &Value| {
+    let together = |e: &Identity<'a>, item: &Value| {
         any(element, at_left.get(e).copied().flatten(), Some(at_right.get(e).copied().unwrap_or(item)))
     };
     let mut shared = right.iter().map(|(e, _)| e).filter(|e| at_left.contains_key(e));
     let mut next_shared = shared.next();
-    let mut merged: Vec<&Element> = Vec::new();
+    let mut merged: BTreeSet<&Identity<'a>> = BTreeSet::new();
     let mut out = Vec::with_capacity(left.len().max(right.len()));
     let (mut l, mut r) = (left.iter().peekable(), right.iter().peekable());
     while l.peek().is_some() || r.peek().is_some() {
         if let (Some((le, _)), Some((re, ri))) = (l.peek(), r.peek()) {
             if le == re {
-                merged.push(re);
+                merged.insert(re);
                 out.extend(together(re, ri));
                 l.next();
                 r.next();
@@ -113,12 +112,12 @@ fn items(of: TypeRef<'_>, list: &List, left: &[Value], right: &[Value]) -> Vec<V
                 l.next();
                 continue;
             }
-            if merged.contains(&le) {
+            if merged.contains(le) {
                 l.next();
             }
         }
         if let Some((re, ri)) = r.next() {
-            merged.push(re);
+            merged.insert(re);
             out.extend(together(re, ri));
             if next_shared == Some(re) {
                 next_shared = shared.next();

@@ -1,9 +1,10 @@
 //! Taking fields out of a value.
 
 use crate::{
+    element::Element,
+    identity::identity,
     schema::{ListType, Shape, TypeRef},
     set::Set,
-    typed::identity,
 };
 use serde_json::Value;
 
@@ -17,8 +18,8 @@ pub fn remove(of: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Value> {
             let kept: Vec<Value> = items
                 .iter()
                 .filter_map(|item| {
-                    let Ok(element) = identity(of, list, item) else { return Some(item.clone()) };
-                    match fields.get(&element) {
+                    let Ok(identity) = identity(of, list, item) else { return Some(item.clone()) };
+                    match fields.get(&Element::from(&identity)) {
                         None => Some(item.clone()),
                         Some(node) if node.member => None,
                         Some(node) => Some(remove(of.at(list.element), item, &node.below).unwrap_or_default()),

@@ -1,6 +1,7 @@
 //! What an object is made of, as far as merging it goes.
 
 use serde_json::Value;
+use std::sync::Arc;
 
 /// All types of a kind, or of many.
 #[derive(Debug)]
@@ -75,8 +76,8 @@ pub struct Map {
 /// A declared field.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// Its name.
-    pub name: Box<str>,
+    /// Its name, which sets of fields share.
+    pub name: Arc<str>,
     /// Its type.
     pub of: TypeId,
     /// What an absent one stands for when it is a key of a list's item.

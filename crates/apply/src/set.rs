@@ -4,12 +4,15 @@ mod algebra;
 mod fields_v1;
 
 use crate::{element::Element, path::Path};
+use std::sync::Arc;
 
 /// A set of fields. A field can be in it with or without those below it.
+///
+/// Clones share what they hold, and so do sets that are made of others as far as those are the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Set {
-    /// Sorted; none of them is without both membership and members below.
-    nodes: Vec<Node>,
+    /// Sorted; none of them is without both membership and members below. `None` when there are none.
+    nodes: Option<Arc<Vec<Node>>>,
 }
 
 /// What a set holds at and below one element.
@@ -30,6 +33,11 @@ impl Set {
         set
     }
 
+    /// The set of these nodes, which are sorted.
+    fn of_nodes(nodes: Vec<Node>) -> Self {
+        Self { nodes: (!nodes.is_empty()).then(|| Arc::new(nodes)) }
+    }
+
     /// Adds a field; the empty path is none.
     pub fn insert(&mut self, path: &[Element]) {
         if let [element, rest @ ..] = path {
@@ -44,7 +52,7 @@ impl Set {
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.is_none()
     }
 
     /// Whether this field itself is in it.
@@ -66,11 +74,11 @@ impl Set {
     }
 
     fn collect(&self, at: &mut Vec<Element>, into: &mut Vec<Path>) {
-        for node in self.nodes.iter().filter(|n| n.member) {
+        for node in self.nodes().iter().filter(|n| n.member) {
             let path = at.iter().chain([&node.element]).cloned().collect();
             into.push(Path(path));
         }
-        for node in &self.nodes {
+        for node in self.nodes() {
             at.push(node.element.clone());
             node.below.collect(at, into);
             at.pop();
@@ -78,20 +86,27 @@ impl Set {
     }
 
     pub(crate) fn nodes(&self) -> &[Node] {
-        &self.nodes
+        self.nodes.as_ref().map_or(&[], |nodes| nodes.as_slice())
+    }
+
+    /// To be changed; where others share them, these become their own. Whoever asks puts something in.
+    fn nodes_mut(&mut self) -> &mut Vec<Node> {
+        Arc::make_mut(self.nodes.get_or_insert_default())
     }
 
     pub(crate) fn get(&self, element: &Element) -> Option<&Node> {
-        self.nodes.binary_search_by(|n| n.element.cmp(element)).ok().and_then(|i| self.nodes.get(i))
+        let nodes = self.nodes();
+        nodes.binary_search_by(|n| n.element.cmp(element)).ok().and_then(|i| nodes.get(i))
     }
 
     /// What there is below a field of this name, and whether it is a member itself.
     pub(crate) fn get_field(&self, name: &str) -> Option<&Node> {
-        let found = self.nodes.binary_search_by(|n| match &n.element {
+        let nodes = self.nodes();
+        let found = nodes.binary_search_by(|n| match &n.element {
             Element::Field(field) => field.as_ref().cmp(name),
             _ => std::cmp::Ordering::Greater,
         });
-        found.ok().and_then(|i| self.nodes.get(i))
+        found.ok().and_then(|i| nodes.get(i))
     }
 
     pub(crate) fn has_member(&self, element: &Element) -> bool {
@@ -103,30 +118,31 @@ impl Set {
         if !member && below.is_empty() {
             return;
         }
-        let node = Node { element, member, below };
+        let (nodes, node) = (self.nodes_mut(), Node { element, member, below });
         // Mostly they come in their order.
-        if self.nodes.last().is_none_or(|last| last.element < node.element) {
-            self.nodes.push(node);
+        if nodes.last().is_none_or(|last| last.element < node.element) {
+            nodes.push(node);
             return;
         }
-        match self.nodes.binary_search_by(|n| n.element.cmp(&node.element)) {
+        match nodes.binary_search_by(|n| n.element.cmp(&node.element)) {
             Ok(place) => {
-                let found = &mut self.nodes[place];
+                let found = &mut nodes[place];
                 found.member |= node.member;
                 found.below = found.below.union(&node.below);
             }
-            Err(place) => self.nodes.insert(place, node),
+            Err(place) => nodes.insert(place, node),
         }
     }
 
     fn entry(&mut self, element: &Element) -> &mut Node {
-        let place = match self.nodes.binary_search_by(|n| n.element.cmp(element)) {
+        let nodes = self.nodes_mut();
+        let place = match nodes.binary_search_by(|n| n.element.cmp(element)) {
             Ok(place) => place,
             Err(place) => {
-                self.nodes.insert(place, Node { element: element.clone(), member: false, below: Self::default() });
+                nodes.insert(place, Node { element: element.clone(), member: false, below: Self::default() });
                 place
             }
         };
-        &mut self.nodes[place]
+        &mut nodes[place]
     }
 }

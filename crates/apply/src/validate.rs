@@ -1,9 +1,9 @@
 //! Whether a value is of its type.
 
 use crate::{
-    element::Element,
+    identity::identity,
     schema::{List, ListType, Map, Scalar, Shape, TypeRef},
-    typed::{Step, TypeError, identity},
+    typed::{Step, TypeError},
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub enum Duplicates {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn validate(of: TypeRef<'_>, value: &Value, duplicates: Duplicates) -> Result<(), TypeError> {
+pub fn validate<'a>(of: TypeRef<'a>, value: &'a Value, duplicates: Duplicates) -> Result<(), TypeError> {
     let mut walk = Walk { duplicates, path: Vec::new(), errors: TypeError::default() };
     walk.any(of, value);
     walk.errors.result()
@@ -38,7 +38,7 @@ impl<'a> Walk<'a> {
         self.errors.add(&self.path, why);
     }
 
-    fn any(&mut self, of: TypeRef<'_>, value: &'a Value) {
+    fn any(&mut self, of: TypeRef<'a>, value: &'a Value) {
         match (of.shape(Some(value)), value) {
             (_, Value::Null) => {}
             (Shape::Scalar(scalar), _) => {
@@ -53,30 +53,30 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn list(&mut self, of: TypeRef<'_>, list: &List, items: &'a [Value]) {
+    fn list(&mut self, of: TypeRef<'a>, list: &'a List, items: &'a [Value]) {
         let mut seen = BTreeSet::new();
         for (place, item) in items.iter().enumerate() {
-            let element = if list.list_type == ListType::Atomic {
-                Element::Index(i64::try_from(place).unwrap_or(i64::MAX))
+            let step = if list.list_type == ListType::Atomic {
+                Step::Place(place)
             } else {
                 match identity(of, list, item) {
-                    Ok(element) => element,
+                    Ok(identity) => Step::Item(identity),
                     Err(why) => return self.wrong(format!("element {place}: {why}")),
                 }
             };
-            if list.list_type != ListType::Atomic
-                && !seen.insert(element.clone())
+            if let Step::Item(identity) = &step
+                && !seen.insert(identity.clone())
                 && self.duplicates == Duplicates::Refused
             {
-                self.wrong(format!("duplicate entries for key {element}"));
+                self.wrong(format!("duplicate entries for key {identity}"));
             }
-            self.path.push(Step::Item(element));
+            self.path.push(step);
             self.any(of.at(list.element), item);
             self.path.pop();
         }
     }
 
-    fn map(&mut self, of: TypeRef<'_>, map: &Map, fields: &'a serde_json::Map<String, Value>) {
+    fn map(&mut self, of: TypeRef<'a>, map: &'a Map, fields: &'a serde_json::Map<String, Value>) {
         for (name, value) in fields {
             self.path.push(Step::Field(name));
             match map.of(name) {

@@ -3,9 +3,11 @@
 //! A change is told with the object as it was and as it is; whoever is too slow to hear of each is told that all may
 //! have changed. Reading always gives the newest that the watch has shown.
 
-use crate::watch::{Change, watch};
+use crate::watch::{Change, watch_lean};
+use api::lean::Lean;
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{Metadata, NamespaceResourceScope};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
 use parking_lot::RwLock;
@@ -95,19 +97,24 @@ impl<T: Kept> Cache<T> {
     }
 
     /// Follows the objects until it is cancelled; of each, `keep` says what is kept.
-    pub(crate) async fn follow<K>(self, api: Api<K>, keep: fn(K) -> T, stop: CancellationToken)
+    pub(crate) async fn follow<K>(self, api: Api<Lean<K>>, keep: fn(K) -> T, stop: CancellationToken)
     where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         self.follow_some(api, Config::default(), keep, stop).await;
     }
 
     /// The same for those objects only that are asked for.
-    pub(crate) async fn follow_some<K>(self, api: Api<K>, which: Config, keep: fn(K) -> T, stop: CancellationToken)
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    pub(crate) async fn follow_some<K>(
+        self,
+        api: Api<Lean<K>>,
+        which: Config,
+        keep: fn(K) -> T,
+        stop: CancellationToken,
+    ) where
+        K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut changes = watch(api, which);
+        let mut changes = watch_lean(api, which);
         while let Some(Some(change)) = stop.run_until_cancelled(changes.next()).await {
             for seen in self.known.write().fold(change, keep) {
                 // That nobody listens is no failure.
@@ -230,7 +237,6 @@ impl<T: Kept> Known<T> {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     #[derive(Debug, PartialEq)]
     struct Slim(String, Option<String>);

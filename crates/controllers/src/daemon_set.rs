@@ -19,7 +19,7 @@ use crate::written::{Revision, Written};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
 use place::Place;
@@ -223,7 +223,7 @@ pub(crate) fn run(
     let events = stream::select(of_sets, others).boxed();
     let watched = futures::future::join(
         known.clone().follow(Api::all(clients.shared()), |set| set, stop.clone()),
-        places.clone().follow(Api::<Node>::all(clients.shared()), Place::of, stop.clone()),
+        places.clone().follow(Api::all(clients.shared()), Place::of, stop.clone()),
     );
     let client = clients.of("daemon-set-controller");
     let controller = DaemonSets {

@@ -5,6 +5,7 @@
 
 mod graph;
 mod kinds;
+mod outline;
 
 use crate::clients::Clients;
 use crate::watch::Change;
@@ -15,7 +16,8 @@ use kinds::Event;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use kube::discovery::{ApiResource, Discovery};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use outline::Outline;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -93,13 +95,13 @@ impl Controller for GarbageCollector {
 }
 
 impl GarbageCollector {
-    fn note(&mut self, resource: &Arc<ApiResource>, change: Change<Metadata>) -> Vec<String> {
+    fn note(&mut self, resource: &Arc<ApiResource>, change: Change<Outline>) -> Vec<String> {
         match change {
             Change::Set(object) => {
-                let Some(uid) = object.metadata.uid.clone() else { return Vec::new() };
-                self.graph.set(uid, Node::new(resource, &object.metadata))
+                let Some(uid) = object.meta().uid.clone() else { return Vec::new() };
+                self.graph.set(uid, Node::new(resource, object.meta()))
             }
-            Change::Gone(object) => object.metadata.uid.map(|uid| self.graph.remove(&uid)).unwrap_or_default(),
+            Change::Gone(object) => object.meta().uid.as_ref().map(|uid| self.graph.remove(uid)).unwrap_or_default(),
             Change::Listed(names) => {
                 let gone = self.graph.missing(resource, &names);
                 let concerned = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();

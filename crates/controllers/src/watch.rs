@@ -1,6 +1,8 @@
 //! The one way in which controllers learn what happens.
 
+use api::lean::Lean;
 use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -31,6 +33,24 @@ pub(crate) fn key(meta: &ObjectMeta) -> String {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
     }
+}
+
+impl<K> Change<Lean<K>> {
+    fn bare(self) -> Change<K> {
+        match self {
+            Self::Set(object) => Change::Set(Box::new(object.0)),
+            Self::Gone(object) => Change::Gone(Box::new(object.0)),
+            Self::Listed(keys) => Change::Listed(keys),
+        }
+    }
+}
+
+/// Watches a kind as [`watch`] does, past who owns what of its objects.
+pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, Change<K>>
+where
+    K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watch(api, config).map(Change::bare).boxed()
 }
 
 /// Watches a kind for ever: after an error with a back-off, and anew with a list from time to time.

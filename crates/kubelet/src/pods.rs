@@ -5,7 +5,10 @@ use crate::{
     actor::{self, Handle, Mail},
     checkpoint, relist, runtime_events, static_pods,
 };
-use api::static_pod::{CONFIG_SOURCE, is_mirror, is_static};
+use api::{
+    lean::Lean,
+    static_pod::{CONFIG_SOURCE, is_mirror, is_static},
+};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
@@ -189,14 +192,14 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 }
 
 async fn follow_api(shared: &Arc<Shared>) {
-    let api: Api<ApiPod> = Api::all(shared.client.clone());
+    let api: Api<Lean<ApiPod>> = Api::all(shared.client.clone());
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
     let mut events = watcher(api, config).boxed();
     let mut listed: HashSet<String> = HashSet::new();
     while let Some(Some(event)) = shared.stop.run_until_cancelled(events.next()).await {
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
-            Ok(watcher::Event::InitApply(pod)) => {
+            Ok(watcher::Event::InitApply(Lean(pod))) => {
                 listed.insert(pod.metadata.uid.clone().unwrap_or_default());
                 updated(shared, pod);
             }
@@ -210,9 +213,9 @@ async fn follow_api(shared: &Arc<Shared>) {
                     }
                 }
             }
-            Ok(watcher::Event::Apply(pod)) => updated(shared, pod),
-            Ok(watcher::Event::Delete(pod)) if is_mirror(&pod) => shared.mirrors.gone(&pod),
-            Ok(watcher::Event::Delete(pod)) => {
+            Ok(watcher::Event::Apply(Lean(pod))) => updated(shared, pod),
+            Ok(watcher::Event::Delete(Lean(pod))) if is_mirror(&pod) => shared.mirrors.gone(&pod),
+            Ok(watcher::Event::Delete(Lean(pod))) => {
                 if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
                     let _ = handle.mail.send(Mail::Fact(Event::Gone));
                 }

@@ -6,6 +6,7 @@ use crate::message;
 use crate::queue::Queue;
 use crate::write::{Outcome, Writer};
 use crate::{DEFAULT_SCHEDULER, Options};
+use api::lean::Lean;
 use api::pod::{is_terminal, node_name};
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -61,7 +62,7 @@ impl Loop {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut nodes = relisting::<Node>(Api::all(self.client.clone()), Config::default());
         // Without a selector for the phase: the server would have to read every Pod to apply it, and here it is read anyway.
-        let mut pods = relisting::<Pod>(Api::all(self.client.clone()), Config::default());
+        let mut pods = relisting::<Lean<Pod>>(Api::all(self.client.clone()), Config::default());
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
@@ -160,10 +161,10 @@ impl Loop {
         }
     }
 
-    fn on_pod(&mut self, event: Result<Event<Pod>, Error>) {
+    fn on_pod(&mut self, event: Result<Event<Lean<Pod>>, Error>) {
         match event {
             Ok(Event::Init) => self.pods.seen.clear(),
-            Ok(Event::InitApply(pod)) => {
+            Ok(Event::InitApply(Lean(pod))) => {
                 self.pods.seen.extend(pod.metadata.uid.clone());
                 self.set_pod(pod);
             }
@@ -176,8 +177,8 @@ impl Loop {
                 }
                 self.pods.complete = true;
             }
-            Ok(Event::Apply(pod)) => self.set_pod(pod),
-            Ok(Event::Delete(pod)) => self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+            Ok(Event::Apply(Lean(pod))) => self.set_pod(pod),
+            Ok(Event::Delete(Lean(pod))) => self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
             Err(e) => tracing::warn!("the watch of Pods is interrupted: {e}"),
         }
     }

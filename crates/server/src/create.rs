@@ -2,8 +2,9 @@
 
 use crate::{
     admit::{self, review::Review},
-    authz, convert, decode,
+    authz, decode,
     kinds::{FieldErrors, WriteContext, WriteTarget},
+    live::Live,
     managed::{self, Asked},
     metadata, object,
     reply::Reply,
@@ -18,7 +19,7 @@ use admission::about::Operation;
 use apply::Managers;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use store::{Expect, Key, Object, Write, WriteError};
+use store::{Expect, Key, Write, WriteError};
 
 /// Letters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -50,7 +51,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     managed::require(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept)?;
-    let (value, warnings) = strict::check(&*resource.kind, &decode::parse(call, info)?, validation)?;
+    let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, info)?, validation)?;
     if !matches!(value["metadata"]["resourceVersion"].as_str(), None | Some("" | "0")) {
         // Upstream's store says so, and nobody makes more of it.
         return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
@@ -73,17 +74,21 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
     if let Some(review) = &mut review {
         review.named(value["metadata"]["name"].as_str().unwrap_or(""));
     }
-    let (value, managers) = admitted(server, resource, call, value, managers, review.as_ref()).await?;
-    for _ in 0..NAMES {
-        let mut value = value.clone();
+    let Live { object: mut value, managers } =
+        admitted(server, resource, call, value, managers, review.as_ref()).await?;
+    let prefix = value["metadata"]["generateName"].as_str().unwrap_or("").to_owned();
+    for left in (0..NAMES).rev() {
+        // What is named by its client is tried once.
+        let mut object = if generated && left > 0 { value.clone() } else { value.take() };
         if generated {
-            value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
+            object["metadata"]["name"] = json!(generate(&prefix));
         }
-        let mut value = prepare(server, resource, call, value, &managers)?;
-        warnings.extend(admit::check(server, resource, &value, None, &call.trail)?);
-        let addresses = services::take(server, resource, &mut value).await?;
-        let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        warnings.extend(metadata::warnings(&value, None).into_iter().chain(kind.warnings(&value, None)));
+        prepare(server, resource, call, &mut object)?;
+        warnings.extend(admit::check(server, resource, &object, None, &call.trail)?);
+        let addresses = services::take(server, resource, &mut object).await?;
+        let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        warnings.extend(metadata::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
+        let mut new = Live { object, managers: managers.clone() };
         let key = object::key(kind, &namespace, &name);
         // Nobody waits while others are asked; what was chosen is asked for again.
         let _held = match &mut review {
@@ -91,31 +96,29 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             Some(review) => {
                 drop(addresses);
                 review.named(&name);
-                admit::outside::validate(review, Some(&value), None).await?;
-                services::take(server, resource, &mut value).await?
+                admit::outside::validate(review, Some(&new.whole()), None).await?;
+                services::take(server, resource, &mut new.object).await?
             }
         };
         let turn = admit::quota::turn(server, resource).await;
-        turn.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &value, None))?;
+        turn.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, None))?;
         if dry {
             if server.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(kind.info(), &name));
             }
-            return Ok(with_warnings(show_value(kind, 201, value, call)?, &warnings));
+            return Ok(with_warnings(show_value(kind, 201, new.whole(), call)?, &warnings));
         }
-        let value = convert::to_stored(&server.webhooks, kind, value).await?;
-        match store(server, resource, key, value).await {
-            Ok(object) => return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings)),
+        let new = new.stored(&server.webhooks, kind).await?;
+        match server.store.write(Write::put(key, Expect::Absent, Arc::clone(&new).encoder())).await {
+            Ok(object) => {
+                server.recent.wrote(kind, &object, new);
+                return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings));
+            }
             Err(WriteError::AlreadyExists { .. }) if generated => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), &name)),
         }
     }
-    let prefix = value["metadata"]["generateName"].as_str().unwrap_or("");
-    Err(ApiError::name_not_generated(kind.info(), prefix))
-}
-
-async fn store(server: &ApiServer, resource: &Resource, key: Key, value: Value) -> Result<Object, WriteError> {
-    server.store.write(Write::put(key, Expect::Absent, object::encoder(&*resource.kind, value))).await
+    Err(ApiError::name_not_generated(kind.info(), &prefix))
 }
 
 /// The object as others make it, and who owns what of it.
@@ -126,9 +129,10 @@ async fn admitted(
     mut value: Value,
     managers: Option<Managers>,
     review: Option<&Review<'_>>,
-) -> Result<(Value, Managers), ApiError> {
+) -> Result<Live, ApiError> {
     let kind = &*resource.kind;
-    let asked = Asked::of(&value, &value);
+    let is_reset = managed::is_reset(&value);
+    let asked = Asked::take(&mut value, is_reset);
     let metadata = &mut value["metadata"];
     for field in SYSTEM {
         metadata.as_object_mut().map(|m| m.remove(field));
@@ -137,32 +141,28 @@ async fn admitted(
     kind.default(&mut value);
     // What admission and the server set has no owner.
     let new = || managed::Write::new(resource, call, now()).update(None, &value, asked);
-    let mut managers = managers.unwrap_or_else(new);
+    let managers = managers.unwrap_or_else(new);
     let complete = |value: &mut Value| {
         kind.complete(value);
         admit::complete(server, resource, value)
     };
     complete(&mut value)?;
-    let Some(review) = review else { return Ok((value, managers)) };
-    managed::note(&mut value, &managers);
-    if admit::outside::mutate(review, &mut value, None, &complete).await? {
-        managers = managed::after_admission(&value, managers, call);
-        if kind.info().namespaced && value["metadata"]["namespace"] != json!(resource.namespace) {
-            return Err(other_namespace());
-        }
-        metadata::drop_duplicate_owners(&mut value["metadata"]);
+    let made = Live { object: value, managers };
+    let Some(review) = review else { return Ok(made) };
+    let mut object = made.whole();
+    if !admit::outside::mutate(review, &mut object, None, &complete).await? {
+        return Ok(made);
     }
-    Ok((value, managers))
+    let managers = managed::after_admission(&mut object, made.managers, call);
+    if kind.info().namespaced && object["metadata"]["namespace"] != json!(resource.namespace) {
+        return Err(other_namespace());
+    }
+    metadata::drop_duplicate_owners(&mut object["metadata"]);
+    Ok(Live { object, managers })
 }
 
-/// The object as it is stored, or what is wrong with it.
-fn prepare(
-    server: &ApiServer,
-    resource: &Resource,
-    call: &Call,
-    mut value: Value,
-    managers: &Managers,
-) -> Result<Value, ApiError> {
+/// Makes of an object what is stored of it, or says what is wrong with it.
+fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Value) -> Result<(), ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
     let metadata = &mut value["metadata"];
@@ -176,15 +176,14 @@ fn prepare(
         metadata["generation"] = json!(1);
     }
     let name = metadata["name"].as_str().unwrap_or("").to_owned();
-    authz::note_requestor(&call.user, resource, &mut value);
-    authz::check_write(server, &call.user, resource, &value, None)?;
-    kind.prepare_create(&mut value, &ctx);
-    kind.observe(&mut value);
-    managed::note(&mut value, managers);
+    authz::note_requestor(&call.user, resource, value);
+    authz::check_write(server, &call.user, resource, value, None)?;
+    kind.prepare_create(value, &ctx);
+    kind.observe(value);
     let mut errors = FieldErrors::default();
-    metadata::validate(kind, &value, &mut errors);
-    kind.validate_create(&value, &ctx, &mut errors);
-    if errors.is_empty() { Ok(value) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
+    metadata::validate(kind, value, &mut errors);
+    kind.validate_create(value, &ctx, &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }
 
 /// A name that begins so, and is most probably nobody else's.

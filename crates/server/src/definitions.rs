@@ -13,6 +13,7 @@ use crate::{
     UserInfo,
     audit::Trail,
     kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::Family},
+    live::Live,
     managed::Asked,
     registry::Registry,
     reply::Reply,
@@ -166,8 +167,8 @@ async fn write_one(server: &ApiServer, known: &HashMap<Arc<str>, Definition>) ->
 /// Changes a definition, or a part of it, as the server itself.
 async fn change(server: &ApiServer, name: &str, part: Option<&str>, how: impl Fn(&mut Value)) -> Result<(), ApiError> {
     let resource = Resource::named(CUSTOM_RESOURCE_DEFINITION, name, part);
-    let make = |old: &Value| {
-        let mut object = old.clone();
+    let make = |old: &Live| {
+        let mut object = old.object.clone();
         how(&mut object);
         Ok(Made { object, warnings: Vec::new(), ownership: Ownership::Update(Asked::Nothing) })
     };

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The object with a patch of this media type applied; `None` when the patch is refused.
 #[must_use]
 pub fn patch(media_type: &str, object: &Value, patch: &[u8]) -> Option<Value> {
-    patches::apply(media_type, object, patch).ok().map(|patched| patched.value)
+    patches::apply(media_type, object.clone(), patch).ok().map(|patched| patched.value)
 }
 
 /// An object in Kubernetes' protobuf, as JSON; `None` when it is none.

@@ -7,12 +7,13 @@ pub(crate) use name::{manager, require};
 
 use crate::{
     kinds::{Kind, KindInfo, KindRef, WriteTarget},
+    live::Live,
     request::Resource,
     service::Call,
     status::ApiError,
 };
 use apply::{ApplyError, Filter, Managers, Request, TypeRef, Versions};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// A write of an object, as far as it matters who owns what.
 pub(crate) struct Write {
@@ -26,6 +27,7 @@ pub(crate) struct Write {
 }
 
 /// What a request itself says of `managedFields`.
+#[derive(Clone)]
 pub(crate) enum Asked {
     /// Nothing that counts.
     Nothing,
@@ -36,19 +38,23 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// What the object of a request says: as it came, and as its kind has it.
-    pub(crate) fn of(raw: &Value, clean: &Value) -> Self {
-        let reset = raw["metadata"]["managedFields"].as_array().is_some_and(|entries| match entries.as_slice() {
-            [] => true,
-            [Value::Object(only)] => only.is_empty(),
-            _ => false,
-        });
-        match Managers::from_json(&clean["metadata"]["managedFields"]) {
-            _ if reset => Self::Reset,
-            Ok(entries) if !entries.is_empty() => Self::Entries(entries),
+    /// Takes what an object says that its kind has read; whether it was a reset is seen before that.
+    pub(crate) fn take(object: &mut Value, is_reset: bool) -> Self {
+        match take(object).map(|entries| Managers::from_json(&entries)) {
+            _ if is_reset => Self::Reset,
+            Some(Ok(entries)) if !entries.is_empty() => Self::Entries(entries),
             _ => Self::Nothing,
         }
     }
+}
+
+/// Whether an object as it came says that nobody owns anything of it.
+pub(crate) fn is_reset(raw: &Value) -> bool {
+    raw["metadata"]["managedFields"].as_array().is_some_and(|entries| match entries.as_slice() {
+        [] => true,
+        [Value::Object(only)] => only.is_empty(),
+        _ => false,
+    })
 }
 
 impl Write {
@@ -65,8 +71,8 @@ impl Write {
     }
 
     /// Who owns what once this is written, be it new or over a live object.
-    pub(crate) fn update(&self, live: Option<&Value>, new: &Value, asked: Asked) -> Managers {
-        let kept = || live.map_or_else(Managers::default, stored);
+    pub(crate) fn update(&self, live: Option<&Live>, new: &Value, asked: Asked) -> Managers {
+        let kept = || live.map_or_else(Managers::default, |live| live.managers.clone());
         let managers = match asked {
             // A subresource cannot say who owns the rest.
             _ if !self.subresource.is_empty() => kept(),
@@ -75,20 +81,21 @@ impl Write {
             Asked::Nothing => kept(),
         };
         let api_version = self.kind.info().api_version();
-        apply::update(&self.request(&api_version), live, new, managers)
+        apply::update(&self.request(&api_version), live.map(|live| &live.object), new, managers)
     }
 
     /// What applying a configuration makes of an object, and who owns what then.
     pub(crate) fn apply(
         &self,
-        live: Option<&Value>,
+        live: Option<&Live>,
         config: &Value,
         force: bool,
     ) -> Result<(Value, Managers), ApiError> {
         let info = self.kind.info();
         self.check(config)?;
-        let (api_version, managers) = (info.api_version(), live.map_or_else(Managers::default, stored));
-        match apply::apply(&self.request(&api_version), live, config, managers, force) {
+        let api_version = info.api_version();
+        let (live, managers) = live.map(|live| (&live.object, live.managers.clone())).unzip();
+        match apply::apply(&self.request(&api_version), live, config, managers.unwrap_or_default(), force) {
             Ok(applied) => Ok((applied.object, applied.managers)),
             Err(ApplyError::Conflicts(conflicts)) => Err(ApiError::apply_conflict(&conflicts)),
             Err(error) => {
@@ -150,9 +157,9 @@ impl Versions for Write {
     }
 }
 
-/// Who owns what of an object that others have changed: what they say, if that makes sense.
-pub(crate) fn after_admission(object: &Value, before: Managers, call: &Call) -> Managers {
-    match Managers::from_json(&object["metadata"]["managedFields"]) {
+/// Takes out of an object that others have changed who owns what of it: what they say, if that makes sense.
+pub(crate) fn after_admission(object: &mut Value, before: Managers, call: &Call) -> Managers {
+    match Managers::from_json(&take(object).unwrap_or_default()) {
         Ok(managers) => managers,
         Err(why) => {
             let told = "metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
@@ -162,9 +169,19 @@ pub(crate) fn after_admission(object: &Value, before: Managers, call: &Call) -> 
     }
 }
 
-/// Who owns what of a stored object.
-pub(crate) fn stored(object: &Value) -> Managers {
-    Managers::from_json(&object["metadata"]["managedFields"]).unwrap_or_default()
+/// What is stored of who owns what.
+pub(crate) fn known(entries: &Value) -> Managers {
+    Managers::from_json(entries).unwrap_or_default()
+}
+
+/// The same from its text.
+pub(crate) fn known_text(entries: &str) -> Managers {
+    Managers::from_text(entries).unwrap_or_else(|| known(&serde_json::from_str(entries).unwrap_or_default()))
+}
+
+/// Takes `managedFields` out of an object.
+pub(crate) fn take(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
 }
 
 /// Go's text for a version and kind.
@@ -179,28 +196,6 @@ pub(crate) fn note(object: &mut Value, managers: &Managers) {
         Some(entries) => drop(metadata.insert("managedFields".to_owned(), entries)),
         None => drop(metadata.remove("managedFields")),
     }
-}
-
-/// Takes back new times where they are all that is new: who writes what is there already leaves no trace.
-pub(crate) fn keep_times(new: &mut Value, old: &Value) {
-    let before = &old["metadata"]["managedFields"];
-    let Some(now) = new.pointer_mut("/metadata/managedFields") else { return };
-    if now != before && are_same_but_times(now, before) {
-        let now = std::mem::replace(now, before.clone());
-        if new != old {
-            new["metadata"]["managedFields"] = now;
-        }
-    }
-}
-
-fn are_same_but_times(now: &Value, before: &Value) -> bool {
-    let (Some(now), Some(before)) = (now.as_array(), before.as_array()) else { return false };
-    let fields = |entry: &Value| entry.as_object().map_or(0, Map::len);
-    let same = |n: &Value, b: &Value| {
-        let said = n.as_object().into_iter().flatten();
-        fields(n) == fields(b) && said.filter(|(k, _)| *k != "time").all(|(k, v)| b[k] == *v)
-    };
-    now.len() == before.len() && now.iter().zip(before).all(|(n, b)| same(n, b))
 }
 
 /// Which fields requests own that change this part of an object: upstream's `GetResetFields`, for most kinds.

@@ -5,6 +5,7 @@ mod apply;
 use crate::{
     convert, decode,
     kinds::{FieldErrors, FieldPath, Kind, KindInfo, selector},
+    live::Live,
     managed::{self, Asked},
     object, patch as patches,
     reply::{self, Reply},
@@ -87,7 +88,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             managed::require(call, "UpdateOptions", false)?;
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &SCALE)?;
-            let (scale, warnings) = strict::check(&Scale, &parsed, validation)?;
+            let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
             write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
         }
         "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,
@@ -96,8 +97,9 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
-                let patched = patches::apply(&call.content_type, &checked(kind, before)?, &call.body)?;
-                let (scale, warnings) = strict::check_patched(&Scale, &patched, None, validation)?;
+                let patched = patches::apply(&call.content_type, checked(kind, &before.object)?, &call.body)?;
+                let shown = patched.value.to_string();
+                let (scale, warnings) = strict::check_patched(&Scale, patched, || shown.clone(), validation)?;
                 Ok((scale, warnings, None))
             })
             .await
@@ -112,14 +114,14 @@ async fn write(
     resource: &Resource,
     call: &Call,
     options: &str,
-    make: impl Fn(&Value) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
+    make: impl Fn(&Live) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
 ) -> Reply {
     let dry = dry_run(&call.query, options)?;
     let (written, warnings) = update::write(server, resource, call, dry, |old| {
-        checked(&*resource.kind, old)?;
+        checked(&*resource.kind, &old.object)?;
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
-        let mut object = old.clone();
+        let mut object = old.object.clone();
         // It is the object's name and version that the scale speaks of.
         for field in ["name", "namespace", "uid", "resourceVersion"] {
             let (from, into) = (&scale["metadata"][field], &mut object["metadata"]);

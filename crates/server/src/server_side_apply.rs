@@ -4,6 +4,7 @@ use crate::{
     authz,
     create::{self, New},
     decode::{self, Parsed},
+    live::Live,
     managed::{self, Write},
     object,
     reply::Reply,
@@ -14,6 +15,7 @@ use crate::{
     update::{self, Made, TRIES},
     write::{dry_run, now},
 };
+use ::apply::Managers;
 use serde_json::Value;
 
 pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -27,10 +29,9 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     let not_found = || ApiError::not_found(kind.info(), name);
     for _ in 0..TRIES {
         let answer = if server.store.get(&key).is_some() {
-            let make = |old: &Value| {
+            let make = |old: &Live| {
                 let write = Write::new(resource, call, now());
-                let (merged, managers) = write.apply(Some(old), &config, force)?;
-                let object = typed(resource, merged)?;
+                let (object, managers) = applied(resource, || write.apply(Some(old), &config, force))?;
                 Ok(Made { object, warnings: warnings.clone(), ownership: update::Ownership::Settled(managers) })
             };
             update::change(server, resource, call, dry, make).await
@@ -38,8 +39,8 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
             return Err(not_found());
         } else {
             authz::may_create(server, resource, call)?;
-            let (merged, managers) = Write::new(resource, call, now()).apply(None, &config, force)?;
-            let value = typed(resource, merged)?;
+            let write = Write::new(resource, call, now());
+            let (value, managers) = applied(resource, || write.apply(None, &config, force))?;
             check_new(resource, &value)?;
             let new = New { value, warnings: warnings.clone(), managers: Some(managers) };
             create::write(server, resource, call, new, dry).await
@@ -67,10 +68,17 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
     }
 }
 
-/// What was merged, in the form of its kind; fields that the kind has not were refused already.
-fn typed(resource: &Resource, value: Value) -> Result<Value, ApiError> {
+/// What an apply makes, in the form of its kind; fields that the kind has not were refused already.
+fn applied(
+    resource: &Resource,
+    apply: impl Fn() -> Result<(Value, Managers), ApiError>,
+) -> Result<(Value, Managers), ApiError> {
+    let (value, managers) = apply()?;
+    // Only of one that is refused it is seen again what it was.
+    let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();
     let parsed = Parsed { value, duplicates: Vec::new() };
-    strict::check_patched(&*resource.kind, &parsed, None, Validation::Ignore).map(|(object, _)| object)
+    let (object, _) = strict::check_patched(&*resource.kind, parsed, shown, Validation::Ignore)?;
+    Ok((object, managers))
 }
 
 /// What an object must say that is not there yet.

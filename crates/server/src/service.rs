@@ -12,6 +12,7 @@ use crate::{
     kinds::Subresource,
     metrics::Metrics,
     node_proxy, node_stream, pods, read,
+    recent::Recent,
     registry::Registry,
     reply::{self, Reply},
     request::{Query, Resource},
@@ -67,6 +68,8 @@ pub struct ApiServer {
     pub(crate) components: Arc<Components>,
     /// What is measured.
     pub(crate) metrics: Arc<Metrics>,
+    /// What was written lately.
+    pub(crate) recent: Arc<Recent>,
 }
 
 /// A request whose body was read.
@@ -114,6 +117,7 @@ impl ApiServer {
             flows: Arc::default(),
             components: Arc::default(),
             metrics: Arc::default(),
+            recent: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);

@@ -34,56 +34,52 @@ impl Validation {
 }
 
 /// The object of a create or an update, with nothing in it that its kind does not have; and warnings for what was left out.
-pub(crate) fn check(
-    kind: &dyn Kind,
-    parsed: &Parsed,
-    validation: Validation,
-) -> Result<(Value, Vec<String>), ApiError> {
+pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let info = kind.info();
     let handled = |why: &str| {
-        let kind = parsed.value["kind"].as_str().filter(|k| !k.is_empty()).unwrap_or(info.kind);
         ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: {why}",
-            info.version, info.kind
+            "{} in version {:?} cannot be handled as a {}: {why}",
+            info.kind, info.version, info.kind
         ))
     };
-    named_as_expected(info, &parsed.value)?;
-    let (clean, unknown) = kind.read(&parsed.value).map_err(|e| handled(&e))?;
-    let wrong: Vec<String> = unknown.into_iter().chain(parsed.duplicates.iter().cloned()).collect();
+    let Parsed { value: mut object, duplicates } = parsed;
+    named_as_expected(info, &object)?;
+    let unknown = kind.read(&mut object).map_err(|e| handled(&e))?;
+    let wrong: Vec<String> = unknown.into_iter().chain(duplicates).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {
             Err(handled(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((clean, wrong)),
-        _ => Ok((clean, Vec::new())),
+        Validation::Warn => Ok((object, wrong)),
+        _ => Ok((object, Vec::new())),
     }
 }
 
-/// What a patch made of an object; upstream finds fault with these as an invalid `patch`, of which `shown` is shown.
+/// What a patch made of an object; upstream finds fault with these as an invalid `patch`, which is shown.
 pub(crate) fn check_patched(
     kind: &dyn Kind,
-    parsed: &Parsed,
-    shown: Option<&str>,
+    parsed: Parsed,
+    shown: impl Fn() -> String,
     validation: Validation,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let invalid = |why: &str| {
         let mut errors = FieldErrors::default();
-        let shown = shown.map_or_else(|| parsed.value.to_string(), str::to_owned);
-        errors.invalid(&FieldPath::new("patch"), &json!(shown), why);
+        errors.invalid(&FieldPath::new("patch"), &json!(shown()), why);
         ApiError::invalid_named("", "", "", &errors)
     };
-    if !parsed.value.is_object() {
+    let Parsed { value: mut object, duplicates } = parsed;
+    if !object.is_object() {
         return Err(invalid("the result of the patch is no object"));
     }
-    named_as_expected(kind.info(), &parsed.value)?;
-    let (clean, unknown) = kind.read(&parsed.value).map_err(|e| invalid(&e))?;
-    let wrong: Vec<String> = parsed.duplicates.iter().cloned().chain(unknown).collect();
+    named_as_expected(kind.info(), &object)?;
+    let unknown = kind.read(&mut object).map_err(|e| invalid(&e))?;
+    let wrong: Vec<String> = duplicates.into_iter().chain(unknown).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {
             Err(invalid(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((clean, wrong)),
-        _ => Ok((clean, Vec::new())),
+        Validation::Warn => Ok((object, wrong)),
+        _ => Ok((object, Vec::new())),
     }
 }
 

@@ -11,29 +11,29 @@ use serde_json::{Map, Value};
 /// Messages that name their version and kind although they stand in another.
 pub(crate) const WITH_TYPE: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
 
-/// The object as its kind has it, and `unknown field "path"` for each field that it has not. A kind without facts is
-/// taken as it is.
+/// Makes of an object what its kind has of it; gives `unknown field "path"` for each field that it has not. A kind without
+/// facts is taken as it is.
 ///
 /// # Errors
-/// When a value is of the wrong type: the words of Go's decoder.
-pub(crate) fn object(api_version: &str, kind: &str, object: &Value) -> Result<(Value, Vec<String>), String> {
-    let Some(message) = TABLE.kind(api_version, kind) else { return Ok((object.clone(), Vec::new())) };
+/// When a value is of the wrong type: the words of Go's decoder. The object is good for nothing then.
+pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<String>, String> {
+    let Some(message) = TABLE.kind(api_version, kind) else { return Ok(Vec::new()) };
     let mut reader = Reader::default();
-    let mut clean = reader.message(message, object, kind)?;
-    clean.insert("apiVersion".to_owned(), api_version.into());
-    clean.insert("kind".to_owned(), kind.into());
-    Ok((Value::Object(clean), reader.unknown))
+    reader.message(message, object, kind)?;
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    Ok(reader.unknown)
 }
 
-/// The metadata of any object, and `unknown field "path"` for each field that it has not.
+/// The same for the metadata of any object.
 ///
 /// # Errors
 /// When a value is of the wrong type: the words of Go's decoder.
-pub(crate) fn metadata(metadata: &Value) -> Result<(Value, Vec<String>), String> {
-    let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok((metadata.clone(), Vec::new())) };
+pub(crate) fn metadata(metadata: &mut Value) -> Result<Vec<String>, String> {
+    let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
     let mut reader = Reader { path: "metadata".to_owned(), unknown: Vec::new() };
-    let clean = reader.message(message, metadata, "ObjectMeta")?;
-    Ok((Value::Object(clean), reader.unknown))
+    reader.message(message, metadata, "ObjectMeta")?;
+    Ok(reader.unknown)
 }
 
 /// What Go writes of an object of this kind about which nothing is said.
@@ -52,93 +52,89 @@ struct Reader {
 }
 
 impl Reader {
-    fn message(&mut self, message: &Message, value: &Value, parent: &str) -> Result<Map<String, Value>, String> {
-        let given = match value {
-            Value::Object(given) => given,
-            Value::Null => &Map::new(),
-            other => return Err(self.mismatch(parent, other, &go_name(message))),
-        };
-        let typed = self.path.is_empty() || WITH_TYPE.contains(&message.name.as_str());
-        let mut clean = Map::new();
-        for (key, value) in given {
-            let field = match key.as_str() {
-                "apiVersion" | "kind" if typed => {
-                    clean.insert(key.clone(), value.clone());
-                    continue;
-                }
-                _ => message.named(key),
-            };
-            let at = self.enter(key);
-            match field {
-                None => self.unknown.push(format!("unknown field {:?}", self.path)),
-                Some(_) if value.is_null() => {}
-                Some(field) => {
-                    let value = self.field(field, value, struct_name(message))?;
-                    if field.shape == Shape::Pointer || field.always || !is_empty(field, &value) {
-                        clean.insert(key.clone(), value);
-                    }
-                }
-            }
-            self.path.truncate(at);
+    /// What is right already, as most is, stays where it is.
+    fn message(&mut self, message: &Message, value: &mut Value, parent: &str) -> Result<(), String> {
+        if value.is_null() {
+            *value = Value::Object(Map::new());
         }
-        fill(message, &mut clean);
-        Ok(clean)
+        let Value::Object(fields) = value else { return Err(self.mismatch(parent, value, &go_name(message))) };
+        let mut result = Ok(());
+        fields.retain(|key, value| {
+            let kept = if result.is_ok() { self.named(message, key, value) } else { Ok(true) };
+            kept.unwrap_or_else(|error| {
+                result = Err(error);
+                true
+            })
+        });
+        result?;
+        fill(message, fields);
+        Ok(())
     }
 
-    fn field(&mut self, field: &Field, value: &Value, parent: &str) -> Result<Value, String> {
+    /// Whether the value under this key of a message stays.
+    fn named(&mut self, message: &Message, key: &str, value: &mut Value) -> Result<bool, String> {
+        let typed = self.path.is_empty() || WITH_TYPE.contains(&message.name.as_str());
+        if typed && matches!(key, "apiVersion" | "kind") {
+            return Ok(true);
+        }
+        let at = self.enter(key);
+        let kept = match message.named(key) {
+            None => {
+                self.unknown.push(format!("unknown field {:?}", self.path));
+                false
+            }
+            Some(_) if value.is_null() => false,
+            Some(field) => {
+                self.field(field, value, struct_name(message))?;
+                field.shape == Shape::Pointer || field.always || !is_empty(field, value)
+            }
+        };
+        self.path.truncate(at);
+        Ok(kept)
+    }
+
+    fn field(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), String> {
+        let at = self.path.len();
         match (field.shape, value) {
             (Shape::List, Value::Array(items)) => {
-                let mut clean = Vec::with_capacity(items.len());
-                for (i, item) in items.iter().enumerate() {
-                    let at = self.path.len();
+                for (i, item) in items.iter_mut().enumerate() {
                     self.path.push_str(&format!("[{i}]"));
-                    clean.push(self.one(field, item, parent)?);
+                    self.one(field, item, parent)?;
                     self.path.truncate(at);
                 }
-                Ok(Value::Array(clean))
+                Ok(())
             }
             (Shape::Map, Value::Object(entries)) => {
-                let mut clean = Map::new();
                 for (key, value) in entries {
-                    let at = self.path.len();
-                    self.path.push_str(&format!("[{key}]"));
-                    let value = self.one(field, value, parent)?;
-                    clean.insert(key.clone(), if field.kind == Kind::Quantity { leaf::in_list(value) } else { value });
+                    self.path.extend(["[", key.as_str(), "]"]);
+                    self.one(field, value, parent)?;
+                    if field.kind == Kind::Quantity {
+                        leaf::in_list(value);
+                    }
                     self.path.truncate(at);
                 }
-                Ok(Value::Object(clean))
+                Ok(())
             }
             (Shape::List | Shape::Map, other) => Err(self.mismatch(parent, other, &type_name(field))),
-            _ => self.one(field, value, parent),
+            (_, value) => self.one(field, value, parent),
         }
     }
 
     /// One value of a field: the whole of it, or one of a list or map.
-    fn one(&mut self, field: &Field, value: &Value, parent: &str) -> Result<Value, String> {
-        match field.kind {
-            Kind::Message(place) => {
-                let message = &TABLE.messages[place];
-                self.message(message, value, parent).map(Value::Object)
+    fn one(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), String> {
+        match (field.kind, value) {
+            (Kind::Raw | Kind::Json, _) | (Kind::BoolOr(_), Value::Bool(_)) => Ok(()),
+            (Kind::ListOr(place), Value::Array(items)) => {
+                items.iter_mut().try_for_each(|item| self.message(&TABLE.messages[place], item, parent))
             }
-            Kind::Raw | Kind::Json => Ok(value.clone()),
-            Kind::BoolOr(_) if value.is_boolean() => Ok(value.clone()),
-            Kind::ListOr(place) if value.is_array() => {
-                let message = &TABLE.messages[place];
-                let items = value.as_array().into_iter().flatten();
-                let clean = items.map(|item| self.message(message, item, parent).map(Value::Object));
-                clean.collect::<Result<Vec<_>, _>>().map(Value::Array)
+            (Kind::Message(place) | Kind::BoolOr(place) | Kind::ListOr(place), value) => {
+                self.message(&TABLE.messages[place], value, parent)
             }
-            Kind::BoolOr(place) | Kind::ListOr(place) => {
-                self.message(&TABLE.messages[place], value, parent).map(Value::Object)
-            }
-            kind => match leaf::clean(kind, value) {
-                Ok(value) => Ok(value),
-                Err(leaf::Wrong::Type) => Err(self.mismatch(parent, value, element_name(field))),
-                Err(leaf::Wrong::Number) => {
-                    Err(self.mismatch_of(parent, &format!("number {value}"), element_name(field)))
-                }
-                Err(leaf::Wrong::Value(why)) => Err(format!("{}: {why}", self.path)),
-            },
+            (kind, value) => leaf::clean(kind, value).map_err(|wrong| match wrong {
+                leaf::Wrong::Type => self.mismatch(parent, value, element_name(field)),
+                leaf::Wrong::Number => self.mismatch_of(parent, &format!("number {value}"), element_name(field)),
+                leaf::Wrong::Value(why) => format!("{}: {why}", self.path),
+            }),
         }
     }
 
@@ -196,20 +192,20 @@ fn is_empty(field: &Field, value: &Value) -> bool {
 /// What Go writes though nobody said it: structs, and values that may not be left out.
 fn fill(message: &Message, clean: &mut Map<String, Value>) {
     for field in &message.fields {
+        let is_absent = || !clean.contains_key(field.name);
         let value = match (field.shape, field.kind) {
             (Shape::Inline, Kind::Message(place)) => {
                 fill(&TABLE.messages[place], clean);
                 continue;
             }
-            _ if clean.contains_key(field.name) => continue,
-            (Shape::Plain, Kind::Message(place)) => {
+            (Shape::Plain, Kind::Message(place)) if is_absent() => {
                 let mut inner = Map::new();
                 fill(&TABLE.messages[place], &mut inner);
                 Value::Object(inner)
             }
-            (Shape::Plain, Kind::String) if field.always => Value::from(""),
-            (Shape::Plain, Kind::Bool) if field.always => Value::from(false),
-            (Shape::Plain, Kind::Int32 | Kind::Int64) if field.always => Value::from(0),
+            (Shape::Plain, Kind::String) if field.always && is_absent() => Value::from(""),
+            (Shape::Plain, Kind::Bool) if field.always && is_absent() => Value::from(false),
+            (Shape::Plain, Kind::Int32 | Kind::Int64) if field.always && is_absent() => Value::from(0),
             _ => continue,
         };
         clean.insert(field.name.to_owned(), value);

@@ -2,10 +2,11 @@
 
 use crate::{
     admit::{self, review::Review},
-    authz, convert,
+    authz,
     create::{self, New},
     decode,
     kinds::{FieldErrors, KindInfo, WriteContext},
+    live::Live,
     managed::{self, Asked},
     metadata, object, patch as patches,
     reply::Reply,
@@ -28,7 +29,7 @@ pub(crate) const TRIES: usize = 20;
 
 /// What a request makes of an object.
 pub(crate) struct Made {
-    /// In the form of its kind, without defaults.
+    /// In the form of its kind, without defaults and `managedFields`.
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
     pub(crate) ownership: Ownership,
@@ -47,7 +48,8 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
     managed::require(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
     let parsed = decode::parse(call, kind.info())?;
-    let (value, warnings) = strict::check(kind, &parsed, validation)?;
+    let is_reset = managed::is_reset(&parsed.value);
+    let (mut value, warnings) = strict::check(kind, parsed, validation)?;
     if value["metadata"]["name"].as_str().unwrap_or("").is_empty() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -56,11 +58,12 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
     if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
         return make_new(server, resource, call, value, warnings, dry).await;
     }
-    let make = |old: &Value| {
+    let asked = Asked::take(&mut value, is_reset);
+    let make = |old: &Live| {
         // Who names another object is told that first.
-        check_identity(resource, &value, old)?;
+        check_identity(resource, &value, &old.object)?;
         check_has_version(kind.info(), &value)?;
-        let ownership = Ownership::Update(Asked::of(&parsed.value, &value));
+        let ownership = Ownership::Update(asked.clone());
         Ok(Made { object: value.clone(), warnings: warnings.clone(), ownership })
     };
     change(server, resource, call, dry, make).await
@@ -109,13 +112,17 @@ pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) 
     patches::check_type(kind, &call.content_type)?;
     managed::require(call, "PatchOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
-    // Of a strategic merge upstream shows the patch, and of the others what they made.
-    let strategic = call.content_type == "application/strategic-merge-patch+json";
-    let shown = std::str::from_utf8(&call.body).ok().filter(|_| strategic);
     change(server, resource, call, dry, |old| {
-        let patched = patches::apply(&call.content_type, old, &call.body)?;
-        let (object, warnings) = strict::check_patched(kind, &patched, shown, validation)?;
-        let ownership = Ownership::Update(Asked::of(&patched.value, &object));
+        let made = || patches::apply(&call.content_type, old.whole(), &call.body);
+        // Of a strategic merge upstream shows the patch, and of the others what they made.
+        let shown = || match call.content_type.as_str() {
+            "application/strategic-merge-patch+json" => String::from_utf8_lossy(&call.body).into_owned(),
+            _ => made().map(|patched| patched.value.to_string()).unwrap_or_default(),
+        };
+        let patched = made()?;
+        let is_reset = managed::is_reset(&patched.value);
+        let (mut object, warnings) = strict::check_patched(kind, patched, shown, validation)?;
+        let ownership = Ownership::Update(Asked::take(&mut object, is_reset));
         Ok(Made { object, warnings, ownership })
     })
     .await
@@ -127,7 +134,7 @@ pub(crate) async fn change(
     resource: &Resource,
     call: &Call,
     dry: bool,
-    make: impl Fn(&Value) -> Result<Made, ApiError>,
+    make: impl Fn(&Live) -> Result<Made, ApiError>,
 ) -> Reply {
     object::view(&call.accept)?;
     let (written, warnings) = write(server, resource, call, dry, make).await?;
@@ -151,50 +158,56 @@ pub(crate) async fn write(
     resource: &Resource,
     call: &Call,
     dry: bool,
-    make: impl Fn(&Value) -> Result<Made, ApiError>,
+    make: impl Fn(&Live) -> Result<Made, ApiError>,
 ) -> Result<(Written, Vec<String>), ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
     let review = review(server, resource, call, dry);
     for _ in 0..TRIES {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let old = convert::decode(&server.webhooks, kind, &current).await?;
-        let Made { object: mut new, mut warnings, ownership } = make(&old)?;
-        check_identity(resource, &new, &old)?;
-        let managers = admitted(server, resource, call, &mut new, &old, ownership, review.as_ref()).await?;
-        prepare(server, resource, call, &mut new, &old, &managers)?;
-        let addresses = services::take(server, resource, &mut new).await?;
-        warnings.extend(admit::check(server, resource, &new, Some(&old), &call.trail)?);
+        let old = server.recent.live(&server.webhooks, kind, &current).await?;
+        let Made { object, mut warnings, ownership } = make(&old)?;
+        check_identity(resource, &object, &old.object)?;
+        let mut new = admitted(server, resource, call, object, &old, ownership, review.as_ref()).await?;
+        prepare(server, resource, call, &mut new.object, &old.object)?;
+        let addresses = services::take(server, resource, &mut new.object).await?;
+        warnings.extend(admit::check(server, resource, &new.object, Some(&old.object), &call.trail)?);
         // As when it was new, nobody waits while others are asked.
         let _held = match &review {
             None => addresses,
             Some(review) => {
                 drop(addresses);
-                let (shown_new, shown_old) = (shown(resource, &new), shown(resource, &old));
+                let (whole_new, whole_old) = (new.whole(), old.whole());
+                let (shown_new, shown_old) = (shown(resource, &whole_new), shown(resource, &whole_old));
                 admit::outside::validate(review, Some(&shown_new), Some(&shown_old)).await?;
-                services::take(server, resource, &mut new).await?
+                services::take(server, resource, &mut new.object).await?
             }
         };
         let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
-        counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new, Some(&old)))?;
-        warnings.extend(metadata::warnings(&new, Some(&old)).into_iter().chain(kind.warnings(&new, Some(&old))));
-        managed::keep_times(&mut new, &old);
-        let gone = removable(&new);
-        if new == old && !gone {
+        counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, Some(&old.object)))?;
+        warnings.extend(metadata::warnings(&new.object, Some(&old.object)));
+        warnings.extend(kind.warnings(&new.object, Some(&old.object)));
+        // Who writes what is there already leaves no trace, not even a time.
+        let is_same = new.object == old.object && new.managers.is_same_but_times(&old.managers);
+        if is_same {
+            new.managers = old.managers.clone();
+        }
+        let gone = removable(&new.object);
+        if is_same && !gone {
             return Ok((Written::Stored(current), warnings));
         }
         if dry {
-            return Ok((Written::Dry(new), warnings));
+            return Ok((Written::Dry(new.whole()), warnings));
         }
-        let new = convert::to_stored(&server.webhooks, kind, new).await?;
-        let expect = Expect::Revision(current.revision);
-        let write = if gone {
-            Write::delete(key.clone(), expect, object::encoder(kind, new))
-        } else {
-            Write::put(key.clone(), expect, object::encoder(kind, new))
-        };
+        let (new, expect) = (new.stored(&server.webhooks, kind).await?, Expect::Revision(current.revision));
+        let encode = Arc::clone(&new).encoder();
+        let write =
+            if gone { Write::delete(key.clone(), expect, encode) } else { Write::put(key.clone(), expect, encode) };
         match server.store.write(write).await {
-            Ok(object) => return Ok((Written::Stored(object), warnings)),
+            Ok(object) => {
+                server.recent.wrote(kind, &object, new);
+                return Ok((Written::Stored(object), warnings));
+            }
             Err(WriteError::Conflict { .. }) => {}
             // It was there a moment ago.
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
@@ -268,60 +281,54 @@ fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     }
 }
 
-/// Lets others change the object; gives who owns what of it.
+/// The object as others make it, and who owns what of it.
 async fn admitted(
     server: &ApiServer,
     resource: &Resource,
     call: &Call,
-    new: &mut Value,
-    old: &Value,
+    mut new: Value,
+    old: &Live,
     ownership: Ownership,
     review: Option<&Review<'_>>,
-) -> Result<Managers, ApiError> {
+) -> Result<Live, ApiError> {
     let kind = &*resource.kind;
-    metadata::keep(new, old);
+    metadata::keep(&mut new, &old.object);
     metadata::drop_duplicate_owners(&mut new["metadata"]);
-    kind.default(new);
+    kind.default(&mut new);
     let managers = match ownership {
         Ownership::Settled(managers) => managers,
-        Ownership::Update(asked) => managed::Write::new(resource, call, now()).update(Some(old), new, asked),
+        Ownership::Update(asked) => managed::Write::new(resource, call, now()).update(Some(old), &new, asked),
     };
     let complete = |new: &mut Value| {
         kind.complete(new);
-        admit::complete_change(server, resource, new, Some(old));
+        admit::complete_change(server, resource, new, Some(&old.object));
         Ok(())
     };
-    complete(new)?;
-    let Some(review) = review else { return Ok(managers) };
-    if let (Cow::Owned(mut new_scale), old_scale) = (shown(resource, new), shown(resource, old)) {
+    complete(&mut new)?;
+    let mut new = Live { object: new, managers };
+    let Some(review) = review else { return Ok(new) };
+    if let (Cow::Owned(mut new_scale), old_scale) = (shown(resource, &new.object), shown(resource, &old.object)) {
         if admit::outside::mutate(review, &mut new_scale, Some(&old_scale), &|_| Ok(())).await? {
-            scale::put(kind, new, &new_scale);
+            scale::put(kind, &mut new.object, &new_scale);
         }
-        return Ok(managers);
+        return Ok(new);
     }
-    managed::note(new, &managers);
-    if !admit::outside::mutate(review, new, Some(old), &complete).await? {
-        return Ok(managers);
+    let mut object = new.whole();
+    if !admit::outside::mutate(review, &mut object, Some(&old.whole()), &complete).await? {
+        return Ok(new);
     }
-    check_identity(resource, new, old)?;
-    metadata::keep(new, old);
-    metadata::drop_duplicate_owners(&mut new["metadata"]);
-    Ok(managed::after_admission(new, managers, call))
+    check_identity(resource, &object, &old.object)?;
+    metadata::keep(&mut object, &old.object);
+    metadata::drop_duplicate_owners(&mut object["metadata"]);
+    let managers = managed::after_admission(&mut object, new.managers, call);
+    Ok(Live { object, managers })
 }
 
-fn prepare(
-    server: &ApiServer,
-    resource: &Resource,
-    call: &Call,
-    new: &mut Value,
-    old: &Value,
-    managers: &Managers,
-) -> Result<(), ApiError> {
+fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
     authz::check_write(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
-    managed::note(new, managers);
     // What neither has stays absent.
     for field in ["spec", "status"] {
         if new[field].is_null() {

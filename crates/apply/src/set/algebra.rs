@@ -1,7 +1,7 @@
 //! Unions, intersections and differences of sets.
 
 use super::{Node, Set};
-use std::{cmp::Ordering, iter::Peekable};
+use std::{cmp::Ordering, iter::Peekable, sync::Arc};
 
 /// Two sorted lists of nodes side by side, by element.
 struct Zip<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>>(Peekable<L>, Peekable<R>);
@@ -25,17 +25,22 @@ impl<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>> Iterator fo
 }
 
 fn zip<'a>(left: &'a Set, right: &'a Set) -> impl Iterator<Item = (Option<&'a Node>, Option<&'a Node>)> {
-    Zip(left.nodes.iter().peekable(), right.nodes.iter().peekable())
+    Zip(left.nodes().iter().peekable(), right.nodes().iter().peekable())
 }
 
 impl Set {
+    /// Whether these are one set, shared by two: most of what an apply compares is.
+    fn is_shared_with(&self, other: &Self) -> bool {
+        matches!((&self.nodes, &other.nodes), (Some(l), Some(r)) if Arc::ptr_eq(l, r))
+    }
+
     /// What is in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
             return other.clone();
         }
-        if other.is_empty() {
+        if other.is_empty() || self.is_shared_with(other) {
             return self.clone();
         }
         let joined = zip(self, other).filter_map(|pair| match pair {
@@ -44,12 +49,15 @@ impl Set {
             }
             (one, other) => one.or(other).cloned(),
         });
-        Self { nodes: joined.collect() }
+        Self::of_nodes(joined.collect())
     }
 
     /// What is in both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
+        if self.is_shared_with(other) {
+            return self.clone();
+        }
         let mut common = Self::default();
         for (l, r) in zip(self, other).filter_map(|(l, r)| Some((l?, r?))) {
             common.put(l.element.clone(), l.member && r.member, l.below.intersection(&r.below));
@@ -73,10 +81,13 @@ impl Set {
         if other.is_empty() {
             return self.clone();
         }
+        if self.is_shared_with(other) {
+            return Self::default();
+        }
         let mut rest = Self::default();
         for pair in zip(self, other) {
             match pair {
-                (Some(l), None) => rest.nodes.push(l.clone()),
+                (Some(l), None) => rest.put(l.element.clone(), l.member, l.below.clone()),
                 (Some(_), Some(r)) if recursive && r.member => {}
                 (Some(l), Some(r)) => {
                     rest.put(l.element.clone(), l.member && !r.member, l.below.without(&r.below, recursive));

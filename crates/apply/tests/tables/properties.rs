@@ -122,6 +122,26 @@ proptest! {
     }
 
     #[test]
+    fn managers_have_one_form_as_text_and_as_json(specs in prop::collection::vec(spec(), 0..4)) {
+        let mut state = State::default();
+        for (i, spec) in specs.into_iter().enumerate() {
+            state.force(&format!("m{i}"), spec);
+        }
+        let (text, json) = (state.managers.to_text(), state.managers.to_json());
+        prop_assert_eq!(&text, &json.as_ref().map(ToString::to_string));
+        let read = text.map(|text| Managers::from_text(&text).unwrap());
+        prop_assert_eq!(&read, &json.map(|json| Managers::from_json(&json).unwrap()));
+        prop_assert!(read.is_none_or(|read| read.is_same_but_times(&state.managers)));
+    }
+
+    #[test]
+    fn what_is_no_text_of_managers_is_told_or_read_as_its_json_is(managed in json_value()) {
+        if let Some(read) = Managers::from_text(&managed.to_string()) {
+            prop_assert_eq!(read, Managers::from_json(&managed).unwrap());
+        }
+    }
+
+    #[test]
     fn nothing_panics(live in nearly_object(), config in nearly_object(), managed in json_value()) {
         let mut state = State::default();
         let _ = Managers::from_json(&managed).map(|m| m.to_json());

@@ -1,6 +1,6 @@
 //! The kinds whose objects can own or be owned: those that are discovered, and those that clients define later.
 
-use super::Metadata;
+use super::Outline;
 use crate::watch::{Change, watch};
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,7 +17,7 @@ const IGNORED: [&str; 1] = ["events"];
 /// What the garbage collector sees.
 #[derive(Debug)]
 pub(super) enum Event {
-    Object(Arc<ApiResource>, Change<Metadata>),
+    Object(Arc<ApiResource>, Change<Outline>),
     /// There is a new kind, whose objects were not listed yet.
     Served(Served),
     /// A kind that is known already can be named in more ways.
@@ -98,7 +98,7 @@ struct Watches {
 }
 
 enum Seen {
-    Object(Arc<ApiResource>, Change<Metadata>),
+    Object(Arc<ApiResource>, Change<Outline>),
     Definition(Change<CustomResourceDefinition>),
 }
 
@@ -128,7 +128,7 @@ pub(super) fn events(client: &Client, known: Vec<Served>) -> BoxStream<'static, 
 impl Watches {
     fn begin(&mut self, served: &Served, end: CancellationToken) {
         let resource = Arc::clone(&served.resource);
-        let changes = watch::<Metadata>(Api::all_with(self.client.clone(), resource.as_ref()), Config::default());
+        let changes = watch::<Outline>(Api::all_with(self.client.clone(), resource.as_ref()), Config::default());
         let seen = changes.map(move |change| Seen::Object(Arc::clone(&resource), change));
         self.all.push(seen.take_until(async move { end.cancelled().await }).boxed());
     }

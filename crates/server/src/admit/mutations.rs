@@ -206,7 +206,7 @@ fn changed(review: &Review<'_>, form: usize, object: &Value, change: Change) -> 
         Change::Apply(config) => merged(review, form, object, config),
         Change::Patch(steps) => {
             let steps = serde_json::to_vec(&steps).map_err(ApiError::internal)?;
-            let patched = patch::apply(patch::JSON, object, &steps);
+            let patched = patch::apply(patch::JSON, object.clone(), &steps);
             let patched = patched.map_err(|why| Failure::Denied(format!("JSON Patch: {}", why.message)))?.value;
             let unknown = review.unknown_fields(&patched, form)?;
             if let Some(first) = unknown.first() {

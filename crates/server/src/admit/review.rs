@@ -125,15 +125,15 @@ impl<'a> Review<'a> {
 
     /// What somebody made of an object in a form, as the request has it: with its defaults, and without what its kind does
     /// not know.
-    pub(crate) async fn taken(&self, made: Value, form: usize) -> Result<Value, ApiError> {
+    pub(crate) async fn taken(&self, mut made: Value, form: usize) -> Result<Value, ApiError> {
         let Some(kind) = self.kinds.get(form) else {
             let [group, version, kind] = &self.about.forms[form].kind;
             let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
-            return typed::object(&api_version, kind, &made).map(|(object, _)| object).map_err(ApiError::internal);
+            return typed::object(&api_version, kind, &mut made).map(|_| made).map_err(ApiError::internal);
         };
-        let (mut object, _) = kind.read(&made).map_err(ApiError::internal)?;
-        kind.default(&mut object);
-        let mut object = self.between(object, form, 0).await?;
+        kind.read(&mut made).map_err(ApiError::internal)?;
+        kind.default(&mut made);
+        let mut object = self.between(made, form, 0).await?;
         if form > 0 {
             self.kinds[0].default(&mut object);
         }
@@ -152,7 +152,7 @@ impl<'a> Review<'a> {
     /// What an object in a form has that its kind does not know.
     pub(crate) fn unknown_fields(&self, object: &Value, form: usize) -> Result<Vec<String>, ApiError> {
         let Some(kind) = self.kinds.get(form).filter(|kind| !kind.is_custom()) else { return Ok(Vec::new()) };
-        kind.read(object).map(|(_, unknown)| unknown).map_err(ApiError::internal)
+        kind.read(&mut object.clone()).map_err(ApiError::internal)
     }
 
     /// Who says what somebody may do.

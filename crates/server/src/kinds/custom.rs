@@ -158,14 +158,12 @@ impl Kind for Custom {
         self.list_kind.clone()
     }
 
-    fn read(&self, object: &Value) -> Result<(Value, Vec<String>), String> {
-        let mut clean = object.clone();
-        let (metadata, mut unknown) = typed::metadata(&object["metadata"])?;
-        clean["metadata"] = metadata;
-        clean["apiVersion"] = json!(self.info.api_version());
-        clean["kind"] = json!(self.info.kind);
-        unknown.extend(self.schema.prune(&mut clean).into_iter().map(|path| format!("unknown field {path:?}")));
-        Ok((clean, unknown))
+    fn read(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        let mut unknown = typed::metadata(&mut object["metadata"])?;
+        object["apiVersion"] = json!(self.info.api_version());
+        object["kind"] = json!(self.info.kind);
+        unknown.extend(self.schema.prune(object).into_iter().map(|path| format!("unknown field {path:?}")));
+        Ok(unknown)
     }
 
     fn types(&self) -> Option<TypeRef<'_>> {

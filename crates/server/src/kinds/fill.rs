@@ -3,10 +3,9 @@
 use serde_json::{Map, Value, json};
 
 /// Sets what is not set, or is empty text.
-pub(in crate::kinds) fn set(map: &mut Map<String, Value>, key: &str, value: Value) {
-    let entry = map.entry(key).or_insert(Value::Null);
-    if entry.is_null() || entry == "" {
-        *entry = value;
+pub(in crate::kinds) fn set(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    if map.get(key).is_none_or(|found| found.is_null() || found == "") {
+        map.insert(key.to_owned(), value.into());
     }
 }
 

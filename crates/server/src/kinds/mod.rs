@@ -101,11 +101,11 @@ pub trait Kind: Send + Sync {
         format!("{}List", self.info().kind)
     }
 
-    /// The object as this kind has it, and `unknown field "path"` for each field that it has not.
+    /// Makes of an object what this kind has of it; gives `unknown field "path"` for each field that it has not.
     ///
     /// # Errors
-    /// When a value is of the wrong type: the words of Go's decoder.
-    fn read(&self, object: &Value) -> Result<(Value, Vec<String>), String> {
+    /// When a value is of the wrong type: the words of Go's decoder. The object is good for nothing then.
+    fn read(&self, object: &mut Value) -> Result<Vec<String>, String> {
         typed::object(&self.info().api_version(), self.info().kind, object)
     }
 

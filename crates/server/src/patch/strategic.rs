@@ -43,17 +43,18 @@ fn within(facts: Facts, field: &str) -> Facts {
     }
 }
 
-/// Merges the patch into a copy of the object.
+/// Merges the patch into the object.
 ///
 /// # Errors
 /// When the patch is not of the documented form, in upstream's words.
-pub(super) fn apply(object: &Value, patch: &Map<String, Value>) -> Result<Value, String> {
+pub(super) fn apply(object: Value, patch: &Map<String, Value>) -> Result<Value, String> {
     let text = |field: &str| object[field].as_str().unwrap_or("");
-    merge(object, patch, TABLE.kind(text("apiVersion"), text("kind")))
-}
-
-fn merge(object: &Value, patch: &Map<String, Value>, facts: Facts) -> Result<Value, String> {
-    merge_map(object.as_object().cloned().unwrap_or_default(), patch, facts).map(Value::Object)
+    let facts = TABLE.kind(text("apiVersion"), text("kind"));
+    let fields = match object {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    merge_map(fields, patch, facts).map(Value::Object)
 }
 
 fn is_directive(key: &str) -> bool {

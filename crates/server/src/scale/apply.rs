@@ -4,6 +4,7 @@
 use super::{SCALE, Scale, ScalePaths, checked, write};
 use crate::{
     decode::Parsed,
+    live::Live,
     managed::{self, types},
     reply::Reply,
     request::Resource,
@@ -44,8 +45,9 @@ pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     let force = call.query.flag("force");
     write(server, resource, call, "PatchOptions", |old| {
         let (scale, managers) = merged(resource, call, old, &config, force)?;
+        let shown = scale.to_string();
         let parsed = Parsed { value: scale, duplicates: Vec::new() };
-        let (scale, _) = strict::check_patched(&Scale, &parsed, None, Validation::Ignore)?;
+        let (scale, _) = strict::check_patched(&Scale, parsed, || shown.clone(), Validation::Ignore)?;
         Ok((scale, warnings.clone(), Some(managers)))
     })
     .await
@@ -55,7 +57,7 @@ pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
 fn merged(
     resource: &Resource,
     call: &Call,
-    old: &Value,
+    old: &Live,
     config: &Value,
     force: bool,
 ) -> Result<(Value, Managers), ApiError> {
@@ -67,7 +69,7 @@ fn merged(
     };
     let own_path = Path::of_fields(&["spec", "replicas"]);
     let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
-    let (live, whole) = (checked(kind, old)?, managed::stored(old));
+    let (live, whole) = (checked(kind, &old.object)?, &old.managers);
     let (manager, time) = (managed::manager(call), now().to_string());
     let request = Request {
         versions: &OneVersion,
@@ -77,7 +79,7 @@ fn merged(
         time: &time,
         filter: &Filter::Everything,
     };
-    let applied = ::apply::apply(&request, Some(&live), config, part.managers(&whole), force);
+    let applied = ::apply::apply(&request, Some(&live), config, part.managers(whole), force);
     let applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
         error => {
@@ -86,7 +88,7 @@ fn merged(
             ApiError::bad_request(format!("failed to create typed patch object ({of}): {error}"))
         }
     })?;
-    let managers = part.merged(&whole, &applied.managers, &kind.info().api_version());
+    let managers = part.merged(whole, &applied.managers, &kind.info().api_version());
     Ok((applied.object, managers))
 }
 

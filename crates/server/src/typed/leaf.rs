@@ -16,36 +16,36 @@ pub(super) enum Wrong {
     Value(String),
 }
 
-/// The value as Go writes it. Null is the zero of its type.
-pub(super) fn clean(kind: Kind, value: &Value) -> Result<Value, Wrong> {
-    match kind {
-        Kind::String => text(value).map(Value::from),
-        Kind::Bool => match value {
-            Value::Null => Ok(Value::from(false)),
-            Value::Bool(_) => Ok(value.clone()),
-            _ => Err(Wrong::Type),
-        },
-        Kind::Int32 => number(value).and_then(|n| i32::try_from(n).map(Value::from).map_err(|_| Wrong::Number)),
-        Kind::Int64 => number(value).map(Value::from),
-        Kind::Bytes => bytes(value),
-        Kind::Time | Kind::MicroTime => time(kind, value),
-        Kind::Quantity => quantity(value),
-        Kind::IntOrString => match value {
-            Value::String(_) => Ok(value.clone()),
-            Value::Null => Ok(Value::from(0)),
-            other => clean(Kind::Int32, other),
-        },
-        Kind::Strings => match value {
-            Value::Null => Ok(Value::Null),
-            Value::Array(items) if items.iter().all(Value::is_string) => Ok(value.clone()),
-            _ => Err(Wrong::Type),
-        },
-        Kind::Double => match value {
-            Value::Null => Ok(Value::from(0)),
-            Value::Number(_) => Ok(value.clone()),
-            _ => Err(Wrong::Type),
-        },
-        Kind::Raw | Kind::Json | Kind::Message(_) | Kind::BoolOr(_) | Kind::ListOr(_) => Ok(value.clone()),
+/// Makes of a value what Go writes of it. Null is the zero of its type.
+pub(super) fn clean(kind: Kind, value: &mut Value) -> Result<(), Wrong> {
+    if let Some(clean) = instead(kind, value)? {
+        *value = clean;
+    }
+    Ok(())
+}
+
+/// What Go writes instead of a value; `None` when it writes it as it is.
+fn instead(kind: Kind, value: &Value) -> Result<Option<Value>, Wrong> {
+    let another = |clean: Value| (clean != *value).then_some(clean);
+    match (kind, value) {
+        (Kind::Bytes, _) => bytes(value).map(another),
+        (Kind::Time | Kind::MicroTime, _) => time(kind, value).map(another),
+        (Kind::Quantity, _) => quantity(value).map(another),
+        (Kind::String, Value::Null) => Ok(Some(Value::from(""))),
+        (Kind::Bool, Value::Null) => Ok(Some(Value::from(false))),
+        (Kind::Int32 | Kind::Int64 | Kind::IntOrString | Kind::Double, Value::Null) => Ok(Some(Value::from(0))),
+        (Kind::Int32 | Kind::IntOrString, Value::Number(number)) => {
+            let fits = number.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+            if fits { Ok(None) } else { Err(Wrong::Number) }
+        }
+        (Kind::Int64, Value::Number(number)) => number.as_i64().map(|_| None).ok_or(Wrong::Number),
+        (Kind::Strings, Value::Array(items)) if !items.iter().all(Value::is_string) => Err(Wrong::Type),
+        (Kind::String | Kind::IntOrString, Value::String(_))
+        | (Kind::Bool, Value::Bool(_))
+        | (Kind::Double, Value::Number(_))
+        | (Kind::Strings, Value::Null | Value::Array(_))
+        | (Kind::Raw | Kind::Json | Kind::Message(_) | Kind::BoolOr(_) | Kind::ListOr(_), _) => Ok(None),
+        _ => Err(Wrong::Type),
     }
 }
 
@@ -53,14 +53,6 @@ fn text(value: &Value) -> Result<&str, Wrong> {
     match value {
         Value::Null => Ok(""),
         Value::String(text) => Ok(text),
-        _ => Err(Wrong::Type),
-    }
-}
-
-fn number(value: &Value) -> Result<i64, Wrong> {
-    match value {
-        Value::Null => Ok(0),
-        Value::Number(number) => number.as_i64().ok_or(Wrong::Number),
         _ => Err(Wrong::Type),
     }
 }
@@ -108,7 +100,9 @@ fn quantity(value: &Value) -> Result<Value, Wrong> {
 }
 
 /// Upstream rounds the quantities of a `ResourceList` up to a thousandth (`SetDefaults_ResourceList`).
-pub(super) fn in_list(value: Value) -> Value {
+pub(super) fn in_list(value: &mut Value) {
     let fine = value.as_str().filter(|s| s.ends_with(['n', 'u'])).and_then(|text| Amount::parse(text).ok());
-    fine.map_or(value, |amount| Value::from(Amount::milli_units(amount.milli()).to_string()))
+    if let Some(amount) = fine {
+        *value = Value::from(Amount::milli_units(amount.milli()).to_string());
+    }
 }

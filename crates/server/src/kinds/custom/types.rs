@@ -59,7 +59,7 @@ impl Builder {
         let mut fields = Vec::with_capacity(schema.properties.len());
         for (name, property) in &schema.properties {
             let (of, default) = (self.value(property), property.default.clone());
-            fields.push(Field { name: name.clone(), of, default, implied: None });
+            fields.push(Field { name: name.as_ref().into(), of, default, implied: None });
         }
         fields
     }

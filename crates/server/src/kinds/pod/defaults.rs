@@ -82,10 +82,10 @@ pub(super) fn complete(object: &mut Value) {
 }
 
 fn container(c: &mut Map<String, Value>) {
-    let image = c.get("image").and_then(Value::as_str).unwrap_or("").to_owned();
-    set(c, "imagePullPolicy", json!(pull_policy(&image)));
-    set(c, "terminationMessagePath", json!("/dev/termination-log"));
-    set(c, "terminationMessagePolicy", json!("File"));
+    let policy = pull_policy(c.get("image").and_then(Value::as_str).unwrap_or(""));
+    set(c, "imagePullPolicy", policy);
+    set(c, "terminationMessagePath", "/dev/termination-log");
+    set(c, "terminationMessagePolicy", "File");
     set(c, "resources", json!({}));
     for switch in ["stdin", "stdinOnce", "tty"] {
         if c.get(switch) == Some(&json!(false)) {
@@ -93,7 +93,7 @@ fn container(c: &mut Map<String, Value>) {
         }
     }
     each(c, "ports", |p| {
-        set(p, "protocol", json!("TCP"));
+        set(p, "protocol", "TCP");
         if p.get("hostPort") == Some(&json!(0)) {
             p.remove("hostPort");
         }

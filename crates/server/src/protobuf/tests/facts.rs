@@ -229,7 +229,7 @@ fn a_filled_object_of_every_kind_served_survives_wire_and_type() {
         let decoded = decode(&encode(&object).unwrap()).unwrap();
         assert_eq!(decoded, object);
         let parsed = Parsed { value: decoded, duplicates: Vec::new() };
-        let (clean, warnings) = strict::check(*kind, &parsed, Validation::Strict).unwrap();
+        let (clean, warnings) = strict::check(*kind, parsed, Validation::Strict).unwrap();
         assert_eq!((clean, warnings), (object, Vec::new()), "{}", info.kind);
     }
 }

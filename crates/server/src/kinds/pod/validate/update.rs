@@ -20,6 +20,9 @@ pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     }
     tolerations(spec, before, &path.child("tolerations"), errors);
     gates(spec, before, &path.child("schedulingGates"), errors);
+    if spec == before {
+        return;
+    }
     let gated = items(before, "schedulingGates").next().is_some();
     let mut allowed = spec.clone();
     for list in ["initContainers", "containers"] {
