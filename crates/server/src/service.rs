@@ -246,8 +246,9 @@ impl ApiServer {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, call).await,
-            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, call),
+            // Of what has a name there is nothing to watch but by a selector: there, upstream ignores `watch`.
+            ("GET", true) => read::get(self, &resource, call).await,
+            ("GET", false) if call.query.flag("watch") => watch::watch(self, &resource, call),
             ("GET", false) => read::list(self, &resource, call).await,
             ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
             ("POST", false) => create::create(self, &resource, call).await,
