@@ -33,6 +33,7 @@ mod hooks;
 mod identities;
 mod image_gc;
 mod images;
+mod in_use;
 mod init_containers;
 mod jobs;
 mod kills;
@@ -123,6 +124,7 @@ fn main() {
         fairness::TESTS,
         hooks::TESTS,
         images::TESTS,
+        in_use::TESTS,
         init_containers::TESTS,
         jobs::TESTS,
         pod_updates::TESTS,

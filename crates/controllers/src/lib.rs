@@ -20,6 +20,7 @@ mod endpoints;
 mod garbage_collector;
 mod going;
 mod history;
+mod in_use;
 mod job;
 mod members;
 mod namespace;
@@ -107,6 +108,9 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
+    controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
+    controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));

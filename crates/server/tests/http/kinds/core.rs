@@ -189,7 +189,8 @@ async fn persistent_volume_claims() {
         discovery: json!({"singularName": "persistentvolumeclaim", "shortNames": ["pvc"], "status": true}),
         manifest: json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
-        made: json!({"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}),
+        made: json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {"volumeMode": "Filesystem"},
+            "status": {"phase": "Pending"}}),
         wrong: &[
             (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value: at least 1 access mode is required"),
             (
