@@ -10,6 +10,7 @@ mod access;
 mod admission;
 mod aggregation;
 mod audit;
+mod certificates;
 mod clusters;
 mod commands;
 mod conditions;
@@ -107,6 +108,7 @@ fn main() {
     let shared = [
         access::TESTS,
         aggregation::TESTS,
+        certificates::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         cron_jobs::TESTS,

@@ -9,6 +9,7 @@
 
 mod amount;
 mod cache;
+mod certificates;
 mod clients;
 mod clock;
 mod cluster_roles;
@@ -42,6 +43,7 @@ mod watch;
 mod worker;
 mod written;
 
+pub use certificates::{Order, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
 
@@ -60,6 +62,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     /// The certificates, in PEM, that Pods trust the API server by; nothing is published without them.
     pub root_ca_pem: Option<String>,
+    /// Signs requests for certificates of Kubernetes' own signers; without one nobody does.
+    pub signer: Option<Signer>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
@@ -72,6 +76,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             root_ca_pem: None,
+            signer: None,
             terminated_pod_gc_threshold: 12_500,
             gates: FeatureGates::default(),
             clock: Clock::system(),
@@ -87,6 +92,11 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     if let Some(pem) = options.root_ca_pem {
         controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
     }
+    if let Some(signer) = options.signer {
+        controllers.spawn(certificates::signing(clients.clone(), signer, stop.clone()));
+    }
+    controllers.spawn(certificates::approving(clients.clone(), stop.clone()));
+    controllers.spawn(certificates::cleaner(clients.clone(), stop.clone()));
     controllers.spawn(namespace::run(clients.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));

@@ -162,6 +162,7 @@ impl Cluster {
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let asked = controllers::Options {
             root_ca_pem: Some(pki.ca_pem().to_owned()),
+            signer: Some(signer(&pki)?),
             gates,
             ..controllers::Options::default()
         };
@@ -241,6 +242,15 @@ fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs
 fn note_task(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
     let task = task.abort_handle();
     server.note_component(name, move || if task.is_finished() { Err("it has ended".to_owned()) } else { Ok(()) });
+}
+
+/// The cluster's own authority signs for the controllers.
+fn signer(pki: &Pki) -> Result<controllers::Signer> {
+    let authority = pki.authority()?;
+    Ok(controllers::Signer::new(move |order| {
+        let validity = (order.from, order.until);
+        authority.issue(order.request, order.uses, validity).map_err(|e| e.to_string())
+    }))
 }
 
 /// Controllers watch together, and each acts as the service account of its name.

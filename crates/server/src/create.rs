@@ -80,6 +80,7 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             value["metadata"]["name"] = json!(generate(value["metadata"]["generateName"].as_str().unwrap_or("")));
         }
         let mut value = prepare(server, resource, call, value, &managers)?;
+        authz::restrict_subject(resource, &value)?;
         warnings.extend(admit::check(server, resource, &value, None, &call.trail)?);
         let addresses = services::take(server, resource, &mut value).await?;
         let name = value["metadata"]["name"].as_str().unwrap_or("").to_owned();
