@@ -23,6 +23,7 @@ mod going;
 mod history;
 mod in_use;
 mod job;
+mod legacy_tokens;
 mod members;
 mod namespace;
 mod node_lifecycle;
@@ -46,6 +47,7 @@ mod written;
 pub use certificates::{Order, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
+pub use legacy_tokens::{Bearer, TokenMaker};
 
 use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
@@ -62,6 +64,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     /// The certificates, in PEM, that Pods trust the API server by; nothing is published without them.
     pub root_ca_pem: Option<String>,
+    /// Makes the tokens that are kept in Secrets; without one there are none.
+    pub token_maker: Option<TokenMaker>,
     /// Signs requests for certificates of Kubernetes' own signers; without one nobody does.
     pub signer: Option<Signer>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
@@ -76,6 +80,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             root_ca_pem: None,
+            token_maker: None,
             signer: None,
             terminated_pod_gc_threshold: 12_500,
             gates: FeatureGates::default(),
@@ -89,6 +94,9 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let clients = clients.into();
     let mut controllers = JoinSet::new();
     controllers.spawn(service_account::run(clients.clone(), stop.clone()));
+    if let Some(maker) = options.token_maker {
+        controllers.spawn(legacy_tokens::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
+    }
     if let Some(pem) = options.root_ca_pem {
         controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
     }

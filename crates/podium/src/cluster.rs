@@ -162,6 +162,7 @@ impl Cluster {
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let asked = controllers::Options {
             root_ca_pem: Some(pki.ca_pem().to_owned()),
+            token_maker: Some(token_maker(&pki)?),
             signer: Some(signer(&pki)?),
             gates,
             ..controllers::Options::default()
@@ -251,6 +252,12 @@ fn signer(pki: &Pki) -> Result<controllers::Signer> {
         let validity = (order.from, order.until);
         authority.issue(order.request, order.uses, validity).map_err(|e| e.to_string())
     }))
+}
+
+/// What the server takes for an account's token, the controllers may make.
+fn token_maker(pki: &Pki) -> Result<controllers::TokenMaker> {
+    let key = pki.signing_key()?;
+    Ok(controllers::TokenMaker::new(move |of| key.legacy_token(of.namespace, of.account, of.uid, of.secret)))
 }
 
 /// Controllers watch together, and each acts as the service account of its name.
