@@ -124,6 +124,7 @@ impl Cluster {
             .with_gates(gates.clone());
         server.bootstrap().await;
         server.bootstrap_service(reached).await;
+        server.bootstrap_addresses().await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         // The API serves meanwhile: those who need the roles wait for them.
         tasks.spawn(server.bootstrap_access());

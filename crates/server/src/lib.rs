@@ -30,6 +30,7 @@ mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
+mod ip_addresses;
 pub mod kinds;
 mod list_body;
 mod list_options;

@@ -9,6 +9,7 @@ use crate::{
     component_statuses::{self, Components},
     create, definitions, delete, eviction,
     flow::FlowControl,
+    ip_addresses::{self, IpAddresses},
     kinds::Subresource,
     metrics::Metrics,
     node_proxy, node_stream, pods, read,
@@ -47,6 +48,8 @@ pub struct ApiServer {
     pub(crate) registry: Arc<Registry>,
     /// Held by whoever chooses the addresses of a Service.
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
+    /// Follows which addresses are whose.
+    pub(crate) addresses: Arc<IpAddresses>,
     /// Admission that was asked for.
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
@@ -94,6 +97,7 @@ impl ApiServer {
         let follower = Arc::new(Follower::new(store.clone()));
         let hooks = Arc::new(Hooks::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
+        let addresses = Arc::new(IpAddresses::new(store.clone()));
         let server = Self {
             store,
             webhooks,
@@ -106,6 +110,7 @@ impl ApiServer {
             address: None,
             registry: Arc::default(),
             allocating: Arc::default(),
+            addresses,
             counting: Arc::default(),
             plugins: Arc::default(),
             audit: None,
@@ -200,6 +205,9 @@ impl ApiServer {
         if is_write && answer.is_ok() {
             self.aggregation.note(self, kind.info().storage);
             self.note_flows(kind.info().storage);
+            if ip_addresses::concern(kind.info().storage, &call) {
+                ip_addresses::settle(self).await;
+            }
         }
         let told = std::mem::take(&mut *call.told.lock());
         if !told.is_empty() {

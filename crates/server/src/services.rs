@@ -1,6 +1,7 @@
 //! Addresses and node ports of Services: each is had once. Who leads their traffic is `network`.
 
 use crate::{
+    ip_addresses,
     kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},
     object,
     own_services::SERVICE_RANGE,
@@ -39,6 +40,13 @@ impl Taken {
             let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
             taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
+        }
+        // What somebody has noted down for another use is had, too.
+        for ip in ip_addresses::all(&server.store) {
+            let Some(offset) = offset(&json!(ip)).filter(|offset| !taken.ips.contains(offset)) else { continue };
+            if ip_addresses::is_of_another(&server.store, &ip, &resource.namespace, own) {
+                taken.ips.insert(offset);
+            }
         }
         taken
     }
