@@ -36,6 +36,12 @@ fn work() -> String {
     let items = [
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": "v"}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}),
+        made(
+            "v1",
+            "PersistentVolumeClaim",
+            "c",
+            json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}),
+        ),
         made("v1", "ResourceQuota", "q", json!({"hard": {"pods": "20"}})),
         made(
             "apps/v1",
@@ -107,6 +113,7 @@ fn act() {
         account("disruption-controller", "update poddisruptionbudgets/status"),
         account("resourcequota-controller", "update resourcequotas/status"),
         account("service-account-controller", "create serviceaccounts"),
+        account("pvc-protection-controller", "update persistentvolumeclaims"),
         account("root-ca-cert-publisher", "create configmaps"),
         account("namespace-controller", "update namespaces/finalize"),
         account("node-controller", "patch nodes"),

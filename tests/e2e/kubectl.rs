@@ -49,6 +49,8 @@ fn explain_knows_every_kind(cluster: &Cluster) {
     }
     let probe = kubectl.run("explain pod.spec.containers.livenessProbe.httpGet").ok();
     assert!(probe.contains("port\t<IntOrString> -required-"), "{probe}");
+    let pulls = kubectl.run("explain pod.spec.containers.imagePullPolicy").ok();
+    assert!(pulls.contains("ENUM:") && pulls.contains("IfNotPresent"), "{pulls}");
     let unknown = kubectl.run("explain pod.spec.nothing").failed();
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
 }

@@ -10,6 +10,7 @@ mod access;
 mod admission;
 mod aggregation;
 mod audit;
+mod certificates;
 mod clusters;
 mod commands;
 mod conditions;
@@ -33,6 +34,7 @@ mod hooks;
 mod identities;
 mod image_gc;
 mod images;
+mod in_use;
 mod init_containers;
 mod jobs;
 mod kills;
@@ -106,6 +108,7 @@ fn main() {
     let shared = [
         access::TESTS,
         aggregation::TESTS,
+        certificates::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         cron_jobs::TESTS,
@@ -123,6 +126,7 @@ fn main() {
         fairness::TESTS,
         hooks::TESTS,
         images::TESTS,
+        in_use::TESTS,
         init_containers::TESTS,
         jobs::TESTS,
         pod_updates::TESTS,

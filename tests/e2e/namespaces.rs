@@ -131,13 +131,17 @@ fn host_paths(cluster: &Cluster) {
     let path = file.display().to_string();
     let mut c = container("c", "sleep 10000");
     c["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
-    let volumes = json!([{"name": "v", "hostPath": {"path": path, "type": "Directory"}}]);
+    let volumes = json!([{"name": "v", "hostPath": {"path": path, "type": "Directory"}}, {"name": "w", "configMap": {"name": "none"}}]);
     apply(&kubectl, "p", json!({"volumes": volumes, "containers": [c]}));
     let expected =
         format!("MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: {path} is not a directory");
-    eventually("an event about the hostPath", || {
-        kubectl.events("p").iter().any(|(reason, message)| reason == "FailedMount" && *message == expected)
-    });
+    // Each volume that fails is told.
+    let other = "MountVolume.SetUp failed for volume \"w\" : configmap \"none\" not found";
+    for expected in [expected.as_str(), other] {
+        eventually(expected, || {
+            kubectl.events("p").iter().any(|(reason, message)| reason == "FailedMount" && message == expected)
+        });
+    }
 }
 
 /// A directory of the node whose mounts are shared with whoever binds it.

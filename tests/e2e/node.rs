@@ -37,6 +37,8 @@ const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 fn a_node_tells_of_itself(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
+    let drivers = kubectl.wait_value(&format!("csinode/{name}"), "/spec/drivers", &json!([]));
+    assert_eq!(drivers["metadata"]["ownerReferences"][0]["kind"], "Node");
     let status = kubectl.value(&format!("node/{name}"), "/status");
     let amount = |list: &str, of: &str| {
         let text = status[list][of].as_str().unwrap_or_else(|| panic!("{list} {of}: {status}"));

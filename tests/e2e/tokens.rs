@@ -7,6 +7,7 @@ use tests::{Cluster, Kubectl, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("a Pod has a token of its account, which dies with the Pod", a_pods_token),
     ("a token of one's own choice is asked for, or none", chosen),
+    ("a Secret for an account has a token without an end, and goes with the account", kept_in_a_secret),
 ];
 
 const DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -81,4 +82,27 @@ fn chosen(cluster: &Cluster) {
     );
     assert_eq!(kubectl.args(&["exec", "p", "--", "stat", "-L", "-c", "%u %a", "/t/vault"], "").ok(), "1000 600\n");
     assert_eq!(read(&kubectl, "/t/vault").split('.').count(), 3);
+}
+
+fn kept_in_a_secret(cluster: &Cluster) {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let kubectl = cluster.kubectl();
+    let namespace = kubectl.namespace().to_owned();
+    kubectl.run("create serviceaccount app").ok();
+    let annotations = json!({"kubernetes.io/service-account.name": "app"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "kept", "annotations": annotations}});
+    kubectl.apply(&secret.to_string());
+    eventually("it is filled", || kubectl.value("secret/kept", "/data/token").is_string());
+    let text = |field: &str| {
+        let data = kubectl.value("secret/kept", &format!("/data/{field}"));
+        String::from_utf8(STANDARD.decode(data.as_str().unwrap()).unwrap()).unwrap()
+    };
+    assert_eq!(text("namespace"), namespace);
+    let (token, authority) = (text("token"), text("ca.crt"));
+    let told = show(cluster, &token, &authority);
+    assert!(told.contains(&format!("User \"system:serviceaccount:{namespace}:app\" cannot get resource")), "{told}");
+    kubectl.run("delete serviceaccount app").ok();
+    eventually("it goes with its account", || kubectl.get("secret/kept").is_none());
+    assert!(show(cluster, &token, &authority).contains("You must be logged in"));
 }

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod conformance;
 mod demo;
+mod enum_facts;
 mod fuzz;
 mod protobuf_facts;
 mod server;
@@ -75,6 +76,15 @@ enum Task {
         #[arg(long, default_value = "crates/server/src/protobuf/messages.txt")]
         to: PathBuf,
     },
+    /// Write the table of the fields with few values anew, from a checkout of the same.
+    EnumFacts {
+        /// A checkout of kubernetes/api.
+        #[arg(long)]
+        api: PathBuf,
+        /// Where the table goes.
+        #[arg(long, default_value = "crates/server/src/openapi/enums.txt")]
+        to: PathBuf,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -86,6 +96,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz { target: Some(target), minutes, seed, .. } => fuzz::target(&target, minutes.unwrap_or(5), seed),
         Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),
         Task::Bench { names } => bench::run(&names),
+        Task::EnumFacts { api, to } => enum_facts::run(&api, &to),
         Task::ProtobufFacts { api, apimachinery, to } => protobuf_facts::run(&api, &apimachinery, &to),
     }
 }

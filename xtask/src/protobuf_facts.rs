@@ -12,7 +12,7 @@ use std::{
 };
 
 /// The packages of `kubernetes/api` whose version is stable, and those of which something is served.
-const PACKAGES: [&str; 22] = [
+pub(crate) const PACKAGES: [&str; 22] = [
     "core/v1",
     "admissionregistration/v1",
     "admissionregistration/v1alpha1",
@@ -85,7 +85,7 @@ fn group_name(dir: &Path) -> anyhow::Result<String> {
 }
 
 /// What people wrote of a package: its Go files but tests and generated ones.
-fn sources(dir: &Path) -> anyhow::Result<String> {
+pub(crate) fn sources(dir: &Path) -> anyhow::Result<String> {
     let mut all = String::new();
     for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
         let path = entry?.path();

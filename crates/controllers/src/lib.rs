@@ -9,6 +9,7 @@
 
 mod amount;
 mod cache;
+mod certificates;
 mod clients;
 mod clock;
 mod cluster_roles;
@@ -20,7 +21,9 @@ mod endpoints;
 mod garbage_collector;
 mod going;
 mod history;
+mod in_use;
 mod job;
+mod legacy_tokens;
 mod members;
 mod namespace;
 mod node_lifecycle;
@@ -41,8 +44,10 @@ mod watch;
 mod worker;
 mod written;
 
+pub use certificates::{Order, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
+pub use legacy_tokens::{Bearer, TokenMaker};
 
 use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
@@ -59,6 +64,10 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     /// The certificates, in PEM, that Pods trust the API server by; nothing is published without them.
     pub root_ca_pem: Option<String>,
+    /// Makes the tokens that are kept in Secrets; without one there are none.
+    pub token_maker: Option<TokenMaker>,
+    /// Signs requests for certificates of Kubernetes' own signers; without one nobody does.
+    pub signer: Option<Signer>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
@@ -71,6 +80,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             root_ca_pem: None,
+            token_maker: None,
+            signer: None,
             terminated_pod_gc_threshold: 12_500,
             gates: FeatureGates::default(),
             clock: Clock::system(),
@@ -83,9 +94,17 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let clients = clients.into();
     let mut controllers = JoinSet::new();
     controllers.spawn(service_account::run(clients.clone(), stop.clone()));
+    if let Some(maker) = options.token_maker {
+        controllers.spawn(legacy_tokens::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
+    }
     if let Some(pem) = options.root_ca_pem {
         controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
     }
+    if let Some(signer) = options.signer {
+        controllers.spawn(certificates::signing(clients.clone(), signer, stop.clone()));
+    }
+    controllers.spawn(certificates::approving(clients.clone(), stop.clone()));
+    controllers.spawn(certificates::cleaner(clients.clone(), stop.clone()));
     controllers.spawn(namespace::run(clients.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
@@ -107,6 +126,9 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
+    controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
+    controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));

@@ -49,6 +49,10 @@ pub(crate) struct Member {
     pub(crate) place: Place,
     /// Its volumes that are claims, with the claims' names.
     pub(crate) claims: Vec<(String, String)>,
+    /// The claims that are made for it and go with it (ephemeral volumes).
+    pub(crate) own_claims: Vec<String>,
+    /// Whether its kubelet is done with it, or was not waited for: what still is there waits for a finalizer.
+    pub(crate) is_shut_down: bool,
     /// What a Job must know of it; nothing of Pods of others.
     pub(crate) job: Option<Box<JobPart>>,
 }
@@ -117,6 +121,8 @@ impl Member {
             evicted: status.reason.as_deref() == Some("Evicted"),
             place: Place::of(&spec, &status),
             claims: claims(&spec),
+            own_claims: own_claims(&spec, meta.name.as_deref().unwrap_or_default()),
+            is_shut_down: terminating && meta.deletion_grace_period_seconds == Some(0),
             job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),
             namespace: meta.namespace.unwrap_or_default(),
@@ -208,6 +214,11 @@ impl JobPart {
 fn claims(spec: &PodSpec) -> Vec<(String, String)> {
     let volumes = spec.volumes.iter().flatten();
     volumes.filter_map(|v| Some((v.name.clone(), v.persistent_volume_claim.as_ref()?.claim_name.clone()))).collect()
+}
+
+fn own_claims(spec: &PodSpec, pod: &str) -> Vec<String> {
+    let volumes = spec.volumes.iter().flatten().filter(|volume| volume.ephemeral.is_some());
+    volumes.map(|volume| format!("{pod}-{}", volume.name)).collect()
 }
 
 fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N> {

@@ -59,7 +59,7 @@ async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumesFact {
     let _turn = volumes_turn(shared, pod).await;
     match volumes::set_up(shared, pod).await {
         Ok(()) => VolumesFact::Mounted,
-        Err(message) => VolumesFact::Failed { message },
+        Err(messages) => VolumesFact::Failed { messages },
     }
 }
 

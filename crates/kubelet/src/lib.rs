@@ -12,6 +12,7 @@ mod cgroup;
 mod checkpoint;
 mod clock;
 mod config;
+mod csi_node;
 mod deadline;
 mod dns;
 mod environment;

@@ -1,6 +1,6 @@
 //! The node: registered once, kept alive by its Lease, its status written when it changes.
 
-use crate::{Shared, deadline::within_deadline, node_status};
+use crate::{Shared, csi_node, deadline::within_deadline, node_status};
 use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
@@ -29,7 +29,8 @@ pub(crate) async fn run(shared: &Shared) {
         tokio::time::sleep(RETRY).await;
     }
     shared.recorder.record_node(EventKind::Normal, "Starting", "Starting kubelet.".to_owned());
-    tokio::join!(keep_alive(shared), report(shared));
+    // What is done once does not make what is done for ever larger.
+    tokio::join!(keep_alive(shared), report(shared), Box::pin(csi_node::make(shared)));
 }
 
 async fn register(shared: &Shared) -> Result<(), kube::Error> {

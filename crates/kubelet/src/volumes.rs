@@ -75,30 +75,41 @@ fn memory(shared: &Shared, pod: &Pod) -> Option<Amount> {
     own.or_else(|| shared.machine.allocatable.get("memory").copied())
 }
 
-/// Makes the Pod's directories and volumes. What is there already stays.
-pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), String> {
+/// Makes the Pod's directories and volumes. What is there already stays, and what fails keeps no other volume back.
+///
+/// # Errors
+/// Each volume that failed, and why.
+pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), Vec<String>> {
     let mut objects = Objects::new(shared, pod.namespace());
-    let mut work = Vec::new();
+    let (mut work, mut errors) = (Vec::new(), Vec::new());
     for volume in spec(pod).volumes.iter().flatten() {
-        let task = prepare(shared, pod, volume, &mut objects).await.map_err(|e| failed(&volume.name, &e))?;
-        work.push((volume.name.clone(), shared.paths.volume(pod.uid(), &volume.name), task));
+        match prepare(shared, pod, volume, &mut objects).await {
+            Ok(task) => work.push((volume.name.clone(), shared.paths.volume(pod.uid(), &volume.name), task)),
+            Err(e) => errors.push(failed(&volume.name, &e)),
+        }
     }
     let (own, logs, group) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()), fs_group(pod));
-    blocking::run(move || {
+    let done = blocking::run(move || {
         make_dir(&own, 0o750)?;
         make_dir(&logs, 0o755)?;
-        for (name, dir, task) in work {
-            match task {
-                Work::EmptyDir(task) => task.set_up(&dir, group),
-                Work::HostPath(task) => task.check(),
-                Work::Image => Ok(()),
-                Work::Files(payload) => atomic_writer::write(&dir, &payload, group).map_err(|e| e.to_string()),
-            }
-            .map_err(|e| failed(&name, &e))?;
-        }
-        Ok(())
-    })
-    .await
+        let carried_out =
+            work.into_iter().map(|(name, dir, task)| carry_out(task, &dir, group).map_err(|e| failed(&name, &e)));
+        Ok(carried_out.filter_map(Result::err).collect::<Vec<_>>())
+    });
+    match done.await {
+        Ok(more) => errors.extend(more),
+        Err(error) => errors.push(error),
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn carry_out(task: Work, dir: &Path, group: Option<u32>) -> Result<(), String> {
+    match task {
+        Work::EmptyDir(task) => task.set_up(dir, group),
+        Work::HostPath(task) => task.check(),
+        Work::Image => Ok(()),
+        Work::Files(payload) => atomic_writer::write(dir, &payload, group).map_err(|e| e.to_string()),
+    }
 }
 
 async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Objects<'_>) -> Result<Work, String> {

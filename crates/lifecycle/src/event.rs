@@ -144,8 +144,8 @@ pub enum VolumesFact {
     Mounted,
     /// One or more could not be set up; tried again after a back-off.
     Failed {
-        /// For people.
-        message: String,
+        /// For people: one for each that could not.
+        messages: Vec<String>,
     },
     /// All are gone.
     Unmounted,

@@ -195,8 +195,11 @@ fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp
         VolumesFact::Mounted => Volumes::Mounted,
         VolumesFact::Unmounted => Volumes::Removed,
         VolumesFact::Failed { .. } if matches!(&pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,
-        VolumesFact::Failed { message } => {
-            record(pod, EventKind::Warning, "FailedMount", message.clone(), None);
+        VolumesFact::Failed { messages } => {
+            for message in &messages {
+                record(pod, EventKind::Warning, "FailedMount", message.clone(), None);
+            }
+            let message = messages.join("; ");
             let before = if let Volumes::Failed(t) = &pod.volumes { Some(t) } else { None };
             Volumes::Failed(trouble(before, message, policy, now))
         }

@@ -127,6 +127,8 @@ impl Cluster {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         // The API serves meanwhile: those who need the roles wait for them.
         tasks.spawn(server.bootstrap_access());
+        let addressed = server.clone();
+        tasks.spawn(async move { addressed.bootstrap_addresses().await });
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
@@ -162,6 +164,8 @@ impl Cluster {
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let asked = controllers::Options {
             root_ca_pem: Some(pki.ca_pem().to_owned()),
+            token_maker: Some(token_maker(&pki)?),
+            signer: Some(signer(&pki)?),
             gates,
             ..controllers::Options::default()
         };
@@ -241,6 +245,21 @@ fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs
 fn note_task(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
     let task = task.abort_handle();
     server.note_component(name, move || if task.is_finished() { Err("it has ended".to_owned()) } else { Ok(()) });
+}
+
+/// The cluster's own authority signs for the controllers.
+fn signer(pki: &Pki) -> Result<controllers::Signer> {
+    let authority = pki.authority()?;
+    Ok(controllers::Signer::new(move |order| {
+        let validity = (order.from, order.until);
+        authority.issue(order.request, order.uses, validity).map_err(|e| e.to_string())
+    }))
+}
+
+/// What the server takes for an account's token, the controllers may make.
+fn token_maker(pki: &Pki) -> Result<controllers::TokenMaker> {
+    let key = pki.signing_key()?;
+    Ok(controllers::TokenMaker::new(move |of| key.legacy_token(of.namespace, of.account, of.uid, of.secret)))
 }
 
 /// Controllers watch together, and each acts as the service account of its name.

@@ -5,6 +5,7 @@ mod always_pull_images;
 mod connect;
 mod default_class;
 mod hooks;
+mod in_use_protection;
 mod limit_ranger;
 mod mutations;
 mod node_taint;
@@ -54,6 +55,9 @@ impl FromStr for AdmissionPlugin {
 /// Fills in what other objects say about a new one, and what the cluster asks of all.
 pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
     let (info, namespace) = (resource.kind.info(), &resource.namespace);
+    if let Some(finalizer) = in_use_protection::finalizer(info.group, info.kind) {
+        in_use_protection::admit(object, finalizer);
+    }
     let done = match (info.group, info.kind) {
         ("", "Pod") => {
             limit_ranger::give(server, namespace, object);

@@ -50,7 +50,7 @@ fn status(name: &str, healthy: &Result<(), String>) -> Value {
 
 /// Answers a request for one or all of them.
 pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    if call.method != http::Method::GET || call.query.flag("watch") {
+    if call.method != http::Method::GET || (call.query.flag("watch") && resource.name.is_none()) {
         return Err(ApiError::method_not_allowed());
     }
     let (kind, all) = (&*resource.kind, server.components.all());

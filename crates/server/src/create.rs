@@ -84,6 +84,7 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             object["metadata"]["name"] = json!(generate(&prefix));
         }
         prepare(server, resource, call, &mut object)?;
+        authz::restrict_subject(resource, &object)?;
         warnings.extend(admit::check(server, resource, &object, None, &call.trail)?);
         let addresses = services::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();

@@ -22,16 +22,18 @@ pub(crate) fn lasts(wanted: &Attributes) -> bool {
 
 /// The time for a request: what its query asks for, at most a minute; `None` for what lasts.
 pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>, ApiError> {
-    limit(resource.subresource.as_deref(), query)
+    limit(resource.name.is_some(), resource.subresource.as_deref(), query)
 }
 
 /// The same for a path of which only its form is known.
 pub(crate) fn of_path(path: &str, query: &Query) -> Result<Option<Duration>, ApiError> {
-    let About::Resource(about) = Attributes::of(&Method::GET, path, "").about else { return limit(None, query) };
-    limit(Some(&about.subresource), query)
+    let About::Resource(about) = Attributes::of(&Method::GET, path, "").about else {
+        return limit(false, None, query);
+    };
+    limit(!about.name.is_empty(), Some(&about.subresource), query)
 }
 
-fn limit(subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, ApiError> {
+fn limit(named: bool, subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, ApiError> {
     let asked = match query.get("timeout") {
         None => None,
         Some(text) => Some(parse(text).ok_or_else(|| {
@@ -39,7 +41,7 @@ fn limit(subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, A
             ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
         })?),
     };
-    if query.flag("watch") || subresource.is_some_and(|s| LASTING.contains(&s)) {
+    if (query.flag("watch") && !named) || subresource.is_some_and(|s| LASTING.contains(&s)) {
         return Ok(None);
     }
     Ok(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST))))

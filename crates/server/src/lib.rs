@@ -30,6 +30,7 @@ mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
+mod ip_addresses;
 pub mod kinds;
 mod list_body;
 mod list_options;
@@ -85,7 +86,7 @@ pub use listen::serve;
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
 pub use own_services::{API_IP, DNS_IP, SERVICE_RANGE};
-pub use pki::{Pki, PkiError};
+pub use pki::{Authority, Pki, PkiError};
 pub use reply::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;

@@ -6,6 +6,7 @@
 mod custom;
 mod defaults;
 mod document;
+mod enums;
 mod packed;
 mod paths;
 mod schemas;

@@ -1,5 +1,10 @@
 //! The cluster's own certificate authority, its serving certificate, and the administrator's.
 
+mod authority;
+mod usages;
+
+pub use authority::Authority;
+
 use crate::{FrontProxy, SigningKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
@@ -78,6 +83,14 @@ impl Pki {
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca
+    }
+
+    /// The authority itself, which issues certificates for others.
+    ///
+    /// # Errors
+    /// When its key or its certificate cannot be used.
+    pub fn authority(&self) -> Result<Authority, PkiError> {
+        Authority::of(&self.ca, &self.ca_key)
     }
 
     /// The key of service account tokens. It is kept, for tokens outlive the server.
@@ -241,4 +254,15 @@ fn client_params(name: &str) -> CertificateParams {
 fn issue(params: &CertificateParams, issuer: &Issuer<'_, KeyPair>) -> Result<(String, String), PkiError> {
     let key = KeyPair::generate()?;
     Ok((params.signed_by(&key, issuer)?.pem(), key.serialize_pem()))
+}
+
+/// Bytes as text between two lines that say what they are (RFC 7468).
+fn pem(label: &str, bytes: &[u8]) -> String {
+    let encoded = STANDARD.encode(bytes);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in encoded.as_bytes().chunks(64) {
+        text.push_str(&String::from_utf8_lossy(line));
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
 }

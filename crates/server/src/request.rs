@@ -85,7 +85,8 @@ impl Query {
     }
 }
 
-/// Puts the old path of a watch into the form of today: `/api/v1/watch/pods` is `/api/v1/pods?watch=true`.
+/// Puts the old path of a watch into the form of today: `/api/v1/watch/pods` is `/api/v1/pods?watch=true`, and one of a
+/// single object selects it by its name.
 pub(crate) fn renew(uri: &mut Uri) {
     let mut parts: Vec<&str> = uri.path().split('/').skip(1).collect();
     let place = match parts.first() {
@@ -93,12 +94,29 @@ pub(crate) fn renew(uri: &mut Uri) {
         Some(&"apis") => 3,
         _ => return,
     };
-    if parts.get(place) != Some(&"watch") || parts.get(place + 1).is_none_or(|next| next.is_empty()) {
+    if parts.get(place) != Some(&"watch") {
         return;
     }
     parts.remove(place);
-    let query = uri.query().filter(|query| !query.is_empty()).map_or_else(String::new, |query| format!("&{query}"));
-    if let Ok(renewed) = format!("/{}?watch=true{query}", parts.join("/")).parse() {
+    let name = match parts.get(place..).unwrap_or_default() {
+        [resource] | ["namespaces", _, resource] if matches!(*resource, "" | "status" | "finalize") => return,
+        [_] | ["namespaces", _, _] => None,
+        [_, name] | ["namespaces", _, _, name] => Some(*name),
+        _ => return,
+    };
+    let mut query = "watch=true".to_owned();
+    if let Some(name) = name {
+        parts.pop();
+        let escaped =
+            percent_decode_str(name).decode_utf8_lossy().replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+        let selector =
+            form_urlencoded::byte_serialize(format!("metadata.name={escaped}").as_bytes()).collect::<String>();
+        query = format!("{query}&fieldSelector={selector}");
+    }
+    if let Some(more) = uri.query().filter(|more| !more.is_empty()) {
+        query = format!("{query}&{more}");
+    }
+    if let Ok(renewed) = format!("/{}?{query}", parts.join("/")).parse() {
         *uri = renewed;
     }
 }
@@ -193,8 +211,13 @@ mod tests {
             ("/api/v1/watch/pods", "/api/v1/pods?watch=true"),
             (
                 "/api/v1/watch/namespaces/a/pods/b?timeoutSeconds=1",
-                "/api/v1/namespaces/a/pods/b?watch=true&timeoutSeconds=1",
+                "/api/v1/namespaces/a/pods?watch=true&fieldSelector=metadata.name%3Db&timeoutSeconds=1",
             ),
+            ("/api/v1/watch/nodes/n", "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Dn"),
+            ("/api/v1/watch/namespaces/a", "/api/v1/namespaces?watch=true&fieldSelector=metadata.name%3Da"),
+            ("/api/v1/watch/nodes/a%2C", "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Da%5C%2C"),
+            ("/api/v1/watch/namespaces/a/pods/b/log", "/api/v1/watch/namespaces/a/pods/b/log"),
+            ("/api/v1/watch/namespaces/a/status", "/api/v1/watch/namespaces/a/status"),
             ("/apis/apps/v1/watch/deployments", "/apis/apps/v1/deployments?watch=true"),
             ("/api/v1/watch", "/api/v1/watch"),
             ("/api/v1/namespaces/watch/pods", "/api/v1/namespaces/watch/pods"),

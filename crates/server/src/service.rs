@@ -9,6 +9,7 @@ use crate::{
     component_statuses::{self, Components},
     create, definitions, delete, eviction,
     flow::FlowControl,
+    ip_addresses::{self, IpAddresses},
     kinds::Subresource,
     metrics::Metrics,
     node_proxy, node_stream, pods, read,
@@ -48,6 +49,8 @@ pub struct ApiServer {
     pub(crate) registry: Arc<Registry>,
     /// Held by whoever chooses the addresses of a Service.
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
+    /// Follows which addresses are whose.
+    pub(crate) addresses: Arc<IpAddresses>,
     /// Admission that was asked for.
     pub(crate) plugins: Arc<[AdmissionPlugin]>,
     /// Held by whoever takes from a quota.
@@ -97,6 +100,7 @@ impl ApiServer {
         let follower = Arc::new(Follower::new(store.clone()));
         let hooks = Arc::new(Hooks::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
+        let addresses = Arc::new(IpAddresses::new(store.clone()));
         let server = Self {
             store,
             webhooks,
@@ -109,6 +113,7 @@ impl ApiServer {
             address: None,
             registry: Arc::default(),
             allocating: Arc::default(),
+            addresses,
             counting: Arc::default(),
             plugins: Arc::default(),
             audit: None,
@@ -204,6 +209,9 @@ impl ApiServer {
         if is_write && answer.is_ok() {
             self.aggregation.note(self, kind.info().storage);
             self.note_flows(kind.info().storage);
+            if ip_addresses::concern(kind.info().storage, &call) {
+                ip_addresses::settle(self).await;
+            }
         }
         let told = std::mem::take(&mut *call.told.lock());
         if !told.is_empty() {
@@ -250,8 +258,9 @@ impl ApiServer {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            ("GET", true) if !call.query.flag("watch") => read::get(self, &resource, call).await,
-            ("GET", _) if call.query.flag("watch") => watch::watch(self, &resource, call),
+            // Of what has a name there is nothing to watch but by a selector: there, upstream ignores `watch`.
+            ("GET", true) => read::get(self, &resource, call).await,
+            ("GET", false) if call.query.flag("watch") => watch::watch(self, &resource, call),
             ("GET", false) => read::list(self, &resource, call).await,
             ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
             ("POST", false) => create::create(self, &resource, call).await,

@@ -1,6 +1,7 @@
 //! Addresses and node ports of Services: each is had once. Who leads their traffic is `network`.
 
 use crate::{
+    ip_addresses,
     kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},
     object,
     own_services::SERVICE_RANGE,
@@ -10,7 +11,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::Ipv4Addr,
 };
 use store::Scope;
@@ -39,6 +40,13 @@ impl Taken {
             let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
             taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
+        }
+        // What somebody has noted down for another use is had, too.
+        for ip in ip_addresses::all(&server.store) {
+            let Some(offset) = offset(&json!(ip)).filter(|offset| !taken.ips.contains(offset)) else { continue };
+            if ip_addresses::is_of_another(&server.store, &ip, &resource.namespace, own) {
+                taken.ips.insert(offset);
+            }
         }
         taken
     }
@@ -134,6 +142,7 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
         ApiError::invalid(info, name, &errors)
     };
     let (spec, mut own) = (FieldPath::new("spec"), BTreeSet::new());
+    let (requested, mut shared) = (requested(&service["spec"]), BTreeMap::new());
     for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
     {
         let Some(fields) = port.as_object_mut() else { continue };
@@ -143,8 +152,16 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
             continue;
         }
         let path = spec.child("ports").index(i).child("nodePort");
+        // One port for several protocols is one port of the node, too.
+        let number = fields.get("port").and_then(Value::as_i64).unwrap_or(0);
+        if let Some(same) = shared.get(&number).copied().filter(|same| asked.is_none_or(|asked| asked == *same)) {
+            fields.insert("nodePort".to_owned(), json!(same));
+            continue;
+        }
+        let asked = asked.or_else(|| requested.get(&number).copied().filter(|_| !shared.contains_key(&number)));
         let port = node_port(asked, taken, &own, start)?.map_err(|why| refused(&path, &json!(asked), why))?;
         fields.insert("nodePort".to_owned(), json!(port));
+        shared.entry(number).or_insert(port);
         own.insert(port);
     }
     if needs_health_check(&service["spec"]) {
@@ -154,6 +171,17 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
         service["spec"]["healthCheckNodePort"] = json!(port);
     }
     Ok(())
+}
+
+/// The ports of the node that are asked for, by the Service's own ports; of several the first.
+fn requested(spec: &Value) -> BTreeMap<i64, i64> {
+    let mut all = BTreeMap::new();
+    for port in spec["ports"].as_array().into_iter().flatten() {
+        if let (Some(number), Some(asked)) = (port["port"].as_i64(), port["nodePort"].as_i64().filter(|p| *p != 0)) {
+            all.entry(number).or_insert(asked);
+        }
+    }
+    all
 }
 
 /// The port that is asked for, or a free one; or why it cannot be had.

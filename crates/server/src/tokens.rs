@@ -6,6 +6,7 @@ mod bearer;
 mod bootstrap;
 mod discovery;
 mod key;
+mod legacy;
 mod listed;
 mod request;
 

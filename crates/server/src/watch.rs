@@ -87,7 +87,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
     let now = Instant::now();
     let watcher = Watcher {
         kind: resource.kind.clone(),
-        all: selection.is_all() || (selection.is_name() && resource.name.is_none()),
+        all: selection.is_all() || selection.is_name(),
         webhooks: Arc::clone(&server.webhooks),
         selection,
         view,

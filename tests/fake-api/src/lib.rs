@@ -242,7 +242,11 @@ impl State {
                 self.collect(&target.key());
                 answer
             }
-            "PUT" => self.change(&target, |object| *object = body),
+            "PUT" => {
+                let answer = self.change(&target, |object| *object = body);
+                self.collect(&target.key());
+                answer
+            }
             _ => status(405, "MethodNotAllowed"),
         }
     }

@@ -104,9 +104,9 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
     }
     // A restart of the machine unmounts what is in memory.
     if attempt > 0
-        && let Err(message) = volumes::set_up(shared, pod).await
+        && let Err(messages) = volumes::set_up(shared, pod).await
     {
-        return failed(message);
+        return failed(messages.join("; "));
     }
     // Whoever restarted the machine took the cgroups away: a new sandbox makes sure of them.
     if let Err(message) = shared.cgroups.create(pod.object()) {

@@ -110,7 +110,9 @@ impl Runtime {
             })],
             Action::MountVolumes if self.volume_failures > 0 => {
                 self.volume_failures -= 1;
-                vec![Event::Volumes(VolumesFact::Failed { message: "no such volume".to_owned() })]
+                vec![Event::Volumes(VolumesFact::Failed {
+                    messages: vec!["no such volume".to_owned(), "no such file".to_owned()],
+                })]
             }
             Action::MountVolumes => vec![Event::Volumes(VolumesFact::Mounted)],
             Action::UnmountVolumes => vec![Event::Volumes(VolumesFact::Unmounted)],

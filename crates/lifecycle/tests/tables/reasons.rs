@@ -146,6 +146,7 @@ fn events_tell_the_story() {
         1,
         &[
             "Warning FailedMount: no such volume",
+            "Warning FailedMount: no such file",
             "Warning FailedCreatePodSandBox: Failed to create pod sandbox: no network",
         ],
     );

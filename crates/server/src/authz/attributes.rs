@@ -83,10 +83,7 @@ impl Attributes {
         let named = rest.len() > 1;
         let selects = if named { Vec::new() } else { selected(&query) };
         let name = if named || !reads_many(method) { part(1) } else { selected_name(&selects) };
-        // What is asked of a server behind a proxy is that server's affair.
-        let is_proxy = part(2) == "proxy";
-        let verb = if is_proxy { verb(method, named, &Query::default()) } else { verb(method, named, &query) };
-        let verb = verb.to_owned();
+        let verb = verb(method, named, &query).to_owned();
         let namespace = namespace.to_owned();
         let about = ResourceAbout {
             group: group.to_owned(),
@@ -119,9 +116,9 @@ fn reads_many(method: &Method) -> bool {
 
 fn verb(method: &Method, named: bool, query: &Query) -> &'static str {
     match method.as_str() {
-        // Upstream reads one object where a name stands in the path; here it can be watched, which must be allowed.
-        "GET" | "HEAD" if query.flag("watch") => "watch",
+        // Where a name stands in the path one object is read, whatever the query says.
         "GET" | "HEAD" if named => "get",
+        "GET" | "HEAD" if query.flag("watch") => "watch",
         "GET" | "HEAD" => "list",
         "POST" => "create",
         "PUT" => "update",
@@ -163,6 +160,7 @@ mod tests {
     fn a_request_says_what_is_to_be_done_with_what() {
         check(Method::GET, "/api/v1/pods", r#"list "" pods in "" named """#);
         check(Method::GET, "/api/v1/pods?watch=1", r#"watch "" pods in "" named """#);
+        check(Method::GET, "/api/v1/namespaces/a/pods/b?watch=1", r#"get "" pods in "a" named "b""#);
         check(Method::HEAD, "/api/v1/namespaces/a/pods/b", r#"get "" pods in "a" named "b""#);
         check(Method::POST, "/api/v1/namespaces/a/pods/b/eviction", r#"create "" pods/eviction in "a" named "b""#);
         check(

@@ -17,7 +17,7 @@ pub(crate) use follow::Follower;
 pub(crate) use impersonate::impersonate;
 pub(crate) use policy::Decision;
 pub(crate) use rule::{Rule, url_covers};
-pub(crate) use signers::note_requestor;
+pub(crate) use signers::{note_requestor, restrict_subject};
 
 use crate::{ApiServer, UserInfo, audit::Trail, request::Resource, service::Call, status::ApiError};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! (`plugin/pkg/admission/certificates/{approval,signing}`).
 
 use super::{Attributes, Decision, ResourceAbout, decide};
-use crate::{ApiServer, UserInfo, request::Resource, status::ApiError};
+use crate::{ApiServer, UserInfo, kinds::certificates, request::Resource, status::ApiError};
 use serde_json::{Value, json};
 
 const GROUP: &str = "certificates.k8s.io";
@@ -27,6 +27,21 @@ pub(crate) fn note_requestor(user: &UserInfo, resource: &Resource, request: &mut
     for (field, value, nothing) in told {
         if nothing { drop(spec.remove(field)) } else { drop(spec.insert(field.to_owned(), value)) }
     }
+}
+
+/// Refuses, whoever asks, requests of clients that would be masters (`CertificateSubjectRestriction`).
+pub(crate) fn restrict_subject(resource: &Resource, request: &Value) -> Result<(), ApiError> {
+    const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+    if !is_about_one(resource) || resource.subresource.is_some() || request["spec"]["signerName"] != CLIENT {
+        return Ok(());
+    }
+    let groups = certificates::organizations(request["spec"]["request"].as_str().unwrap_or(""));
+    if !groups.is_ok_and(|groups| groups.iter().any(|group| group == "system:masters")) {
+        return Ok(());
+    }
+    let name = request["metadata"]["name"].as_str().unwrap_or("");
+    let why = format!("use of {CLIENT} signer with system:masters group is not allowed");
+    Err(ApiError::forbidden(resource.kind.info(), name, &why))
 }
 
 /// Refuses to approve or sign for a signer that the user may not do that for.

@@ -205,6 +205,20 @@ fn target(kind: &str, target: &Value, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
+/// What a metric is called (`validateMetricIdentifier`).
+fn identifier(identifier: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (name, at) = (text_of(identifier, "name"), path.child("name"));
+    if name.is_empty() {
+        errors.required(&at, "must specify a metric name");
+    }
+    if matches!(name, "." | "..") {
+        errors.invalid(&at, &identifier["name"], &format!("may not be '{name}'"));
+    }
+    for part in ['/', '%'].into_iter().filter(|part| name.contains(*part)) {
+        errors.invalid(&at, &identifier["name"], &format!("may not contain '{part}'"));
+    }
+}
+
 /// `validateMetricSpec`.
 fn metric(metric: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let kind = text_of(metric, "type");
@@ -220,6 +234,12 @@ fn metric(metric: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     if field.to_lowercase().contains("resource") && text_of(&metric[field], "name").is_empty() {
         errors.required(&path.child("name"), "must specify a resource name");
+    }
+    if let "Pods" | "Object" | "External" = kind {
+        identifier(&metric[field]["metric"], &path.child("metric"), errors);
+    }
+    if kind == "ContainerResource" && text_of(&metric[field], "container").is_empty() {
+        errors.required(&path.child("container"), "must specify a container");
     }
     let (target, at) = (&metric[field]["target"], path.child("target"));
     self::target(kind, target, &at, errors);

@@ -1,4 +1,6 @@
-//! CertificateSigningRequest (`certificates.k8s.io/v1`). Nobody signs yet.
+//! CertificateSigningRequest (`certificates.k8s.io/v1`). Controllers sign for Kubernetes' own signers.
+
+mod status;
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, Subresource, WriteContext, WriteTarget,
@@ -10,7 +12,9 @@ use super::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use x509_parser::{certification_request::X509CertificationRequest, pem::parse_x509_pem, prelude::FromDer};
+use x509_parser::{
+    certification_request::X509CertificationRequest, error::X509Error, pem::parse_x509_pem, prelude::FromDer,
+};
 
 const GROUP: &str = "certificates.k8s.io";
 const APPROVAL: &str = "approval";
@@ -30,10 +34,11 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Plain = Plain {
     fields: &["spec.signerName"],
     prepare,
     validate,
-    validate_change: keep_conditions,
+    validate_change: status::keep_conditions,
     validate_status: |object, old, errors| {
-        keep_conditions(object, old, errors);
-        keep_decisions(object, old, errors);
+        status::check_conditions(object, errors);
+        status::keep_conditions(object, old, errors);
+        status::keep_decisions(object, old, errors);
     },
     ..Plain::of(&KindInfo {
         short_names: &["csr"],
@@ -138,38 +143,19 @@ fn conditions_of(object: &Value, kind: &str) -> Vec<Value> {
     items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
 }
 
-/// What was decided once stays (`validateCertificateSigningRequestUpdate`).
-fn keep_conditions(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status").child("conditions");
-    for kind in ["Approved", "Denied", "Failed"] {
-        if conditions_of(object, kind).len() < conditions_of(old, kind).len() {
-            errors.forbidden(&path, &format!("updates may not remove a condition of type {kind:?}"));
-        }
-    }
-}
-
-/// Whoever signs does not decide, and signs once.
-fn keep_decisions(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status");
-    for kind in ["Approved", "Denied"] {
-        if conditions_of(object, kind).len() > conditions_of(old, kind).len() {
-            let why = format!("updates may not add a condition of type {kind:?}");
-            errors.forbidden(&path.child("conditions"), &why);
-        }
-    }
-    let (new, before) = (text_of(&object["status"], "certificate"), text_of(&old["status"], "certificate"));
-    if !before.is_empty() && new != before {
-        errors.forbidden(&path.child("certificate"), "updates may not modify existing certificate content");
-    }
-}
-
-/// Whether the text is a request for a certificate (`ParseCSR`); nobody looks at its signature yet.
-fn read_request(request: &str) -> Result<(), String> {
+/// The organizations of which whoever makes a request says to be, if it is one (`ParseCSR`, `CheckSignature`).
+pub(crate) fn organizations(request: &str) -> Result<Vec<String>, String> {
     let bytes = STANDARD.decode(request).unwrap_or_default();
     let block = parse_x509_pem(&bytes).ok().filter(|(_, pem)| pem.label == "CERTIFICATE REQUEST");
     let (_, pem) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     let parsed = X509CertificationRequest::from_der(&pem.contents);
-    parsed.map(drop).map_err(|_| "asn1: structure error: malformed certificate request".to_owned())
+    let (_, parsed) = parsed.map_err(|_| "asn1: structure error: malformed certificate request")?;
+    parsed.verify_signature().map_err(|e| match e {
+        X509Error::SignatureUnsupportedAlgorithm => "x509: cannot verify signature: algorithm unimplemented",
+        _ => "x509: the signature of the request is not that of its key",
+    })?;
+    let subject = &parsed.certification_request_info.subject;
+    Ok(subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect())
 }
 
 /// `validateCertificateSigningRequest`.
@@ -177,7 +163,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if text_of(spec, "request").is_empty() {
         errors.required(&path.child("request"), "");
-    } else if let Err(why) = read_request(text_of(spec, "request")) {
+    } else if let Err(why) = organizations(text_of(spec, "request")) {
         errors.invalid(&path.child("request"), &spec["request"], &why);
     }
     if items(spec, "usages").next().is_none() {
@@ -196,6 +182,9 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let at = path.child("signerName");
     match text_of(spec, "signerName") {
         "" => errors.required(&at, ""),
+        "kubernetes.io/legacy-unknown" => {
+            errors.invalid(&at, &spec["signerName"], "the legacy signerName is not allowed via this API version");
+        }
         name if !name.contains('/') => {
             errors.invalid(
                 &at,
@@ -205,13 +194,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         }
         _ => {}
     }
-    let decisions = || items(&object["status"], "conditions").map(|c| text_of(c, "type")).enumerate();
-    if decisions().any(|(_, kind)| kind == "Approved")
-        && let Some((i, kind)) = decisions().find(|(_, kind)| *kind == "Denied")
-    {
-        let at = FieldPath::new("status").child("conditions").index(i).child("type");
-        errors.invalid(&at, &json!(kind), "Approved and Denied conditions are mutually exclusive");
-    }
+    status::check_conditions(object, errors);
     if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
         let why = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], why);

@@ -2,7 +2,7 @@
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, subdomain, text as text_of},
+    checks::{immutable, items, special_ip, subdomain, text as text_of},
     fill,
     plain::Plain,
     text,
@@ -83,6 +83,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
                 "IPv6" if !ip.is_some_and(|ip| ip.is_ipv6()) => {
                     errors.invalid(&path, address, "must be a valid IPv6 address");
                 }
+                "IPv4" | "IPv6" => special_ip(address, &path, errors),
                 "FQDN" => subdomain(address, &path, errors),
                 _ => {}
             }

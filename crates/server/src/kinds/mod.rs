@@ -10,7 +10,7 @@ mod apiregistration;
 mod apps;
 mod autoscaling;
 mod batch;
-mod certificates;
+pub(crate) mod certificates;
 mod checks;
 mod config_map;
 mod core;

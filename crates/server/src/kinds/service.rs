@@ -1,6 +1,7 @@
 //! Service.
 
 mod change;
+mod status;
 mod traffic;
 mod validate;
 
@@ -60,11 +61,15 @@ impl Kind for Service {
         if matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer")) || spec["type"] == "ClusterIP" && given {
             set(spec, "externalTrafficPolicy", json!("Cluster"));
         }
-        if spec["type"] == "LoadBalancer" {
+        let is_balanced = spec["type"] == "LoadBalancer";
+        if is_balanced {
             set(spec, "allocateLoadBalancerNodePorts", json!(true));
         }
         if spec["type"] != "ExternalName" {
             set(spec, "internalTrafficPolicy", json!("Cluster"));
+        }
+        if is_balanced {
+            status::default(object);
         }
     }
 
@@ -90,6 +95,8 @@ impl Kind for Service {
         if ctx.target == WriteTarget::Main {
             validate::spec(&object["spec"], errors);
             traffic::update(&object["spec"], &old["spec"], errors);
+        } else {
+            status::check(object, errors);
         }
     }
 

@@ -90,8 +90,8 @@ pub(crate) struct Measured {
 /// The verb as upstream's metrics have it.
 fn verb(call: &Call, named: bool) -> &'static str {
     match call.method {
-        Method::GET | Method::HEAD if call.query.flag("watch") => "WATCH",
         Method::GET | Method::HEAD if named => "GET",
+        Method::GET | Method::HEAD if call.query.flag("watch") => "WATCH",
         Method::GET | Method::HEAD => "LIST",
         Method::POST => "POST",
         Method::PUT => "PUT",

@@ -1,6 +1,6 @@
 //! The schemas of kinds and of everything that they are made of, in upstream's form.
 
-use super::{defaults, types::find};
+use super::{defaults, enums, types::find};
 use crate::{
     kinds::{Kind, KindInfo},
     protobuf::merging,
@@ -57,6 +57,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
         as_upstream(name, schema);
         tell_merging(name, schema);
         defaults::tell(name, schema);
+        enums::tell(name, schema);
     }
     all
 }
@@ -72,6 +73,7 @@ pub(super) fn of_metadata() -> Map<String, Value> {
         as_upstream(name, schema);
         tell_merging(name, schema);
         defaults::tell(name, schema);
+        enums::tell(name, schema);
     }
     all.extend(more);
     all

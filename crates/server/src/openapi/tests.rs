@@ -112,6 +112,28 @@ async fn what_is_always_there_has_a_default() {
 }
 
 #[tokio::test]
+async fn fields_with_few_values_name_them() {
+    let core = get("/openapi/v3/api/v1", &[]).await.json();
+    let of = |name: &str, at: &str| {
+        core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"].pointer(at).cloned()
+    };
+    let pulls = Some(json!(["Always", "IfNotPresent", "Never"]));
+    assert_eq!(of("Container", "/imagePullPolicy/enum"), pulls);
+    // Where a struct's fields stand in another's place, too.
+    assert_eq!(of("EphemeralContainer", "/imagePullPolicy/enum"), pulls);
+    let modes = Some(json!(["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]));
+    assert_eq!(of("PersistentVolumeSpec", "/accessModes/items/enum"), modes);
+    assert_eq!(of("PersistentVolumeSpec", "/accessModes/enum"), None);
+    assert_eq!(of("Container", "/image/enum"), None);
+    let told = of("ServicePort", "/protocol/description").unwrap();
+    let values = "\n\nPossible enum values:\n - `\"SCTP\"`\n - `\"TCP\"`\n - `\"UDP\"`";
+    assert!(told.as_str().unwrap().ends_with(values), "{told}");
+    let two = get("/openapi/v2", &[]).await.json();
+    let old = &two["definitions"]["io.k8s.api.core.v1.Container"]["properties"]["imagePullPolicy"]["enum"];
+    assert_eq!(Some(old.clone()), pulls);
+}
+
+#[tokio::test]
 async fn lists_and_maps_say_how_they_are_merged() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
     let facts = |name: &str, field: &str| {

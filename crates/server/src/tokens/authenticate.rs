@@ -1,7 +1,11 @@
 //! Who shows a token: the account it was made for, as long as that and what it is bound to are there
 //! (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
 
-use super::{ISSUER, request::stored};
+use super::{
+    ISSUER,
+    legacy::{self, LEGACY_ISSUER},
+    request::stored,
+};
 use crate::{UserInfo, authz::quoted, service::ApiServer, user};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -21,8 +25,13 @@ pub(super) fn authenticate(
     audiences: &[String],
     now: Timestamp,
 ) -> Result<(UserInfo, Vec<String>), String> {
-    let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).filter(|c| c["iss"] == ISSUER);
-    let claims = claims.ok_or_else(String::new)?;
+    let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).ok_or_else(String::new)?;
+    if claims["iss"] == LEGACY_ISSUER {
+        return legacy::authenticate(server, token, &claims, audiences);
+    }
+    if claims["iss"] != ISSUER {
+        return Err(String::new());
+    }
     let own = [ISSUER.to_owned()];
     let audiences = if audiences.is_empty() { &own } else { audiences };
     let has: Vec<String> = serde_json::from_value(claims["aud"].clone()).unwrap_or_default();

@@ -60,6 +60,12 @@ impl Of {
         }
         api.check(get(format!("{}?fieldSelector=metadata.name={name}", self.path)), 200, json!({"items": [{}]})).await;
         api.check(delete(format!("{one}?propagationPolicy=Background")), 200, json!({})).await;
+        if !again["metadata"]["finalizers"].is_null() {
+            // It is held until its controller lets go of it.
+            let held = json!({"metadata": {"finalizers": again["metadata"]["finalizers"]}});
+            api.check(get(&one), 200, held).await;
+            api.check(merge(&one, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+        }
         api.check(get(&one), 404, json!({"reason": "NotFound"})).await;
     }
 

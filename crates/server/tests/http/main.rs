@@ -40,8 +40,9 @@ mod hook;
 #[cfg(test)]
 mod impersonation;
 #[cfg(test)]
-mod kinds;
+mod ip_addresses;
 #[cfg(test)]
+mod kinds;
 mod lists;
 #[cfg(test)]
 mod managed_fields;

@@ -17,6 +17,8 @@ async fn the_old_paths_of_watches_lead_to_them_still() {
     let message = r#"configmaps is forbidden: User "ann" cannot watch resource "configmaps" in API group "" at the cluster scope"#;
     api.check(ann("/api/v1/watch/configmaps"), 403, json!({"message": message})).await;
     api.check(get("/api/v1/watch/nothing"), 404, json!({})).await;
+    let message = r#"configmaps "a" is forbidden: User "ann" cannot watch resource "configmaps" in API group "" in the namespace "default""#;
+    api.check(ann("/api/v1/watch/namespaces/default/configmaps/a"), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]

@@ -304,3 +304,72 @@ async fn the_cluster_has_a_name_server_unless_somebody_else_is() {
     api.server.bootstrap_name_server("10.244.0.1:53".parse().unwrap()).await;
     api.check(get(slice), 404, json!({})).await;
 }
+
+#[tokio::test]
+async fn a_port_for_two_protocols_is_one_port_of_the_node() {
+    let api = Api::new().await;
+    let both = |node: Value| {
+        let port = |name: &str, protocol: &str| json!({"name": name, "port": 53, "protocol": protocol});
+        let (mut first, second) = (port("udp", "UDP"), port("tcp", "TCP"));
+        first["nodePort"] = node;
+        json!({"type": "NodePort", "ports": [first, second]})
+    };
+    let ports = |service: &Value| [0, 1].map(|i| service["spec"]["ports"][i]["nodePort"].as_i64().unwrap());
+    let made = api.check(post(SERVICES, &service("asked", both(json!(30053)))), 201, json!({})).await.body;
+    assert_eq!(ports(&made), [30053, 30053]);
+    let made = api.check(post(SERVICES, &service("given", both(Value::Null))), 201, json!({})).await.body;
+    let [udp, tcp] = ports(&made);
+    assert!(udp == tcp && udp != 30053, "{udp} {tcp}");
+    // It is kept, and nobody else has it.
+    let again =
+        api.check(merge(format!("{SERVICES}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({}));
+    assert_eq!(ports(&again.await.body), [udp, tcp]);
+    let message = "Service \"other\" is invalid: spec.ports[0].nodePort: Invalid value: 30053: provided port is already allocated";
+    api.check(post(SERVICES, &service("other", both(json!(30053)))), 422, json!({"message": message})).await;
+}
+
+#[tokio::test]
+async fn a_status_says_where_a_load_balancer_is() {
+    let api = Api::new().await;
+    api.check(post(SERVICES, &service("plain", web(json!({})))), 201, json!({})).await;
+    api.check(post(SERVICES, &service("lb", web(json!({"type": "LoadBalancer"})))), 201, json!({})).await;
+    let ask = |name: &str, ingress: Value| {
+        merge(format!("{SERVICES}/{name}/status"), &json!({"status": {"loadBalancer": {"ingress": [ingress]}}}))
+    };
+    let refused = |name: &str, why: &str| json!({"message": format!("Service {name:?} is invalid: status.loadBalancer.ingress{why}")});
+    let why = ": Forbidden: may only be used when `spec.type` is \"LoadBalancer\"";
+    api.check(ask("plain", json!({"ip": "192.0.2.1"})), 422, refused("plain", why)).await;
+    for (ingress, why) in [
+        (json!({"ipMode": "VIP"}), "[0].ipMode: Forbidden: may not be specified when `ip` is not set"),
+        (
+            json!({"ip": "192.0.2.1", "ipMode": "Own"}),
+            "[0].ipMode: Unsupported value: \"Own\": supported values: \"Proxy\", \"VIP\"",
+        ),
+        (
+            json!({"hostname": "192.0.2.1"}),
+            "[0].hostname: Invalid value: \"192.0.2.1\": must be a DNS name, not an IP address",
+        ),
+    ] {
+        api.check(ask("lb", ingress), 422, refused("lb", why)).await;
+    }
+    let shown = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}}});
+    api.check(ask("lb", json!({"ip": "192.0.2.1"})), 200, shown).await;
+}
+
+#[tokio::test]
+async fn no_endpoint_leads_back_to_whoever_asks() {
+    let api = Api::new().await;
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    for (address, why) in [
+        ("127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        ("169.254.1.1", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        ("224.0.0.1", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+        ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
+    ] {
+        let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [{"addresses": [address]}]});
+        let message = format!(
+            "EndpointSlice.discovery.k8s.io \"s\" is invalid: endpoints[0].addresses[0]: Invalid value: {address:?}: {why}"
+        );
+        api.check(post(slices, &slice), 422, json!({"message": message})).await;
+    }
+}

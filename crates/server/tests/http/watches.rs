@@ -11,7 +11,9 @@ async fn a_watch_begins_with_what_there_is_or_behind_a_revision() {
     let mut now = api.watch(&format!("{CONFIG_MAPS}?watch=true")).await;
     let mut zero = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=0")).await;
     let mut behind = api.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={}", version(&list))).await;
-    let mut one = api.watch(&format!("{CONFIG_MAPS}/b?watch=1&resourceVersion={}", version(&list))).await;
+    let mut one = api
+        .watch(&format!("{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name%3Db&resourceVersion={}", version(&list)))
+        .await;
     for events in [&mut now, &mut zero] {
         assert_eq!(events.check("ADDED", json!({})).await, first);
     }
@@ -24,6 +26,18 @@ async fn a_watch_begins_with_what_there_is_or_behind_a_revision() {
         let gone = events.check("DELETED", json!({"data": {"k": "v"}})).await;
         assert!(version(&gone).parse::<u64>().unwrap() > version(&changed).parse().unwrap());
     }
+}
+
+#[tokio::test]
+async fn one_object_is_read_even_if_it_is_to_be_watched() {
+    let api = Api::new().await;
+    let made = api.create_config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a?watch=1");
+    assert_eq!(api.check(get(&path), 200, json!({"kind": "ConfigMap"})).await.body, made);
+    api.check(get(format!("{CONFIG_MAPS}/none?watch=1")), 404, json!({"reason": "NotFound"})).await;
+    // It is the right to get that is asked for.
+    let message = r#"configmaps "a" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "default""#;
+    api.check(get(&path).by("ann", &[]), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]

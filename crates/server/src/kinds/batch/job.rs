@@ -32,7 +32,10 @@ pub(in crate::kinds) static JOB: Plain = Plain {
     default,
     prepare,
     name: api::names::dns1123_subdomain,
-    validate: |job, errors| validate(&job["spec"], &FieldPath::new("spec"), errors),
+    validate: |job, errors| {
+        validate(&job["spec"], &FieldPath::new("spec"), errors);
+        last_host(job, errors);
+    },
     validate_change,
     validate_status: status::validate,
     ..Plain::of(&KindInfo {
@@ -133,6 +136,18 @@ fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     // One that was given stays, and is refused if it does not select the template.
     object["spec"]["selector"]["matchLabels"][UID] = uid;
     default_labels(object);
+}
+
+/// The Pods of an indexed Job have its name and their index for a host name, which must be one up to the last.
+fn last_host(job: &Value, errors: &mut FieldErrors) {
+    let completions = job["spec"]["completions"].as_i64().filter(|n| *n > 0);
+    let Some(last) = completions.filter(|_| job["spec"]["completionMode"] == "Indexed").map(|n| n - 1) else { return };
+    let name = &job["metadata"]["name"];
+    let host = format!("{}-{last}", name.as_str().unwrap_or(""));
+    if !api::names::dns1123_label(&host).is_empty() {
+        let why = format!("will not able to create pod with invalid DNS label: {host}");
+        errors.invalid(&FieldPath::new("metadata").child("name"), name, &why);
+    }
 }
 
 /// `ValidateJobSpec`.

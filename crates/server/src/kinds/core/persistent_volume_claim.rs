@@ -9,7 +9,7 @@ use crate::kinds::{
     selector, text,
 };
 use api::quantity::Amount;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub(in crate::kinds) static PERSISTENT_VOLUME_CLAIM: Plain = Plain {
     columns: &[
@@ -61,6 +61,35 @@ fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     if old.is_none() {
         object["status"] = json!({"phase": "Pending"});
     }
+    let in_use = old.is_some_and(|old| SOURCES.iter().any(|field| !old["spec"][*field].is_null()));
+    if let Some(spec) = object["spec"].as_object_mut().filter(|_| !in_use) {
+        settle_sources(spec);
+    }
+}
+
+/// Two ways to say from where a volume is filled.
+const SOURCES: [&str; 2] = ["dataSource", "dataSourceRef"];
+
+/// The old field says the same as the new one, and is nothing but a claim or a snapshot
+/// (`EnforceDataSourceBackwardsCompatibility`, `NormalizeDataSources`).
+fn settle_sources(spec: &mut Map<String, Value>) {
+    let is_known = |source: &Value| {
+        let (group, kind) = (text_of(source, "apiGroup"), text_of(source, "kind"));
+        matches!((group, kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+    };
+    let present = |spec: &Map<String, Value>, field: &str| spec.get(field).filter(|s| !s.is_null()).cloned();
+    // Sources in other namespaces are behind a gate that is off.
+    if let Some(reference) = spec.get_mut("dataSourceRef").and_then(Value::as_object_mut) {
+        reference.remove("namespace");
+    }
+    if present(spec, "dataSource").is_some_and(|source| !is_known(&source)) {
+        spec.remove("dataSource");
+    }
+    match (present(spec, "dataSource"), present(spec, "dataSourceRef")) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (None, Some(reference)) => drop(spec.insert("dataSource".to_owned(), reference)),
+        _ => {}
+    }
 }
 
 /// `ValidatePersistentVolumeClaimSpec`.
@@ -76,8 +105,13 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     if !text_of(spec, "storageClassName").is_empty() {
         subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
     }
-    for field in ["dataSource", "dataSourceRef"].into_iter().filter(|f| !spec[*f].is_null()) {
+    for field in SOURCES.into_iter().filter(|f| !spec[*f].is_null()) {
         source(&spec[field], &path.child(field), errors);
+    }
+    let [old, new] = SOURCES.map(|field| &spec[field]);
+    let same = |field: &str| text_of(old, field) == text_of(new, field);
+    if !old.is_null() && !new.is_null() && !["apiGroup", "kind", "name"].into_iter().all(same) {
+        errors.invalid(&path, &json!("spec.dataSource"), "must match dataSourceRef");
     }
     if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
         errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);

@@ -46,6 +46,14 @@ async fn both_versions() {
                 r#"{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 3601, "selectPolicy": "Avg", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 1801}]}}}}"#,
                 "[spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600, spec.behavior.scaleDown.selectPolicy: Unsupported value: \"Avg\": supported values: \"Disabled\", \"Max\", \"Min\", spec.behavior.scaleDown.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800]",
             ),
+            (
+                r#"{"spec": {"metrics": [{"type": "Pods", "pods": {"metric": {"name": "a/b"}, "target": {"type": "AverageValue", "averageValue": "1"}}}]}}"#,
+                "spec.metrics[0].pods.metric.name: Invalid value: \"a/b\": may not contain '/'",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "", "target": {"type": "Utilization", "averageUtilization": 5}}}]}}"#,
+                "spec.metrics[0].containerResource.container: Required value: must specify a container",
+            ),
             (r#"{"spec": {"metrics": [{"type": "Pods"}]}}"#, "spec.metrics[0].pods: Required value: must populate information for the given metric source"),
         ],
         columns,

@@ -27,6 +27,10 @@ async fn jobs() {
         made,
         wrong: &[
             (
+                r#"{"metadata": {"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, "spec": {"completionMode": "Indexed", "completions": 11}}"#,
+                "metadata.name: Invalid value: \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": will not able to create pod with invalid DNS label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-10",
+            ),
+            (
                 r#"{"spec": {"template": {"spec": {"restartPolicy": null}}}}"#,
                 "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
             ),

@@ -189,7 +189,8 @@ async fn persistent_volume_claims() {
         discovery: json!({"singularName": "persistentvolumeclaim", "shortNames": ["pvc"], "status": true}),
         manifest: json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
-        made: json!({"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}),
+        made: json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {"volumeMode": "Filesystem"},
+            "status": {"phase": "Pending"}}),
         wrong: &[
             (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value: at least 1 access mode is required"),
             (
@@ -198,8 +199,12 @@ async fn persistent_volume_claims() {
             ),
             (r#"{"spec": {"resources": null}}"#, "spec.resources[storage]: Required value"),
             (
-                r#"{"spec": {"dataSource": {"kind": "Snapshot", "name": "s"}}}"#,
-                "spec.dataSource: Invalid value: \"Snapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+                r#"{"spec": {"dataSourceRef": {"kind": "Snapshot", "name": "s"}}}"#,
+                "[spec.dataSource: Invalid value: \"Snapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup, spec.dataSourceRef: Invalid value: \"Snapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup]",
+            ),
+            (
+                r#"{"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "a"}, "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "b"}}}"#,
+                "spec: Invalid value: \"spec.dataSource\": must match dataSourceRef",
             ),
         ],
         columns: "Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|VolumeMode",
@@ -207,6 +212,25 @@ async fn persistent_volume_claims() {
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn both_ways_to_say_from_where_a_claim_is_filled_say_the_same() {
+    let api = Api::new().await;
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let check = async |name: &str, field: &str, source: Value, expected: Value| {
+        let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
+        spec[field] = source;
+        api.check(post(path, &json!({"metadata": {"name": name}, "spec": spec})), 201, json!({"spec": expected})).await;
+    };
+    let other = json!({"kind": "PersistentVolumeClaim", "name": "other"});
+    let both = json!({"dataSource": other, "dataSourceRef": other});
+    check("old", "dataSource", other.clone(), both.clone()).await;
+    check("new", "dataSourceRef", other, both).await;
+    // Others fill volumes by the new field only.
+    let own = json!({"apiGroup": "example.com", "kind": "Filler", "name": "f"});
+    check("dropped", "dataSource", own.clone(), json!({"dataSource": null, "dataSourceRef": null})).await;
+    check("own", "dataSourceRef", own.clone(), json!({"dataSource": own, "dataSourceRef": own})).await;
 }
 
 #[tokio::test]

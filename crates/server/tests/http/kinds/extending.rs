@@ -1,6 +1,7 @@
 //! Kinds by which the API is extended, guarded and shared: admission, flow control, certificates, devices.
 
 use super::*;
+use base64::{Engine, engine::general_purpose::STANDARD};
 
 #[tokio::test]
 async fn webhooks() {
@@ -170,11 +171,59 @@ async fn an_approval_changes_what_says_so_and_nothing_else() {
     check("approval", json!({"conditions": []}), gone).await;
     check("status", json!({"conditions": []}), gone).await;
     let twice = json!({"conditions": [condition("Approved"), condition("Approved")]});
-    let words = "status.conditions: Forbidden: updates may not add a condition of type \"Approved\"";
+    let words = "[status.conditions[1].type: Duplicate value: \"Approved\", status.conditions: Forbidden: updates may not add a condition of type \"Approved\"]";
     check("status", twice, words).await;
-    api.check(merge(format!("{path}/r/status"), &json!({"status": {"certificate": "eA=="}})), 200, json!({})).await;
+    let words =
+        "status.certificate: Invalid value: \"<certificate data>\": must contain at least one CERTIFICATE PEM block";
+    check("status", json!({"certificate": "eA=="}), words).await;
+    check("status", json!({"certificate": CERTIFICATE_REQUEST}), "status.certificate: Invalid value: \"<certificate data>\": only CERTIFICATE PEM blocks are allowed, found \"CERTIFICATE REQUEST\"").await;
+    let certificate = || {
+        let pem = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem();
+        json!({"certificate": STANDARD.encode(pem)})
+    };
+    api.check(merge(format!("{path}/r/status"), &json!({"status": certificate()})), 200, json!({})).await;
     let words = "status.certificate: Forbidden: updates may not modify existing certificate content";
-    check("status", json!({"certificate": "eQ=="}), words).await;
+    check("status", certificate(), words).await;
+}
+
+#[tokio::test]
+async fn conditions_of_a_request_say_what_holds() {
+    let api = Api::new().await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    api.check(post(path, &request()), 201, json!({})).await;
+    let check = async |sub: &str, conditions: Value, words: &str| {
+        let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
+        let answer = api.ask(&merge(format!("{path}/r/{sub}"), &json!({"status": {"conditions": conditions}}))).await;
+        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{conditions}");
+    };
+    let one = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
+    let words = "status.conditions[0].status: Unsupported value: \"False\": supported values: \"True\"";
+    check("approval", json!([one("Approved", "False")]), words).await;
+    check("status", json!([one("Failed", "False")]), words).await;
+    check("status", json!([one("", "True")]), "status.conditions[0].type: Required value").await;
+    let words =
+        "status.conditions[0].status: Unsupported value: \"Often\": supported values: \"False\", \"True\", \"Unknown\"";
+    check("status", json!([one("Own", "Often")]), words).await;
+    let words =
+        "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive";
+    check("approval", json!([one("Approved", "True"), one("Denied", "True")]), words).await;
+}
+
+#[tokio::test]
+async fn a_request_is_signed_by_the_holder_of_its_key() {
+    let api = Api::new().await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    // Another letter in the name than what was signed.
+    let text = String::from_utf8(STANDARD.decode(CERTIFICATE_REQUEST).unwrap()).unwrap();
+    let mut forged = request();
+    forged["spec"]["request"] = json!(STANDARD.encode(text.replace("Y29uZm9y", "Y29uZm9z")));
+    assert_ne!(forged["spec"]["request"], CERTIFICATE_REQUEST);
+    let answer = api.check(post(path, &forged), 422, json!({})).await;
+    assert!(answer.body["message"].as_str().unwrap().ends_with("the signature of the request is not that of its key"));
+    let mut old = request();
+    old["spec"]["signerName"] = json!("kubernetes.io/legacy-unknown");
+    let words = "CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: spec.signerName: Invalid value: \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version";
+    api.check(post(path, &old), 422, json!({"message": words})).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,107 @@
+//! Requests for certificates of Kubernetes' own signers are signed once they are approved, those of kubelets are approved,
+//! and all go some time after they are settled (`pkg/controller/certificates`).
+//!
+//! Who holds the authority's key is no affair of the controllers: they are given a [`Signer`].
+
+mod approving;
+mod cleaner;
+mod requested;
+mod signing;
+
+pub(crate) use approving::run as approving;
+pub(crate) use cleaner::run as cleaner;
+pub(crate) use signing::run as signing;
+
+use crate::watch::{Change, key};
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A certificate that is asked for.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// The request, in PEM.
+    pub request: &'a [u8],
+    /// What it is for, as `certificates.k8s.io` names it.
+    pub uses: &'a [String],
+    /// Before that it does not hold.
+    pub from: Timestamp,
+    /// Nor after that.
+    pub until: Timestamp,
+}
+
+type Sign = dyn Fn(&Order<'_>) -> Result<String, String> + Send + Sync;
+
+/// Whoever signs certificates. Clones are the same.
+#[derive(Clone)]
+pub struct Signer(Arc<Sign>);
+
+impl Signer {
+    /// One that gives a certificate in PEM, or says why there is none.
+    pub fn new(sign: impl Fn(&Order<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sign))
+    }
+
+    fn sign(&self, order: &Order<'_>) -> Result<String, String> {
+        (self.0)(order)
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").finish_non_exhaustive()
+    }
+}
+
+/// Requests of which something is to be done.
+#[derive(Default)]
+struct Open(HashMap<String, Box<CertificateSigningRequest>>);
+
+impl Open {
+    /// Folds in a change; gives the keys with which something is to be done now.
+    fn fold(
+        &mut self,
+        change: Change<CertificateSigningRequest>,
+        concerns: impl Fn(&CertificateSigningRequest) -> bool,
+    ) -> Vec<String> {
+        match change {
+            Change::Set(request) => {
+                let key = key(&request.metadata);
+                if !concerns(&request) {
+                    self.0.remove(&key);
+                    return vec![];
+                }
+                self.0.insert(key.clone(), request);
+                vec![key]
+            }
+            Change::Gone(request) => {
+                self.0.remove(&key(&request.metadata));
+                vec![]
+            }
+            Change::Listed(keys) => {
+                self.0.retain(|key, _| keys.contains(key));
+                vec![]
+            }
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&CertificateSigningRequest> {
+        self.0.get(key).map(AsRef::as_ref)
+    }
+}
+
+fn conditions(request: &CertificateSigningRequest) -> impl Iterator<Item = &CertificateSigningRequestCondition> {
+    request.status.iter().flat_map(|status| status.conditions.iter().flatten())
+}
+
+fn has(request: &CertificateSigningRequest, condition: &str) -> bool {
+    conditions(request).any(|c| c.type_ == condition)
+}
+
+/// What was issued, if anything was.
+fn issued(request: &CertificateSigningRequest) -> Option<&[u8]> {
+    let certificate = request.status.as_ref()?.certificate.as_ref()?;
+    Some(certificate.0.as_slice()).filter(|pem| !pem.is_empty())
+}

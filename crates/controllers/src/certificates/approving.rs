@@ -1,0 +1,114 @@
+//! Kubelets that may ask for certificates have their requests approved (`pkg/controller/certificates/approver`).
+
+use super::requested::{KUBELET_CLIENT, Requested};
+use super::{Open, has, issued};
+use crate::clients::Clients;
+use crate::watch::{Change, watch};
+use crate::worker::{self, Controller, unless_gone};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+};
+use kube::api::PostParams;
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// After so long it is asked again whether somebody may by now.
+const AGAIN: Duration = Duration::from_secs(60);
+
+struct Approving {
+    client: Client,
+    open: Open,
+}
+
+/// Whether it may be one to be approved here.
+fn is_open(request: &CertificateSigningRequest) -> bool {
+    request.spec.signer_name == KUBELET_CLIENT
+        && issued(request).is_none()
+        && !has(request, "Approved")
+        && !has(request, "Denied")
+}
+
+/// What whoever asks must be allowed, and what is said when they are: first for a certificate of one's own.
+const RIGHTS: [(&str, &str); 2] = [
+    ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
+    ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
+];
+
+impl Approving {
+    async fn may(&self, spec: &CertificateSigningRequestSpec, right: &str) -> Result<bool, kube::Error> {
+        let attributes = ResourceAttributes {
+            group: Some("certificates.k8s.io".to_owned()),
+            resource: Some("certificatesigningrequests".to_owned()),
+            verb: Some("create".to_owned()),
+            subresource: Some(right.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: spec.username.clone(),
+                uid: spec.uid.clone(),
+                groups: spec.groups.clone(),
+                extra: spec.extra.clone(),
+                resource_attributes: Some(attributes),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let reviewed = api.create(&PostParams::default(), &review).await?;
+        Ok(reviewed.status.is_some_and(|status| status.allowed))
+    }
+
+    async fn approve(&self, request: &CertificateSigningRequest, message: &str) -> Result<(), kube::Error> {
+        let mut new = request.clone();
+        let conditions = new.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.push(CertificateSigningRequestCondition {
+            type_: "Approved".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("AutoApproved".to_owned()),
+            message: Some(message.to_owned()),
+            ..CertificateSigningRequestCondition::default()
+        });
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+        // It has changed, or gone, meanwhile: the watch says so.
+        unless_gone(api.replace_subresource("approval", name, &PostParams::default(), &new).await)
+    }
+}
+
+impl Controller for Approving {
+    type Event = Change<CertificateSigningRequest>;
+
+    const NAME: &'static str = "certificatesigningrequest-approving";
+
+    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+        self.open.fold(event, is_open)
+    }
+
+    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(request) = self.open.get(key) else { return Ok(None) };
+        let requested = Requested::read(&request.spec.request.0);
+        let Some(requested) = requested.ok().filter(|requested| requested.refusal(&request.spec).is_ok()) else {
+            return Ok(None);
+        };
+        let own = request.spec.username.as_deref() == Some(&requested.common_name);
+        for (right, message) in RIGHTS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
+            if self.may(&request.spec, right).await? {
+                self.approve(request, message).await?;
+                return Ok(None);
+            }
+        }
+        // Nothing tells when somebody is given the right.
+        Ok(Some(AGAIN))
+    }
+}
+
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let events = watch(Api::all(clients.shared()), Config::default());
+    let controller = Approving { client: clients.of("certificate-controller"), open: Open::default() };
+    worker::run(controller, events, stop).await;
+}

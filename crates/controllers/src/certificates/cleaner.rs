@@ -1,0 +1,106 @@
+//! Requests go some time after they are settled, or when nobody looks at them (`pkg/controller/certificates/cleaner`).
+//!
+//! Upstream looks every hour; here each has its moment.
+
+use super::{Open, conditions, has, issued};
+use crate::clients::Clients;
+use crate::watch::{Change, watch};
+use crate::worker::{self, Controller, unless_gone};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::api::{DeleteParams, Preconditions};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use x509_parser::pem::parse_x509_pem;
+
+/// How long one stays that was signed, denied, or failed.
+const SETTLED: SignedDuration = SignedDuration::from_hours(1);
+/// How long one stays of which nobody has said anything.
+const PENDING: SignedDuration = SignedDuration::from_hours(24);
+
+struct Cleaner {
+    client: Client,
+    open: Open,
+}
+
+/// When the certificate ends.
+fn ends(pem: &[u8]) -> Option<Timestamp> {
+    let (_, pem) = parse_x509_pem(pem).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+/// When it goes; `None` for one that stays.
+fn due(request: &CertificateSigningRequest) -> Option<Timestamp> {
+    let after = |time: Timestamp, lasts: SignedDuration| time.checked_add(lasts).ok();
+    if conditions(request).next().is_none() {
+        return after(request.metadata.creation_timestamp.as_ref()?.0, PENDING);
+    }
+    let certificate = issued(request);
+    let settles = |kind: &str| matches!(kind, "Denied" | "Failed") || (kind == "Approved" && certificate.is_some());
+    let settled = conditions(request).filter(|c| settles(&c.type_));
+    let settled = settled.filter_map(|c| after(c.last_update_time.as_ref()?.0, SETTLED));
+    let ended = certificate.filter(|_| has(request, "Approved")).and_then(ends);
+    settled.chain(ended).min()
+}
+
+impl Controller for Cleaner {
+    type Event = Change<CertificateSigningRequest>;
+
+    const NAME: &'static str = "certificatesigningrequest-cleaner";
+
+    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+        self.open.fold(event, |request| due(request).is_some())
+    }
+
+    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(request) = self.open.get(key) else { return Ok(None) };
+        let Some(due) = due(request) else { return Ok(None) };
+        let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();
+        if !left.is_zero() {
+            return Ok(Some(left));
+        }
+        let preconditions = Preconditions {
+            uid: request.metadata.uid.clone(),
+            resource_version: request.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        unless_gone(Api::<CertificateSigningRequest>::all(self.client.clone()).delete(key, &params).await)?;
+        Ok(None)
+    }
+}
+
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let events = watch(Api::all(clients.shared()), Config::default());
+    let controller = Cleaner { client: clients.of("certificate-controller"), open: Open::default() };
+    worker::run(controller, events, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(conditions: &[(&str, &str)], certificate: Option<&str>, expected: Option<&str>) {
+        let one = |(kind, at): &(&str, &str)| json!({"type": kind, "status": "True", "lastUpdateTime": format!("2026-01-01T{at}:00Z")});
+        let conditions: Vec<Value> = conditions.iter().map(one).collect();
+        let request = json!({"metadata": {"name": "r", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"request": "", "signerName": "s"},
+            "status": {"conditions": conditions, "certificate": certificate}});
+        let due = due(&serde_json::from_value(request).unwrap());
+        assert_eq!(due.map(|due| due.to_string()).as_deref(), expected);
+    }
+
+    #[test]
+    fn a_request_goes_an_hour_after_it_is_settled_and_a_day_after_nobody_looked() {
+        check(&[], None, Some("2026-01-02T00:00:00Z"));
+        check(&[("Approved", "03:00")], None, None);
+        check(&[("Approved", "03:00")], Some("eA=="), Some("2026-01-01T04:00:00Z"));
+        check(&[("Denied", "05:00")], None, Some("2026-01-01T06:00:00Z"));
+        check(&[("Approved", "03:00"), ("Failed", "04:30")], None, Some("2026-01-01T05:30:00Z"));
+    }
+}

@@ -1,0 +1,203 @@
+//! What a request for a certificate says, and whether its signer takes that (`pkg/apis/certificates/helpers.go`).
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
+use std::collections::BTreeSet;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer;
+
+/// Clients of the API server.
+pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// Kubelets as clients of the API server.
+pub(super) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Kubelets as servers.
+const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+/// Anything, for whoever knows what it is good for. It cannot be asked for in version 1.
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
+
+/// Signers that sign here.
+pub(super) const SIGNERS: [&str; 4] = [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY];
+
+const NODE: &str = "system:node:";
+
+/// What a request says.
+#[derive(Debug, Default)]
+pub(super) struct Requested {
+    pub(super) common_name: String,
+    organizations: Vec<String>,
+    dns: usize,
+    ips: usize,
+    emails: usize,
+    uris: usize,
+}
+
+impl Requested {
+    /// # Errors
+    /// When it is none.
+    pub(super) fn read(request: &[u8]) -> Result<Self, String> {
+        let failed = |e: &dyn std::fmt::Display| format!("unable to parse csr: {e}");
+        let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
+        let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
+        let subject = &parsed.certification_request_info.subject;
+        let text = |value: &str| value.to_owned();
+        let mut all = Self {
+            // Of several the last counts, as with Go.
+            common_name: subject
+                .iter_common_name()
+                .filter_map(|n| n.as_str().ok())
+                .last()
+                .map(text)
+                .unwrap_or_default(),
+            organizations: subject.iter_organization().filter_map(|o| o.as_str().ok()).map(text).collect(),
+            ..Self::default()
+        };
+        for extension in parsed.requested_extensions().into_iter().flatten() {
+            let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
+            for name in &names.general_names {
+                match name {
+                    GeneralName::DNSName(_) => all.dns += 1,
+                    GeneralName::IPAddress(_) => all.ips += 1,
+                    GeneralName::RFC822Name(_) => all.emails += 1,
+                    GeneralName::URI(_) => all.uris += 1,
+                    _ => {}
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Why a signer does not sign it; upstream's words.
+    pub(super) fn refusal(&self, spec: &CertificateSigningRequestSpec) -> Result<(), String> {
+        let uses = spec.usages.as_deref().unwrap_or_default();
+        match spec.signer_name.as_str() {
+            CLIENT => client(uses),
+            KUBELET_CLIENT => self.kubelet_client(uses),
+            KUBELET_SERVING => self.kubelet_serving(uses),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_of_nodes(&self) -> Result<(), String> {
+        if self.organizations == ["system:nodes"] {
+            return Ok(());
+        }
+        Err("subject organization is not system:nodes".to_owned())
+    }
+
+    fn is_a_node(&self) -> Result<(), String> {
+        if self.common_name.starts_with(NODE) {
+            return Ok(());
+        }
+        Err("subject common name does not begin with system:node:".to_owned())
+    }
+
+    fn kubelet_client(&self, uses: &[String]) -> Result<(), String> {
+        self.is_of_nodes()?;
+        none(self.dns, "DNS")?;
+        none(self.emails, "Email")?;
+        none(self.ips, "IP")?;
+        none(self.uris, "URI")?;
+        self.is_a_node()?;
+        exactly(uses, "client auth")
+    }
+
+    fn kubelet_serving(&self, uses: &[String]) -> Result<(), String> {
+        self.is_of_nodes()?;
+        if self.dns == 0 && self.ips == 0 {
+            return Err("DNS or IP subjectAltName is required".to_owned());
+        }
+        none(self.emails, "Email")?;
+        none(self.uris, "URI")?;
+        exactly(uses, "server auth")?;
+        self.is_a_node()
+    }
+}
+
+fn none(names: usize, kind: &str) -> Result<(), String> {
+    if names == 0 { Ok(()) } else { Err(format!("{kind} subjectAltNames are not allowed")) }
+}
+
+fn client(uses: &[String]) -> Result<(), String> {
+    let usual = ["digital signature", "key encipherment", "client auth"];
+    match uses.iter().find(|usage| !usual.contains(&usage.as_str())) {
+        Some(other) => Err(format!("invalid usage for client certificate: {other}")),
+        None if uses.iter().any(|usage| usage == "client auth") => Ok(()),
+        None => Err("missing required usage for client certificate: client auth".to_owned()),
+    }
+}
+
+/// Only keys of RSA encipher others.
+fn exactly(uses: &[String], purpose: &str) -> Result<(), String> {
+    let uses: BTreeSet<&str> = uses.iter().map(String::as_str).collect();
+    let mut wanted = BTreeSet::from(["digital signature", "key encipherment", purpose]);
+    let words = wanted.iter().copied().collect::<Vec<_>>().join(" ");
+    let all = uses == wanted;
+    wanted.remove("key encipherment");
+    if all || uses == wanted { Ok(()) } else { Err(format!("usages did not match [{words}]")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Requested {
+        let (common_name, organizations) = ("system:node:n".to_owned(), vec!["system:nodes".to_owned()]);
+        Requested { common_name, organizations, ..Requested::default() }
+    }
+
+    #[track_caller]
+    fn check(signer: &str, requested: &Requested, uses: &str, expected: Result<(), &str>) {
+        let spec = CertificateSigningRequestSpec {
+            signer_name: signer.to_owned(),
+            usages: Some(uses.split(',').map(str::to_owned).collect()),
+            ..CertificateSigningRequestSpec::default()
+        };
+        assert_eq!(requested.refusal(&spec), expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_client_is_a_client() {
+        let any = Requested::default();
+        check(CLIENT, &any, "client auth", Ok(()));
+        check(CLIENT, &any, "client auth,digital signature,key encipherment", Ok(()));
+        check(CLIENT, &any, "client auth,server auth", Err("invalid usage for client certificate: server auth"));
+        let missing = "missing required usage for client certificate: client auth";
+        check(CLIENT, &any, "digital signature", Err(missing));
+        check(LEGACY, &any, "server auth", Ok(()));
+    }
+
+    #[test]
+    fn a_kubelet_is_a_node_and_says_nothing_else() {
+        let uses = "digital signature,client auth";
+        check(KUBELET_CLIENT, &node(), uses, Ok(()));
+        check(KUBELET_CLIENT, &node(), "key encipherment,digital signature,client auth", Ok(()));
+        let words = "usages did not match [client auth digital signature key encipherment]";
+        check(KUBELET_CLIENT, &node(), "client auth", Err(words));
+        for (requested, why) in [
+            (Requested { organizations: vec![], ..node() }, "subject organization is not system:nodes"),
+            (Requested { dns: 1, ..node() }, "DNS subjectAltNames are not allowed"),
+            (Requested { emails: 1, ..node() }, "Email subjectAltNames are not allowed"),
+            (Requested { ips: 1, ..node() }, "IP subjectAltNames are not allowed"),
+            (Requested { uris: 1, ..node() }, "URI subjectAltNames are not allowed"),
+            (
+                Requested { common_name: "n".to_owned(), ..node() },
+                "subject common name does not begin with system:node:",
+            ),
+        ] {
+            check(KUBELET_CLIENT, &requested, uses, Err(why));
+        }
+    }
+
+    #[test]
+    fn a_kubelet_that_serves_says_where() {
+        let uses = "digital signature,server auth";
+        check(KUBELET_SERVING, &node(), uses, Err("DNS or IP subjectAltName is required"));
+        let named = || Requested { dns: 1, ..node() };
+        check(KUBELET_SERVING, &named(), uses, Ok(()));
+        check(KUBELET_SERVING, &Requested { ips: 1, ..node() }, uses, Ok(()));
+        let words = "usages did not match [digital signature key encipherment server auth]";
+        check(KUBELET_SERVING, &named(), "client auth", Err(words));
+        check(KUBELET_SERVING, &Requested { uris: 1, ..named() }, uses, Err("URI subjectAltNames are not allowed"));
+    }
+}

@@ -1,0 +1,142 @@
+//! What is approved is signed, by Kubernetes' own signers (`pkg/controller/certificates/signer`).
+
+use super::requested::{Requested, SIGNERS};
+use super::{Open, Order, Signer, conditions, has, issued};
+use crate::clients::Clients;
+use crate::watch::{Change, watch};
+use crate::worker::{self, Controller, unless_gone};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::PostParams;
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// No certificate holds for longer (`--cluster-signing-duration`).
+const LONGEST: SignedDuration = SignedDuration::from_hours(8760);
+const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
+/// A certificate holds from a moment ago, for clocks that are behind.
+const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
+/// One that holds for less than this ends no earlier for it.
+const SHORT: SignedDuration = SignedDuration::from_hours(8);
+
+struct Signing {
+    client: Client,
+    signer: Signer,
+    open: Open,
+}
+
+/// Whether it is to be signed here.
+fn is_due(request: &CertificateSigningRequest) -> bool {
+    let failed = conditions(request).any(|c| c.type_ == "Failed" && c.status == "True");
+    SIGNERS.contains(&request.spec.signer_name.as_str())
+        && issued(request).is_none()
+        && has(request, "Approved")
+        && !has(request, "Denied")
+        && !failed
+}
+
+/// From when to when a certificate holds for which so many seconds are asked.
+fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
+    let asked = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
+    let lasts = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+    let after_now = if lasts < SHORT { lasts } else { lasts - BACKDATED };
+    (now.saturating_sub(BACKDATED).unwrap_or(now), now.saturating_add(after_now).unwrap_or(now))
+}
+
+impl Signing {
+    /// The request with its certificate, or with why there will be none.
+    fn signed(&self, request: &CertificateSigningRequest) -> Result<CertificateSigningRequest, String> {
+        let (spec, now) = (&request.spec, Timestamp::now());
+        let mut new = request.clone();
+        let status = new.status.get_or_insert_default();
+        if let Err(message) = Requested::read(&spec.request.0)?.refusal(spec) {
+            status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
+                type_: "Failed".to_owned(),
+                status: "True".to_owned(),
+                reason: Some("SignerValidationFailure".to_owned()),
+                message: Some(message),
+                last_update_time: Some(Time(now)),
+                ..CertificateSigningRequestCondition::default()
+            });
+            return Ok(new);
+        }
+        let (from, until) = validity(spec.expiration_seconds, now);
+        let uses = spec.usages.as_deref().unwrap_or_default();
+        let pem = self.signer.sign(&Order { request: &spec.request.0, uses, from, until })?;
+        status.certificate = Some(ByteString(pem.into_bytes()));
+        Ok(new)
+    }
+}
+
+impl Controller for Signing {
+    type Event = Change<CertificateSigningRequest>;
+
+    const NAME: &'static str = "certificatesigningrequest-signing";
+
+    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+        self.open.fold(event, is_due)
+    }
+
+    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(request) = self.open.get(key) else { return Ok(None) };
+        let signed = self.signed(request).map_err(|why| kube::Error::Service(why.into()))?;
+        let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+        // It has changed, or gone, meanwhile: the watch says so.
+        unless_gone(api.replace_status(key, &PostParams::default(), &signed).await)?;
+        Ok(None)
+    }
+}
+
+pub(crate) async fn run(clients: Clients, signer: Signer, stop: CancellationToken) {
+    let events = watch(Api::all(clients.shared()), Config::default());
+    let controller = Signing { client: clients.of("certificate-controller"), signer, open: Open::default() };
+    worker::run(controller, events, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check_due(signer: &str, status: Value, expected: bool) {
+        let spec = json!({"request": "", "signerName": signer});
+        let request = json!({"metadata": {"name": "r"}, "spec": spec, "status": status});
+        assert_eq!(is_due(&serde_json::from_value(request).unwrap()), expected, "{status}");
+    }
+
+    #[test]
+    fn what_is_approved_and_not_settled_is_signed() {
+        let conditions =
+            |all: &[&str]| -> Value { all.iter().map(|kind| json!({"type": kind, "status": "True"})).collect() };
+        let own = "kubernetes.io/kube-apiserver-client";
+        check_due(own, json!({"conditions": conditions(&["Approved"])}), true);
+        check_due("example.com/own", json!({"conditions": conditions(&["Approved"])}), false);
+        check_due(own, json!({}), false);
+        check_due(own, json!({"conditions": conditions(&["Approved", "Denied"])}), false);
+        check_due(own, json!({"conditions": conditions(&["Approved", "Failed"])}), false);
+        check_due(own, json!({"conditions": conditions(&["Approved"]), "certificate": "eA=="}), false);
+    }
+
+    #[track_caller]
+    fn check_validity(seconds: Option<i32>, expected: &str) {
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let (from, until) = validity(seconds, now);
+        assert_eq!(from.to_string(), "2026-01-01T11:55:00Z");
+        assert_eq!(until.to_string(), expected);
+    }
+
+    #[test]
+    fn a_certificate_holds_for_as_long_as_is_asked_within_bounds() {
+        check_validity(None, "2027-01-01T11:55:00Z");
+        check_validity(Some(i32::MAX), "2027-01-01T11:55:00Z");
+        check_validity(Some(0), "2026-01-01T12:10:00Z");
+        check_validity(Some(3600), "2026-01-01T13:00:00Z");
+        check_validity(Some(8 * 3600), "2026-01-01T19:55:00Z");
+    }
+}

@@ -1,0 +1,132 @@
+//! Claims to storage stay while a Pod that is on a node has them for a volume, whether it has ended or not.
+
+use super::{Event, Guarded, InUse};
+use crate::cache::{Cache, Seen};
+use crate::clients::Clients;
+use crate::members::{Member, controller};
+use crate::watch::watch;
+use crate::worker;
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::ListParams;
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+
+struct Claims {
+    pods: Cache<Member>,
+}
+
+/// Whether the Pod uses the claim. Its kubelet sees it only once it is on a node, and starts none whose claim goes.
+fn uses(pod: &Member, claim: &PersistentVolumeClaim) -> bool {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let owner = controller(claim.metadata.owner_references.as_deref().unwrap_or_default());
+    let is_its_own = || owner.is_some_and(|owner| owner.uid == pod.uid);
+    pod.node.is_some()
+        && (pod.claims.iter().any(|(_, used)| used == name)
+            || (!pod.is_shut_down && pod.own_claims.iter().any(|made| made == name) && is_its_own()))
+}
+
+/// The keys of claims that a Pod may use.
+fn used(pod: &Member) -> Vec<String> {
+    if pod.node.is_none() {
+        return vec![];
+    }
+    let own = pod.own_claims.iter().filter(|_| !pod.is_shut_down);
+    pod.claims.iter().map(|(_, claim)| claim).chain(own).map(|claim| format!("{}/{claim}", pod.namespace)).collect()
+}
+
+/// The keys of claims that a Pod used before, and does not any more.
+fn freed(seen: &Seen<Member>) -> Option<Vec<String>> {
+    let Seen::One { before, after } = seen else { return None };
+    let still = after.as_ref().map(|pod| used(pod)).unwrap_or_default();
+    let before = before.as_ref().map(|pod| used(pod)).unwrap_or_default();
+    Some(before.into_iter().filter(|claim| !still.contains(claim)).collect())
+}
+
+impl Guarded for Claims {
+    type Object = PersistentVolumeClaim;
+
+    const CONTROLLER: &'static str = "persistentvolumeclaim-protection";
+
+    const FINALIZER: &'static str = "kubernetes.io/pvc-protection";
+
+    fn api(client: Client, namespace: &str) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(client, namespace)
+    }
+
+    async fn is_used(&self, client: &Client, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
+        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+        if self.pods.in_namespace(namespace).iter().any(|pod| uses(pod, claim)) {
+            return Ok(true);
+        }
+        // A Pod that was made just now may not have been seen.
+        let all = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?;
+        Ok(all.items.into_iter().any(|pod| uses(&Member::of(pod), claim)))
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+    let claims = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
+    let freed = pods.changes().map(|seen| freed(&seen).map_or(Event::All, Event::Freed));
+    let events = stream::select(claims, freed).boxed();
+    worker::run(InUse::new(clients.of("pvc-protection-controller"), Claims { pods }), events, stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn pod(change: &Value) -> Member {
+        let mut pod = json!({
+            "metadata": {"name": "p", "namespace": "x", "uid": "1"},
+            "spec": {"nodeName": "n", "containers": [], "volumes": [
+                {"name": "a", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "b", "ephemeral": {}}]},
+        });
+        for (path, value) in change.as_object().unwrap() {
+            let (part, field) = path.split_once('.').unwrap();
+            pod[part][field] = value.clone();
+        }
+        Member::of(serde_json::from_value(pod).unwrap())
+    }
+
+    #[track_caller]
+    fn check(change: Value, claim: &str, owner: &str, expected: bool) {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true});
+        let claim = json!({"metadata": {"name": claim, "namespace": "x", "ownerReferences": [owner]}});
+        assert_eq!(uses(&pod(&change), &serde_json::from_value(claim).unwrap()), expected, "{change}");
+    }
+
+    #[test]
+    fn a_pod_uses_its_claims_while_it_is_on_a_node() {
+        let gone =
+            json!({"metadata.deletionTimestamp": "2026-01-01T00:00:00Z", "metadata.deletionGracePeriodSeconds": 0});
+        check(json!({}), "c", "-", true);
+        check(json!({}), "other", "-", false);
+        check(json!({"spec.nodeName": ""}), "c", "-", false);
+        check(json!({"status.phase": "Succeeded"}), "c", "-", true);
+        check(gone.clone(), "c", "-", true);
+        // One that was made for it counts as long as its kubelet has to do with it, and only for the one that it was made for.
+        check(json!({}), "p-b", "1", true);
+        check(json!({}), "p-b", "2", false);
+        check(gone, "p-b", "1", false);
+    }
+
+    #[test]
+    fn what_a_pod_no_longer_uses_is_told() {
+        let one = |before: Option<Value>, after: Option<Value>| {
+            let pod = |change: Value| Arc::new(pod(&change));
+            freed(&Seen::One { before: before.map(pod), after: after.map(pod) }).unwrap()
+        };
+        assert_eq!(one(Some(json!({})), None), ["x/c", "x/p-b"]);
+        assert_eq!(one(Some(json!({})), Some(json!({"status.phase": "Failed"}))), [""; 0]);
+        assert_eq!(one(None, Some(json!({}))), [""; 0]);
+        assert_eq!(one(Some(json!({"spec.nodeName": ""})), None), [""; 0]);
+        let gone =
+            json!({"metadata.deletionTimestamp": "2026-01-01T00:00:00Z", "metadata.deletionGracePeriodSeconds": 0});
+        assert_eq!(one(Some(json!({})), Some(gone)), ["x/p-b"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Classes of volume attributes stay while a volume has one, or a claim asks for one.
+
+use super::{Event, Guarded, InUse};
+use crate::clients::Clients;
+use crate::watch::watch;
+use crate::worker;
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use kube::api::ListParams;
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+
+struct Classes;
+
+fn is_of(volume: &PersistentVolume, class: &str) -> bool {
+    volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref()) == Some(class)
+}
+
+/// Whether a claim asks for the class, has it, or is on its way to it.
+fn asks_for(claim: &PersistentVolumeClaim, class: &str) -> bool {
+    let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
+    let asked = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let has = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
+    let modified = status.and_then(|status| status.modify_volume_status.as_ref());
+    let wanted = modified.and_then(|modified| modified.target_volume_attributes_class_name.as_deref());
+    [asked, has, wanted].contains(&Some(class))
+}
+
+impl Guarded for Classes {
+    type Object = VolumeAttributesClass;
+
+    const CONTROLLER: &'static str = "volumeattributesclass-protection";
+
+    const FINALIZER: &'static str = "kubernetes.io/vac-protection";
+
+    fn api(client: Client, _: &str) -> Api<VolumeAttributesClass> {
+        Api::all(client)
+    }
+
+    async fn is_used(&self, client: &Client, class: &VolumeAttributesClass) -> Result<bool, kube::Error> {
+        let (name, all) = (class.metadata.name.as_deref().unwrap_or_default(), ListParams::default());
+        let volumes = Api::<PersistentVolume>::all(client.clone()).list(&all).await?;
+        if volumes.items.iter().any(|volume| is_of(volume, name)) {
+            return Ok(true);
+        }
+        let claims = Api::<PersistentVolumeClaim>::all(client.clone()).list(&all).await?;
+        Ok(claims.items.iter().any(|claim| asks_for(claim, name)))
+    }
+}
+
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let classes = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
+    // While no class waits, which is most of the time, these concern nothing.
+    let volumes = watch::<PersistentVolume>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
+    let claims = watch::<PersistentVolumeClaim>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
+    let events = stream::select(classes, stream::select(volumes, claims)).boxed();
+    worker::run(InUse::new(clients.of("volumeattributesclass-protection-controller"), Classes), events, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(claim: Value, expected: bool) {
+        assert_eq!(asks_for(&serde_json::from_value(claim).unwrap(), "fast"), expected);
+    }
+
+    #[test]
+    fn a_claim_uses_the_classes_that_it_has_and_wants() {
+        check(json!({"metadata": {}}), false);
+        check(json!({"metadata": {}, "spec": {"volumeAttributesClassName": "slow"}}), false);
+        check(json!({"metadata": {}, "spec": {"volumeAttributesClassName": "fast"}}), true);
+        check(json!({"metadata": {}, "status": {"currentVolumeAttributesClassName": "fast"}}), true);
+        let wanted = json!({"status": "Pending", "targetVolumeAttributesClassName": "fast"});
+        check(json!({"metadata": {}, "status": {"modifyVolumeStatus": wanted}}), true);
+    }
+}

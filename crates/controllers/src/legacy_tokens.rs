@@ -1,0 +1,242 @@
+//! Secrets of the type `kubernetes.io/service-account-token` are given a token of the account that they name, and go with it
+//! (`pkg/controller/serviceaccount/tokens_controller.go`).
+//!
+//! Who holds the key of the tokens is no affair of the controller: it is given a [`TokenMaker`].
+
+use crate::clients::Clients;
+use crate::watch::{Change, key, watch};
+use crate::worker::{self, Controller, unless_gone};
+use futures::stream::{self, StreamExt};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const TYPE: &str = "kubernetes.io/service-account-token";
+const NAME: &str = "kubernetes.io/service-account.name";
+const UID: &str = "kubernetes.io/service-account.uid";
+
+/// Whom a token stands for, and the Secret that it dies with.
+#[derive(Debug, Clone, Copy)]
+pub struct Bearer<'a> {
+    /// The account's namespace, which is the Secret's as well.
+    pub namespace: &'a str,
+    /// The account's name.
+    pub account: &'a str,
+    /// The account's UID.
+    pub uid: &'a str,
+    /// The Secret's name.
+    pub secret: &'a str,
+}
+
+type Make = dyn Fn(Bearer<'_>) -> Option<String> + Send + Sync;
+
+/// Whoever makes tokens. Clones are the same.
+#[derive(Clone)]
+pub struct TokenMaker(Arc<Make>);
+
+impl TokenMaker {
+    /// One that gives a token, or none when it cannot just now.
+    pub fn new(make: impl Fn(Bearer<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl fmt::Debug for TokenMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenMaker").finish_non_exhaustive()
+    }
+}
+
+enum Event {
+    Secret(Change<Secret>),
+    Account(Change<ServiceAccount>),
+}
+
+struct LegacyTokens {
+    client: Client,
+    maker: TokenMaker,
+    root_ca: Option<String>,
+    secrets: HashMap<String, Box<Secret>>,
+    /// UIDs by `namespace/name`.
+    accounts: HashMap<String, String>,
+    /// Whether all accounts have been seen once.
+    listed: bool,
+    /// Accounts that may name Secrets which have gone, by the Secrets' keys.
+    forsaken: HashMap<String, String>,
+}
+
+fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
+    let annotations = secret.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(name)).map_or("", String::as_str)
+}
+
+/// The key of the account that a Secret names.
+fn account_of(secret: &Secret) -> String {
+    let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
+    format!("{namespace}/{}", annotation(secret, NAME))
+}
+
+impl LegacyTokens {
+    fn on_secret(&mut self, change: Change<Secret>) -> Vec<String> {
+        match change {
+            Change::Set(secret) => {
+                let key = key(&secret.metadata);
+                self.secrets.insert(key.clone(), secret);
+                vec![key]
+            }
+            Change::Gone(secret) => {
+                let key = key(&secret.metadata);
+                self.secrets.remove(&key);
+                self.forsaken.insert(key.clone(), account_of(&secret));
+                vec![key]
+            }
+            Change::Listed(keys) => {
+                let gone = self.secrets.extract_if(|key, _| !keys.contains(key));
+                let gone: Vec<_> = gone.map(|(key, secret)| (key, account_of(&secret))).collect();
+                self.forsaken.extend(gone.iter().cloned());
+                gone.into_iter().map(|(key, _)| key).collect()
+            }
+        }
+    }
+
+    fn on_account(&mut self, change: Change<ServiceAccount>) -> Vec<String> {
+        let account = match change {
+            Change::Set(account) => {
+                let key = key(&account.metadata);
+                let uid = account.metadata.uid.unwrap_or_default();
+                if self.accounts.insert(key.clone(), uid.clone()).is_some_and(|before| before == uid) {
+                    return vec![];
+                }
+                key
+            }
+            Change::Gone(account) => {
+                let key = key(&account.metadata);
+                self.accounts.remove(&key);
+                key
+            }
+            Change::Listed(keys) => {
+                self.accounts.retain(|key, _| keys.contains(key));
+                self.listed = true;
+                return self.secrets.keys().cloned().collect();
+            }
+        };
+        let naming = self.secrets.iter().filter(|(_, secret)| account_of(secret) == account);
+        naming.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The UID of the account that a Secret is of, if it is there.
+    async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
+        let (name, wanted) = (annotation(secret, NAME), annotation(secret, UID));
+        let fits = |uid: &String| wanted.is_empty() || uid == wanted;
+        if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
+            return Ok(Some(uid.clone()));
+        }
+        // It may have been made just now.
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        Ok(api.get_opt(name).await?.and_then(|account| account.metadata.uid).filter(fits))
+    }
+
+    /// The Secret with all that it should hold, unless it holds that already.
+    fn filled(&self, namespace: &str, name: &str, secret: &Secret, uid: &str) -> Result<Option<Secret>, kube::Error> {
+        let holds = |field: &str| secret.data.as_ref()?.get(field).filter(|data| !data.0.is_empty());
+        let other_ca = self.root_ca.as_ref().filter(|ca| holds("ca.crt").is_none_or(|has| has.0 != ca.as_bytes()));
+        if other_ca.is_none() && holds("namespace").is_some() && holds("token").is_some() {
+            return Ok(None);
+        }
+        let mut new = secret.clone();
+        let account = annotation(secret, NAME);
+        let (has_namespace, has_token) = (holds("namespace").is_some(), holds("token").is_some());
+        let data = new.data.get_or_insert_default();
+        let mut put = |field: &str, text: String| drop(data.insert(field.to_owned(), ByteString(text.into_bytes())));
+        if let Some(ca) = other_ca {
+            put("ca.crt", ca.clone());
+        }
+        if !has_namespace {
+            put("namespace", namespace.to_owned());
+        }
+        if !has_token {
+            let token = (self.maker.0)(Bearer { namespace, account, uid, secret: name });
+            put("token", token.ok_or_else(|| kube::Error::Service("no token could be made".into()))?);
+        }
+        new.metadata.annotations.get_or_insert_default().insert(UID.to_owned(), uid.to_owned());
+        Ok(Some(new))
+    }
+
+    /// An account does not name what is no longer there.
+    async fn forsake(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
+        let Some((namespace, name)) = account.split_once('/') else { return Ok(()) };
+        if !self.accounts.contains_key(account) {
+            return Ok(());
+        }
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let Some(mut object) = api.get_opt(name).await? else { return Ok(()) };
+        let is_it = |reference: &k8s_openapi::api::core::v1::ObjectReference| reference.name.as_deref() == Some(secret);
+        if !object.secrets.iter().flatten().any(is_it) {
+            return Ok(());
+        }
+        object.secrets.iter_mut().for_each(|secrets| secrets.retain(|reference| !is_it(reference)));
+        // A conflict is tried again: nothing else tells of it.
+        match api.replace(name, &PostParams::default(), &object).await {
+            Err(e) if worker::is_code(&e, 404) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+impl Controller for LegacyTokens {
+    type Event = Event;
+
+    const NAME: &'static str = "serviceaccount-token";
+
+    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+        match event {
+            Event::Secret(change) => self.on_secret(change),
+            Event::Account(change) => self.on_account(change),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some((namespace, name)) = key.split_once('/').filter(|_| self.listed) else { return Ok(None) };
+        let Some(secret) = self.secrets.get(key) else {
+            if let Some(account) = self.forsaken.get(key) {
+                self.forsake(account, name).await?;
+                self.forsaken.remove(key);
+            }
+            return Ok(None);
+        };
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let Some(uid) = self.uid(namespace, secret).await? else {
+            let preconditions = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            unless_gone(api.delete(name, &params).await)?;
+            return Ok(None);
+        };
+        if secret.metadata.deletion_timestamp.is_none()
+            && let Some(filled) = self.filled(namespace, name, secret, &uid)?
+        {
+            // It has changed, or gone, meanwhile: the watch says so.
+            unless_gone(api.replace(name, &PostParams::default(), &filled).await)?;
+        }
+        Ok(None)
+    }
+}
+
+pub(crate) async fn run(clients: Clients, maker: TokenMaker, root_ca: Option<String>, stop: CancellationToken) {
+    // As upstream's, it acts for the whole of the controller manager: it is there before there are other accounts.
+    let client = clients.shared();
+    let of_type = Config::default().fields(&format!("type={TYPE}"));
+    let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);
+    let accounts = watch(Api::all(client.clone()), Config::default()).map(Event::Account);
+    let events = stream::select(secrets, accounts).boxed();
+    let (secrets, accounts, forsaken) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let controller = LegacyTokens { client, maker, root_ca, secrets, accounts, listed: false, forsaken };
+    worker::run(controller, events, stop).await;
+}

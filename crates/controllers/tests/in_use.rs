@@ -1,0 +1,61 @@
+//! What stores data is held while it is used, against a small API server on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+use controllers::Options;
+use fake_api::FakeApi;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+fn start() -> FakeApi {
+    let api = FakeApi::new();
+    tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
+    api
+}
+
+const CLAIM: &str = "api/v1/namespaces/x/persistentvolumeclaims/c";
+const POD: &str = "api/v1/namespaces/x/pods/p";
+const VOLUME: &str = "api/v1/persistentvolumes/v";
+const CLASS: &str = "apis/storage.k8s.io/v1/volumeattributesclasses/fast";
+
+fn finalizers(api: &FakeApi, path: &str) -> Value {
+    api.get(path).expect("an object")["metadata"]["finalizers"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_goes_when_the_last_pod_that_uses_it_is_gone() {
+    let api = start();
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}});
+    // Nothing is at the node that would end the Pod.
+    api.put("api/v1/nodes/n", json!({"metadata": {"name": "n"}, "spec": {}, "status": {}}));
+    let spec = json!({"nodeName": "n", "containers": [], "volumes": [volume], "tolerations": [{"operator": "Exists"}]});
+    api.put(POD, json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": {"phase": "Running"}}));
+    api.put(CLAIM, json!({"metadata": {"name": "c", "namespace": "x"}}));
+    let held = json!(["kubernetes.io/pvc-protection"]);
+    api.until("an old one is held", |api| finalizers(api, CLAIM) == held).await;
+    api.delete(CLAIM);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(finalizers(&api, CLAIM), held, "it is used");
+    api.remove(POD);
+    api.until("it is let go", |api| api.get(CLAIM).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_goes_when_it_is_not_bound_and_its_class_after_it() {
+    let api = start();
+    let volume = |phase: &str| {
+        json!({"metadata": {"name": "v", "finalizers": ["kubernetes.io/pv-protection"]},
+            "spec": {"volumeAttributesClassName": "fast"}, "status": {"phase": phase}})
+    };
+    api.put(VOLUME, volume("Bound"));
+    api.put(CLASS, json!({"metadata": {"name": "fast"}, "driverName": "d"}));
+    api.until("it is held", |api| finalizers(api, CLASS) == json!(["kubernetes.io/vac-protection"])).await;
+    api.delete(VOLUME);
+    api.delete(CLASS);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(api.get(VOLUME).is_some() && api.get(CLASS).is_some(), "both are used");
+    let mut released = api.get(VOLUME).expect("a volume");
+    released["status"]["phase"] = json!("Released");
+    api.put(VOLUME, released);
+    api.until("both are let go", |api| api.get(VOLUME).is_none() && api.get(CLASS).is_none()).await;
+}

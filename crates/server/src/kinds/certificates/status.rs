@@ -1,0 +1,82 @@
+//! What the status of a request for a certificate may say (`validateConditions`, `validateCertificate`).
+
+use super::{conditions_of, items, text_of};
+use crate::kinds::{FieldErrors, FieldPath};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use x509_parser::pem::Pem;
+
+/// Conditions that are there when they hold, and only then.
+const SETTLED: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+pub(super) fn check_conditions(object: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status").child("conditions");
+    let (mut seen, mut decided) = (BTreeSet::new(), BTreeSet::new());
+    for (i, condition) in items(&object["status"], "conditions").enumerate() {
+        let (at, kind, status) = (path.index(i), text_of(condition, "type"), text_of(condition, "status"));
+        if kind.is_empty() {
+            errors.required(&at.child("type"), "");
+        }
+        if status.is_empty() {
+            errors.required(&at.child("status"), "");
+        } else if SETTLED.contains(&kind) && status != "True" {
+            errors.not_supported(&at.child("status"), &condition["status"], &["True"]);
+        } else if !["False", "True", "Unknown"].contains(&status) {
+            errors.not_supported(&at.child("status"), &condition["status"], &["False", "True", "Unknown"]);
+        }
+        if matches!(kind, "Approved" | "Denied") && decided.insert(kind) && decided.len() > 1 {
+            errors.invalid(&at.child("type"), &json!(kind), "Approved and Denied conditions are mutually exclusive");
+        }
+        if !seen.insert(kind) {
+            errors.duplicate(&at.child("type"), &condition["type"]);
+        }
+    }
+}
+
+/// What was decided once stays (`validateCertificateSigningRequestUpdate`).
+pub(super) fn keep_conditions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status").child("conditions");
+    for kind in SETTLED {
+        if conditions_of(object, kind).len() < conditions_of(old, kind).len() {
+            errors.forbidden(&path, &format!("updates may not remove a condition of type {kind:?}"));
+        }
+    }
+}
+
+/// Whoever signs does not decide, and signs once.
+pub(super) fn keep_decisions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status");
+    for kind in ["Approved", "Denied"] {
+        if conditions_of(object, kind).len() > conditions_of(old, kind).len() {
+            let why = format!("updates may not add a condition of type {kind:?}");
+            errors.forbidden(&path.child("conditions"), &why);
+        }
+    }
+    let (new, before) = (text_of(&object["status"], "certificate"), text_of(&old["status"], "certificate"));
+    if new == before {
+        return;
+    }
+    if let Err(why) = certificates(&STANDARD.decode(new).unwrap_or_default()) {
+        errors.invalid(&path.child("certificate"), &json!("<certificate data>"), &why);
+    }
+    if !before.is_empty() {
+        errors.forbidden(&path.child("certificate"), "updates may not modify existing certificate content");
+    }
+}
+
+/// Nothing, or certificates in PEM one after the other.
+fn certificates(text: &[u8]) -> Result<(), String> {
+    let mut blocks = 0;
+    for block in Pem::iter_from_buffer(text).map_while(Result::ok) {
+        if block.label != "CERTIFICATE" {
+            return Err(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        block.parse_x509().map_err(|_| "x509: malformed certificate".to_owned())?;
+        blocks += 1;
+    }
+    if blocks == 0 && !text.is_empty() {
+        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
+    }
+    Ok(())
+}

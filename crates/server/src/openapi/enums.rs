@@ -1,0 +1,51 @@
+//! The values of fields that have one of a few, as upstream's types say it (`+enum`).
+
+use serde_json::{Value, json};
+use std::{collections::HashMap, fmt::Write, sync::LazyLock};
+
+const TEXT: &str = include_str!("enums.txt");
+
+type Fields = Vec<(&'static str, Vec<&'static str>)>;
+
+/// By `core/v1.Container`.
+static FACTS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
+    let (mut all, mut package) = (HashMap::<String, Fields>::new(), "");
+    for line in TEXT.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            package = name;
+        } else if let Some((of, (field, values))) =
+            line.split_once(' ').and_then(|(of, rest)| Some((of, rest.split_once(' ')?)))
+        {
+            all.entry(format!("{package}.{of}")).or_default().push((field, values.split('|').collect()));
+        }
+    }
+    all
+});
+
+/// Adds them to a schema such as `io.k8s.api.core.v1.PodSpec`.
+pub(super) fn tell(name: &str, schema: &mut Value) {
+    let mut parts = name.rsplit('.');
+    let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
+    for (field, values) in FACTS.get(&format!("{package}/{version}.{message}")).into_iter().flatten() {
+        let Some(property) = schema.pointer_mut(&format!("/properties/{field}")) else { continue };
+        // Of a list or a map it is what it holds that has one of them.
+        let inner = ["items", "additionalProperties"].into_iter().find(|inner| property[*inner].is_object());
+        match inner {
+            Some(inner) => property[inner]["enum"] = json!(values),
+            None => {
+                property["enum"] = json!(values);
+                describe(property, values);
+            }
+        }
+    }
+}
+
+/// As upstream, but without what each value means.
+fn describe(property: &mut Value, values: &[&str]) {
+    let mut text = property["description"].as_str().unwrap_or("").to_owned();
+    text.push_str("\n\nPossible enum values:");
+    for value in values {
+        let _ = write!(text, "\n - `{value:?}`");
+    }
+    property["description"] = json!(text.trim_start());
+}

@@ -1,0 +1,244 @@
+//! What the cluster's authority issues for those who ask with a request of their own, in PKCS #10
+//! (`pkg/controller/certificates/authority`).
+//!
+//! Subject and key stand in the certificate byte by byte as they stand in the request. `rcgen`, which issues the cluster's
+//! own certificates, knows each attribute of a name once; the organizations of a client, which are its groups, are many.
+
+use super::{PkiError, usages};
+use jiff::Timestamp;
+use rcgen::{KeyPair, SigningKey};
+use x509_parser::{
+    certification_request::X509CertificationRequest,
+    extensions::{GeneralName, ParsedExtension},
+    pem::parse_x509_pem,
+    prelude::{FromDer, X509Certificate},
+};
+use yasna::{DERWriter, Tag, models::ObjectIdentifier, tags};
+
+const AUTHORITY_KEY: &[u64] = &[2, 5, 29, 35];
+const BASIC_CONSTRAINTS: &[u64] = &[2, 5, 29, 19];
+const KEY_USAGE: &[u64] = &[2, 5, 29, 15];
+const EXTENDED_KEY_USAGE: &[u64] = &[2, 5, 29, 37];
+const ALTERNATIVE_NAMES: &[u64] = &[2, 5, 29, 17];
+
+/// Signs requests.
+pub struct Authority {
+    subject: Vec<u8>,
+    /// By which its certificates name its key, if it has a name.
+    key_id: Option<Vec<u8>>,
+    /// Nothing that it issues holds for longer.
+    ends: Timestamp,
+    key: KeyPair,
+    /// The algorithm of its signatures, and whether that has the parameter NULL.
+    algorithm: (&'static [u64], bool),
+}
+
+impl std::fmt::Debug for Authority {
+    /// Never shows the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("ends", &self.ends).finish_non_exhaustive()
+    }
+}
+
+/// A name of the holder beside the subject: its tag, and its bytes.
+type Name = (u64, Vec<u8>);
+
+/// What is taken from a request.
+struct Asked {
+    subject: Vec<u8>,
+    has_subject: bool,
+    key: Vec<u8>,
+    names: Vec<Name>,
+}
+
+fn unusable(what: &str, e: &dyn std::fmt::Display) -> PkiError {
+    PkiError::Use(format!("{what}: {e}"))
+}
+
+impl Authority {
+    pub(super) fn of(certificate: &str, key: &str) -> Result<Self, PkiError> {
+        let failed = |e: &dyn std::fmt::Display| unusable("the authority", e);
+        let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|e| failed(&e))?;
+        let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(|e| failed(&e))?;
+        let key_id = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        });
+        let ends = Timestamp::from_second(parsed.validity().not_after.timestamp()).unwrap_or(Timestamp::MAX);
+        let key = KeyPair::from_pem(key)?;
+        let algorithm = algorithm(&key)?;
+        Ok(Self { subject: parsed.subject().as_raw().to_vec(), key_id, ends, key, algorithm })
+    }
+
+    /// A certificate, in PEM, for whoever made a request, in PEM, for uses as `certificates.k8s.io` names them. Of what the
+    /// request says, subject, key and names are taken, and nothing else.
+    ///
+    /// # Errors
+    /// When the request cannot be read or was not made by the holder of its key, or a use is unknown.
+    pub fn issue(
+        &self,
+        request: &[u8],
+        uses: &[String],
+        (from, until): (Timestamp, Timestamp),
+    ) -> Result<String, PkiError> {
+        let asked = Asked::read(request)?;
+        let uses = usages::Uses::of(uses).map_err(|e| unusable("the request", &e))?;
+        let until = until.min(self.ends);
+        let mut serial: [u8; 16] = rand::random();
+        // A positive number of the full length.
+        serial[0] = serial[0] & 0x7f | 0x40;
+        let body = yasna::construct_der(|writer| {
+            writer.write_sequence(|fields| {
+                fields.next().write_tagged(Tag::context(0), |version| version.write_u8(2));
+                fields.next().write_bigint_bytes(&serial, true);
+                self.write_algorithm(fields.next());
+                fields.next().write_der(&self.subject);
+                fields.next().write_sequence(|validity| {
+                    write_time(validity.next(), from);
+                    write_time(validity.next(), until);
+                });
+                fields.next().write_der(&asked.subject);
+                fields.next().write_der(&asked.key);
+                let all = self.extensions(&asked, &uses);
+                fields.next().write_tagged(Tag::context(3), |list| {
+                    list.write_sequence(|list| all.iter().for_each(|one| one.write(list.next())));
+                });
+            });
+        });
+        let signature = self.key.sign(&body)?;
+        let whole = yasna::construct_der(|writer| {
+            writer.write_sequence(|fields| {
+                fields.next().write_der(&body);
+                self.write_algorithm(fields.next());
+                fields.next().write_bitvec_bytes(&signature, signature.len() * 8);
+            });
+        });
+        Ok(super::pem("CERTIFICATE", &whole))
+    }
+
+    fn write_algorithm(&self, writer: DERWriter<'_>) {
+        let (oid, has_null) = self.algorithm;
+        writer.write_sequence(|fields| {
+            fields.next().write_oid(&ObjectIdentifier::from_slice(oid));
+            if has_null {
+                fields.next().write_null();
+            }
+        });
+    }
+
+    fn extensions(&self, asked: &Asked, uses: &usages::Uses) -> Vec<Extension> {
+        let mut all = Vec::new();
+        if let Some((bytes, bits)) = uses.bits() {
+            let value = yasna::construct_der(|writer| writer.write_bitvec_bytes(&bytes, bits));
+            all.push(Extension { oid: KEY_USAGE, critical: true, value });
+        }
+        if !uses.extended.is_empty() {
+            let write = |writer: DERWriter<'_>| {
+                writer.write_sequence(|list| {
+                    uses.extended.iter().for_each(|oid| list.next().write_oid(&ObjectIdentifier::from_slice(oid)));
+                });
+            };
+            all.push(Extension { oid: EXTENDED_KEY_USAGE, critical: false, value: yasna::construct_der(write) });
+        }
+        // No authority: false is the default, which is left out.
+        let value = yasna::construct_der(|writer| writer.write_sequence(|_| {}));
+        all.push(Extension { oid: BASIC_CONSTRAINTS, critical: true, value });
+        if let Some(id) = &self.key_id {
+            let value = yasna::construct_der(|writer| {
+                writer.write_sequence(|fields| {
+                    fields.next().write_tagged_implicit(Tag::context(0), |writer| writer.write_bytes(id));
+                });
+            });
+            all.push(Extension { oid: AUTHORITY_KEY, critical: false, value });
+        }
+        if !asked.names.is_empty() {
+            let value = yasna::construct_der(|writer| {
+                writer.write_sequence(|list| {
+                    for (tag, name) in &asked.names {
+                        list.next().write_tagged_implicit(Tag::context(*tag), |writer| writer.write_bytes(name));
+                    }
+                });
+            });
+            all.push(Extension { oid: ALTERNATIVE_NAMES, critical: !asked.has_subject, value });
+        }
+        all
+    }
+}
+
+struct Extension {
+    oid: &'static [u64],
+    critical: bool,
+    value: Vec<u8>,
+}
+
+impl Extension {
+    fn write(&self, writer: DERWriter<'_>) {
+        writer.write_sequence(|fields| {
+            fields.next().write_oid(&ObjectIdentifier::from_slice(self.oid));
+            if self.critical {
+                fields.next().write_bool(true);
+            }
+            fields.next().write_bytes(&self.value);
+        });
+    }
+}
+
+impl Asked {
+    fn read(request: &[u8]) -> Result<Self, PkiError> {
+        let failed = |e: &dyn std::fmt::Display| unusable("the request", e);
+        let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
+        let (_, request) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
+        request.verify_signature().map_err(|e| failed(&e))?;
+        let info = &request.certification_request_info;
+        let mut names = Vec::new();
+        for extension in request.requested_extensions().into_iter().flatten() {
+            if let ParsedExtension::SubjectAlternativeName(all) = extension {
+                names.extend(all.general_names.iter().filter_map(name));
+            }
+        }
+        Ok(Self {
+            subject: info.subject.as_raw().to_vec(),
+            has_subject: info.subject.iter().next().is_some(),
+            key: info.subject_pki.raw.to_vec(),
+            names,
+        })
+    }
+}
+
+/// The kinds of names that are passed on, with their tags (RFC 5280, 4.2.1.6).
+fn name(name: &GeneralName<'_>) -> Option<Name> {
+    Some(match name {
+        GeneralName::RFC822Name(text) => (1, text.as_bytes().to_vec()),
+        GeneralName::DNSName(text) => (2, text.as_bytes().to_vec()),
+        GeneralName::URI(text) => (6, text.as_bytes().to_vec()),
+        GeneralName::IPAddress(bytes) => (7, bytes.to_vec()),
+        _ => return None,
+    })
+}
+
+/// Years from 2050 on have four digits (RFC 5280, 4.1.2.5).
+fn write_time(writer: DERWriter<'_>, time: Timestamp) {
+    let later = time.as_second() >= 2_524_608_000;
+    let (tag, form) =
+        if later { (tags::TAG_GENERALIZEDTIME, "%Y%m%d%H%M%SZ") } else { (tags::TAG_UTCTIME, "%y%m%d%H%M%SZ") };
+    writer.write_tagged_implicit(tag, |writer| writer.write_bytes(time.strftime(form).to_string().as_bytes()));
+}
+
+fn algorithm(key: &KeyPair) -> Result<(&'static [u64], bool), PkiError> {
+    let of = key.algorithm();
+    let known: [(_, &'static [u64], bool); 6] = [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, &[1, 2, 840, 10045, 4, 3, 2], false),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, &[1, 2, 840, 10045, 4, 3, 3], false),
+        (&rcgen::PKCS_ED25519, &[1, 3, 101, 112], false),
+        (&rcgen::PKCS_RSA_SHA256, &[1, 2, 840, 113_549, 1, 1, 11], true),
+        (&rcgen::PKCS_RSA_SHA384, &[1, 2, 840, 113_549, 1, 1, 12], true),
+        (&rcgen::PKCS_RSA_SHA512, &[1, 2, 840, 113_549, 1, 1, 13], true),
+    ];
+    let found = known.into_iter().find(|(algorithm, ..)| *algorithm == of);
+    found
+        .map(|(_, oid, has_null)| (oid, has_null))
+        .ok_or_else(|| unusable("the authority", &"its key is of no known kind"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! Tokens without an end, which are kept in Secrets and hold while these are there (`pkg/serviceaccount/legacy.go`).
+
+use super::{ISSUER, SigningKey, request::stored};
+use crate::{UserInfo, service::ApiServer, user};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+/// Who issues them.
+pub(super) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// What such a token says.
+const NAMESPACE: &str = "kubernetes.io/serviceaccount/namespace";
+const SECRET: &str = "kubernetes.io/serviceaccount/secret.name";
+const ACCOUNT: &str = "kubernetes.io/serviceaccount/service-account.name";
+const UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
+/// Marks a Secret whose token nobody uses any more.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+
+impl SigningKey {
+    /// A token for a Secret of an account; `None` when the machine has no randomness to give.
+    #[must_use]
+    pub fn legacy_token(&self, namespace: &str, account: &str, uid: &str, secret: &str) -> Option<String> {
+        self.sign(&json!({
+            "iss": LEGACY_ISSUER, "sub": user::of_account(namespace, account),
+            NAMESPACE: namespace, SECRET: secret, ACCOUNT: account, UID: uid,
+        }))
+    }
+}
+
+/// The account that such a token stands for, and for which of these audiences it holds: it is for the API itself.
+pub(super) fn authenticate(
+    server: &ApiServer,
+    token: &str,
+    claims: &Value,
+    audiences: &[String],
+) -> Result<(UserInfo, Vec<String>), String> {
+    if !audiences.is_empty() && !audiences.iter().any(|audience| audience == ISSUER) {
+        let wanted = crate::authz::quoted(audiences);
+        return Err(format!("token audiences [\"{ISSUER}\"] is invalid for the target audiences {wanted}"));
+    }
+    Ok((holder(server, token, claims)?, vec![ISSUER.to_owned()]))
+}
+
+fn holder(server: &ApiServer, token: &str, claims: &Value) -> Result<UserInfo, String> {
+    let text = |claim: &str| claims[claim].as_str().unwrap_or("");
+    let (namespace, name, uid) = (text(NAMESPACE), text(ACCOUNT), text(UID));
+    if text("sub").is_empty() || text("sub") != user::of_account(namespace, name) {
+        return Err("sub claim is invalid".to_owned());
+    }
+    let invalidated = || "service account token has been invalidated".to_owned();
+    let secret = stored(server, "secrets", namespace, text(SECRET)).ok_or_else(invalidated)?;
+    if !secret["metadata"]["deletionTimestamp"].is_null() {
+        return Err(invalidated());
+    }
+    if secret["data"]["token"].as_str() != Some(&STANDARD.encode(token)) {
+        return Err("token does not match server's copy".to_owned());
+    }
+    let account = stored(server, "serviceaccounts", namespace, name).ok_or_else(invalidated)?;
+    if !account["metadata"]["deletionTimestamp"].is_null() || account["metadata"]["uid"] != *uid {
+        return Err(invalidated());
+    }
+    if secret["metadata"]["labels"][INVALID_SINCE].as_str().is_some_and(|since| !since.is_empty()) {
+        let secret = text(SECRET);
+        return Err(format!(
+            "the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+        ));
+    }
+    let (groups, name) = (user::groups_of_accounts(namespace), user::of_account(namespace, name));
+    Ok(UserInfo { name, uid: uid.to_owned(), groups, ..UserInfo::default() })
+}

@@ -1,0 +1,51 @@
+//! Claims and volumes that are deleted stay while somebody uses them.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::{Cluster, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a claim that is deleted stays until no Pod uses it", a_claim_stays_while_it_is_used),
+    ("a volume that is deleted stays while it is bound", a_volume_stays_while_it_is_bound),
+];
+
+fn a_claim_stays_while_it_is_used(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
+    kubectl.apply(&claim.to_string());
+    // Nobody provides the volume, so the Pod does not start; but it is on a node, and that is what counts.
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": node,
+        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("delete persistentvolumeclaim c --wait=false").ok();
+    assert!(kubectl.run("get persistentvolumeclaim c").ok().contains("Terminating"));
+    assert_eq!(
+        kubectl.value("persistentvolumeclaim/c", "/metadata/finalizers"),
+        json!(["kubernetes.io/pvc-protection"])
+    );
+    let described = kubectl.run("describe persistentvolumeclaim c").ok();
+    assert!(described.contains("Used By:       p"), "{described}");
+    kubectl.run("delete pod p --timeout=60s").ok();
+    eventually("the claim has gone", || kubectl.get("persistentvolumeclaim/c").is_none());
+}
+
+fn a_volume_stays_while_it_is_bound(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "held"},
+        "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}});
+    kubectl.apply(&volume.to_string());
+    let phase = |phase: &str| {
+        let status: Value = json!({"status": {"phase": phase}});
+        kubectl
+            .args(&["patch", "pv", "held", "--subresource=status", "--type=merge", "-p", &status.to_string()], "")
+            .ok()
+    };
+    phase("Bound");
+    kubectl.run("delete pv held --wait=false").ok();
+    assert_eq!(kubectl.value("pv/held", "/metadata/finalizers"), json!(["kubernetes.io/pv-protection"]));
+    phase("Released");
+    eventually("the volume has gone", || kubectl.get("pv/held").is_none());
+}

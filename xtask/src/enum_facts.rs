@@ -1,0 +1,180 @@
+//! Writes `crates/server/src/openapi/enums.txt`: which fields of Kubernetes' objects have one of a few values, and which.
+//!
+//! The facts come from a checkout of `kubernetes/api`: types that are marked with `+enum`, their constants, and the fields of
+//! structs that are of such types.
+
+use crate::protobuf_facts::{PACKAGES, sources};
+use anyhow::Context;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
+
+/// A package's Go sources, as far as they matter here.
+#[derive(Default)]
+struct Package {
+    /// The values of its enums, by their types.
+    enums: BTreeMap<String, BTreeSet<String>>,
+    structs: BTreeMap<String, Vec<Field>>,
+    /// Types that are those of other packages under names of their own.
+    aliases: HashMap<String, String>,
+    /// What constants are: their types, and their values, which may be the names of other constants.
+    constants: HashMap<String, (String, String)>,
+    /// Packages by the names that they have in this one.
+    imports: HashMap<String, String>,
+}
+
+struct Field {
+    /// Empty for a struct whose fields stand in the place of the field.
+    json: String,
+    /// Without pointers, lists and maps.
+    of: String,
+}
+
+pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut all = BTreeMap::new();
+    for name in PACKAGES {
+        all.insert(name.to_owned(), package(&sources(&api.join(name))?));
+    }
+    let enums: Vec<_> = all.values().map(|package| enums(&all, package)).collect();
+    all.values_mut().zip(enums).for_each(|(package, enums)| package.enums = enums);
+    let mut out = String::from(
+        "# Which fields of Kubernetes' objects have one of a few values; crates/server/src/openapi/enums.rs reads it.\n\
+         # Facts of kubernetes/api v0.35 (`+enum`). Do not edit; write it anew with `cargo xtask enum-facts --api CHECKOUT`.\n\
+         # [package], then a field a line: object, field, values.\n",
+    );
+    for (name, package) in &all {
+        writeln!(out, "[{name}]")?;
+        for of in package.structs.keys() {
+            for (field, values) in fields(&all, package, of) {
+                let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                writeln!(out, "{of} {field} {}", values.join("|"))?;
+            }
+        }
+    }
+    fs::write(to, out).with_context(|| format!("writing {}", to.display()))
+}
+
+/// The fields of a struct that are enums, in their order, with those of structs that stand in it.
+fn fields<'a>(
+    all: &'a BTreeMap<String, Package>,
+    package: &'a Package,
+    of: &str,
+) -> Vec<(&'a str, &'a BTreeSet<String>)> {
+    let mut found = Vec::new();
+    for field in package.structs.get(of).into_iter().flatten() {
+        let Some((home, name)) = find(all, package, package.aliases.get(&field.of).unwrap_or(&field.of)) else {
+            continue;
+        };
+        if field.json.is_empty() {
+            found.extend(fields(all, home, name));
+        } else if let Some(values) = home.enums.get(name) {
+            found.push((field.json.as_str(), values));
+        }
+    }
+    found
+}
+
+/// Where something is: `v1.Protocol` in another package, `Protocol` in this one.
+fn find<'a, 'b>(
+    all: &'a BTreeMap<String, Package>,
+    package: &'a Package,
+    name: &'b str,
+) -> Option<(&'a Package, &'b str)> {
+    match name.split_once('.') {
+        Some((alias, name)) => Some((package.imports.get(alias).and_then(|home| all.get(home))?, name)),
+        None => Some((package, name)),
+    }
+}
+
+/// The values of a package's enums; some are those of constants elsewhere.
+fn enums(all: &BTreeMap<String, Package>, package: &Package) -> BTreeMap<String, BTreeSet<String>> {
+    let mut enums = package.enums.clone();
+    for (of, value) in package.constants.values() {
+        let Some(values) = enums.get_mut(of) else { continue };
+        let elsewhere = || find(all, package, value).and_then(|(home, name)| home.constants.get(name));
+        let text = |value: &str| value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).map(str::to_owned);
+        values.extend(text(value).or_else(|| text(&elsewhere()?.1)));
+    }
+    enums
+}
+
+fn package(text: &str) -> Package {
+    let (mut package, marked) = (Package::default(), marked(text));
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        let code = line.trim();
+        if code.starts_with("//") {
+            continue;
+        }
+        if let Some((alias, path)) = import(code) {
+            package.imports.insert(alias, path);
+        } else if let Some(name) = line.strip_prefix("type ").and_then(|rest| rest.strip_suffix(" struct {")) {
+            open = Some(name.to_owned());
+        } else if line == "}" {
+            open = None;
+        } else if let Some(of) = &open {
+            package.structs.entry(of.clone()).or_default().extend(field(code));
+        } else if let Some((name, alias)) = line.strip_prefix("type ").and_then(|rest| rest.split_once(" = ")) {
+            package.aliases.insert(name.to_owned(), alias.to_owned());
+        } else {
+            package.constants.extend(constant(code));
+        }
+    }
+    package.enums = marked.into_iter().map(|name| (name, BTreeSet::new())).collect();
+    package
+}
+
+/// The types whose comments say that they are enums.
+fn marked(text: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let mut marked = false;
+    for line in text.lines() {
+        if let Some(comment) = line.strip_prefix("//") {
+            marked |= comment.trim() == "+enum";
+        } else {
+            let name = line.strip_prefix("type ").and_then(|rest| rest.strip_suffix(" string"));
+            all.extend(name.filter(|_| std::mem::take(&mut marked)).map(str::to_owned));
+            marked = false;
+        }
+    }
+    all
+}
+
+/// `corev1 "k8s.io/api/core/v1"`
+fn import(code: &str) -> Option<(String, String)> {
+    let (alias, path) = code.strip_suffix('"')?.split_once('"')?;
+    let path = path.strip_prefix("k8s.io/api/")?;
+    let alias = if alias.trim().is_empty() { path.rsplit('/').next()? } else { alias.trim() };
+    Some((alias.to_owned(), path.to_owned()))
+}
+
+/// `PullAlways PullPolicy = "Always"`, or `PullAlways = PullPolicy("Always")`: its name, its type, and what it is.
+fn constant(code: &str) -> Option<(String, (String, String))> {
+    let (left, right) = code.split_once(" = ")?;
+    let words: Vec<&str> = left.strip_prefix("const ").unwrap_or(left).split_whitespace().collect();
+    let (name, of, value) = match words.as_slice() {
+        [name, of] => (*name, *of, right),
+        [name] => {
+            let (of, value) = right.strip_suffix(')')?.split_once('(')?;
+            (*name, of, value)
+        }
+        _ => return None,
+    };
+    // What stands behind a value is a comment.
+    let value = value.split(" //").next().unwrap_or(value).trim();
+    Some((name.to_owned(), (of.to_owned(), value.to_owned())))
+}
+
+fn field(code: &str) -> Option<Field> {
+    let tag = code.split_once("json:\"")?.1.split_once('"')?.0;
+    let words: Vec<&str> = code.split('`').next()?.split_whitespace().collect();
+    let of = match words.as_slice() {
+        [of] | [_, of] => *of,
+        _ => return None,
+    };
+    let of = of.rsplit(['*', ']']).next()?;
+    Some(Field { json: tag.split(',').next()?.to_owned(), of: of.to_owned() })
+}
