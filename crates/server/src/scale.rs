@@ -97,9 +97,10 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
-                let patched = patches::apply(&call.content_type, checked(kind, &before.object)?, &call.body)?;
-                let shown = patched.value.to_string();
-                let (scale, warnings) = strict::check_patched(&Scale, patched, || shown.clone(), validation)?;
+                let before = checked(kind, &before.object)?;
+                let made = || patches::apply(&call.content_type, before.clone(), &call.body);
+                let shown = || made().map(|patched| patched.value.to_string()).unwrap_or_default();
+                let (scale, warnings) = strict::check_patched(&Scale, made()?, shown, validation)?;
                 Ok((scale, warnings, None))
             })
             .await

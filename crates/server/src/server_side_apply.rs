@@ -4,6 +4,7 @@ use crate::{
     authz,
     create::{self, New},
     decode::{self, Parsed},
+    kinds::Kind,
     live::Live,
     managed::{self, Write},
     object,
@@ -31,7 +32,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         let answer = if server.store.get(&key).is_some() {
             let make = |old: &Live| {
                 let write = Write::new(resource, call, now());
-                let (object, managers) = applied(resource, || write.apply(Some(old), &config, force))?;
+                let (object, managers) = applied(kind, || write.apply(Some(old), &config, force))?;
                 Ok(Made { object, warnings: warnings.clone(), ownership: update::Ownership::Settled(managers) })
             };
             update::change(server, resource, call, dry, make).await
@@ -40,7 +41,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         } else {
             authz::may_create(server, resource, call)?;
             let write = Write::new(resource, call, now());
-            let (value, managers) = applied(resource, || write.apply(None, &config, force))?;
+            let (value, managers) = applied(kind, || write.apply(None, &config, force))?;
             check_new(resource, &value)?;
             let new = New { value, warnings: warnings.clone(), managers: Some(managers) };
             create::write(server, resource, call, new, dry).await
@@ -69,15 +70,15 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
 }
 
 /// What an apply makes, in the form of its kind; fields that the kind has not were refused already.
-fn applied(
-    resource: &Resource,
+pub(crate) fn applied(
+    kind: &dyn Kind,
     apply: impl Fn() -> Result<(Value, Managers), ApiError>,
 ) -> Result<(Value, Managers), ApiError> {
     let (value, managers) = apply()?;
     // Only of one that is refused it is seen again what it was.
     let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();
     let parsed = Parsed { value, duplicates: Vec::new() };
-    let (object, _) = strict::check_patched(&*resource.kind, parsed, shown, Validation::Ignore)?;
+    let (object, _) = strict::check_patched(kind, parsed, shown, Validation::Ignore)?;
     Ok((object, managers))
 }
 

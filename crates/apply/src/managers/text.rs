@@ -56,14 +56,8 @@ impl Serialize for Managers {
 }
 
 impl Managers {
-    /// `metadata.managedFields` as text; `None` when there is nothing.
-    #[must_use]
-    pub fn to_text(&self) -> Option<String> {
-        serde_json::to_string(self).ok().filter(|_| !self.is_empty())
-    }
-
-    /// Reads what [`Self::to_text`] has written; `None` when this is something else, of which [`Self::from_json`] may
-    /// make more.
+    /// Reads the text of `metadata.managedFields` as it is written here; `None` when this is something else, of which
+    /// [`Self::from_json`] may make more.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let written: Vec<Written> = serde_json::from_str(text).ok()?;

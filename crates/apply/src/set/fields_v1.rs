@@ -129,7 +129,7 @@ impl Set {
     /// The set as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        below(self, false)
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// Reads what [`Self::to_json`] makes.
@@ -139,15 +139,6 @@ impl Set {
     pub fn from_json(json: &Value) -> Result<Self, ElementError> {
         read(json).map(|(set, _)| set)
     }
-}
-
-fn below(set: &Set, member: bool) -> Value {
-    let mut map: Map<String, Value> =
-        set.nodes().iter().map(|n| (n.element.to_text(), below(&n.below, n.member))).collect();
-    if member && !map.is_empty() {
-        map.insert(MEMBER.to_owned(), Value::Object(Map::new()));
-    }
-    Value::Object(map)
 }
 
 /// The fields below a field, and whether it is in the set itself.

@@ -3,7 +3,6 @@
 
 use super::{SCALE, Scale, ScalePaths, checked, write};
 use crate::{
-    decode::Parsed,
     live::Live,
     managed::{self, types},
     reply::Reply,
@@ -11,7 +10,7 @@ use crate::{
     server_side_apply,
     service::{ApiServer, Call},
     status::ApiError,
-    strict::{self, Validation},
+    strict::Validation,
     write::now,
 };
 use ::apply::{ApplyError, Filter, Managers, Part, Path, Request, TypeRef, Versions};
@@ -44,10 +43,8 @@ pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     }
     let force = call.query.flag("force");
     write(server, resource, call, "PatchOptions", |old| {
-        let (scale, managers) = merged(resource, call, old, &config, force)?;
-        let shown = scale.to_string();
-        let parsed = Parsed { value: scale, duplicates: Vec::new() };
-        let (scale, _) = strict::check_patched(&Scale, parsed, || shown.clone(), Validation::Ignore)?;
+        let merged = || merged(resource, call, old, &config, force);
+        let (scale, managers) = server_side_apply::applied(&Scale, merged)?;
         Ok((scale, warnings.clone(), Some(managers)))
     })
     .await
