@@ -7,6 +7,7 @@ use crate::{
     live::Live,
     managed::{self, Asked},
     metadata, object,
+    outline::Outline,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -18,7 +19,7 @@ use crate::{
 use admission::about::Operation;
 use apply::Managers;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use store::{Expect, Key, Write, WriteError};
 
 /// Letters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
@@ -201,6 +202,13 @@ fn other_namespace() -> ApiError {
     ApiError::bad_request(why)
 }
 
+/// What says that an object is ending.
+static DELETION: LazyLock<Outline> = LazyLock::new(|| {
+    let mut outline = Outline::default();
+    outline.add(["metadata", "deletionTimestamp"].into_iter());
+    outline
+});
+
 /// The namespace of a new object: that of the path, which must exist and not be ending.
 fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Result<String, ApiError> {
     let info = resource.kind.info();
@@ -217,9 +225,7 @@ fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Resul
     }
     let found = server.store.get(&Key::new("namespaces", "", namespace.as_str()));
     let object = found.ok_or_else(|| ApiError::namespace_not_found(namespace))?;
-    let ending =
-        serde_json::from_slice::<Value>(&object.data).is_ok_and(|v| !v["metadata"]["deletionTimestamp"].is_null());
-    if ending {
+    if !DELETION.read(&object.data)["metadata"]["deletionTimestamp"].is_null() {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let error = ApiError::forbidden(info, value["metadata"]["name"].as_str().unwrap_or(""), &why);
         let message = format!("namespace {namespace} is being terminated");
