@@ -6,8 +6,8 @@
 use crate::watch::{Change, watch_lean};
 use api::lean::Lean;
 use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::{Metadata, NamespaceResourceScope};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
 use parking_lot::RwLock;
@@ -79,7 +79,7 @@ struct Known<T> {
 /// Whole objects are kept as they are.
 impl<K> Kept for K
 where
-    K: Resource<Scope = NamespaceResourceScope> + PartialEq + Send + Sync + 'static,
+    K: Resource + PartialEq + Send + Sync + 'static,
 {
     fn namespace(&self) -> &str {
         self.meta().namespace.as_deref().unwrap_or_default()
@@ -139,9 +139,9 @@ impl<T: Kept> Cache<T> {
         self.known.read().by_namespace.get(namespace)?.get(name).cloned()
     }
 
-    /// By `namespace/name`.
+    /// By its [`key`].
     pub(crate) fn at(&self, key: &str) -> Option<Arc<T>> {
-        let (namespace, name) = key.split_once('/')?;
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.get(namespace, name)
     }
 
@@ -158,7 +158,7 @@ impl<T: Kept> Cache<T> {
         self.known.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// The `namespace/name` of all.
+    /// The [`key`] of all.
     pub(crate) fn keys(&self) -> Vec<String> {
         self.known.read().by_namespace.values().flat_map(BTreeMap::values).map(|kept| key(kept.as_ref())).collect()
     }

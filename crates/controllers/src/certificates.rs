@@ -12,10 +12,9 @@ pub(crate) use approving::run as approving;
 pub(crate) use cleaner::run as cleaner;
 pub(crate) use signing::run as signing;
 
-use crate::watch::{Change, key};
+use crate::cache::{Cache, Seen, key};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,40 +54,27 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Requests of which something is to be done.
-#[derive(Default)]
-struct Open(HashMap<String, Box<CertificateSigningRequest>>);
+/// The keys of the requests with which something may be to be done now, of those that concern a controller.
+fn changed(
+    requests: &Cache<CertificateSigningRequest>,
+    seen: Seen<CertificateSigningRequest>,
+    concerns: impl Fn(&CertificateSigningRequest) -> bool,
+) -> Vec<String> {
+    let changed = match seen {
+        Seen::One { after, .. } => after.into_iter().collect(),
+        Seen::All => requests.all(),
+    };
+    changed.iter().filter(|request| concerns(request)).map(|request| key(request.as_ref())).collect()
+}
 
-impl Open {
-    /// Folds in a change; gives the keys with which something is to be done now.
-    fn fold(
-        &mut self,
-        change: Change<CertificateSigningRequest>,
-        concerns: impl Fn(&CertificateSigningRequest) -> bool,
-    ) -> Vec<String> {
-        match change {
-            Change::Set(request) => {
-                let key = key(&request.metadata);
-                if !concerns(&request) {
-                    self.0.remove(&key);
-                    return vec![];
-                }
-                self.0.insert(key.clone(), request);
-                vec![key]
-            }
-            Change::Gone(request) => {
-                self.0.remove(&key(&request.metadata));
-                vec![]
-            }
-            Change::Listed(keys) => {
-                self.0.retain(|key, _| keys.contains(key));
-                vec![]
-            }
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<&CertificateSigningRequest> {
-        self.0.get(key).map(AsRef::as_ref)
+/// What a controller says of a request.
+fn condition(kind: &str, reason: &str, message: String) -> CertificateSigningRequestCondition {
+    CertificateSigningRequestCondition {
+        type_: kind.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        ..CertificateSigningRequestCondition::default()
     }
 }
 

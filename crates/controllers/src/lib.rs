@@ -53,6 +53,7 @@ use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::ReplicationController;
 use kube::Api;
 use members::Member;
@@ -100,11 +101,12 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     if let Some(pem) = options.root_ca_pem {
         controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
     }
+    let requests = Cache::<CertificateSigningRequest>::new();
     if let Some(signer) = options.signer {
-        controllers.spawn(certificates::signing(clients.clone(), signer, stop.clone()));
+        controllers.spawn(certificates::signing(clients.clone(), signer, requests.clone(), stop.clone()));
     }
-    controllers.spawn(certificates::approving(clients.clone(), stop.clone()));
-    controllers.spawn(certificates::cleaner(clients.clone(), stop.clone()));
+    controllers.spawn(certificates::approving(clients.clone(), requests.clone(), stop.clone()));
+    controllers.spawn(certificates::cleaner(clients.clone(), requests.clone(), stop.clone()));
     controllers.spawn(namespace::run(clients.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
@@ -131,6 +133,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
+    controllers.spawn(requests.follow(Api::all(clients.shared()), |request| request, stop.clone()));
     controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));
     controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
     controllers.spawn(replicated.follow(Api::all(clients.shared()), |set| set, stop.clone()));

@@ -1,16 +1,13 @@
 //! Kubelets that may ask for certificates have their requests approved (`pkg/controller/certificates/approver`).
 
 use super::requested::{KUBELET_CLIENT, Requested};
-use super::{Open, has, issued};
+use super::{changed, condition, has, issued};
+use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::watch::{Change, watch};
 use crate::worker::{self, Controller, unless_gone};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use k8s_openapi::api::certificates::v1::{
-    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
-};
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use kube::api::PostParams;
-use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -21,7 +18,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 struct Approving {
     client: Client,
-    open: Open,
+    requests: Cache<CertificateSigningRequest>,
 }
 
 /// Whether it may be one to be approved here.
@@ -66,13 +63,7 @@ impl Approving {
     async fn approve(&self, request: &CertificateSigningRequest, message: &str) -> Result<(), kube::Error> {
         let mut new = request.clone();
         let conditions = new.status.get_or_insert_default().conditions.get_or_insert_default();
-        conditions.push(CertificateSigningRequestCondition {
-            type_: "Approved".to_owned(),
-            status: "True".to_owned(),
-            reason: Some("AutoApproved".to_owned()),
-            message: Some(message.to_owned()),
-            ..CertificateSigningRequestCondition::default()
-        });
+        conditions.push(condition("Approved", "AutoApproved", message.to_owned()));
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         // It has changed, or gone, meanwhile: the watch says so.
@@ -81,16 +72,16 @@ impl Approving {
 }
 
 impl Controller for Approving {
-    type Event = Change<CertificateSigningRequest>;
+    type Event = Seen<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-approving";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        self.open.fold(event, is_open)
+        changed(&self.requests, event, is_open)
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.open.get(key) else { return Ok(None) };
+        let Some(request) = self.requests.at(key).filter(|request| is_open(request)) else { return Ok(None) };
         let requested = Requested::read(&request.spec.request.0);
         let Some(requested) = requested.ok().filter(|requested| requested.refusal(&request.spec).is_ok()) else {
             return Ok(None);
@@ -98,7 +89,7 @@ impl Controller for Approving {
         let own = request.spec.username.as_deref() == Some(&requested.common_name);
         for (right, message) in RIGHTS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
             if self.may(&request.spec, right).await? {
-                self.approve(request, message).await?;
+                self.approve(&request, message).await?;
                 return Ok(None);
             }
         }
@@ -107,8 +98,12 @@ impl Controller for Approving {
     }
 }
 
-pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let events = watch(Api::all(clients.shared()), Config::default());
-    let controller = Approving { client: clients.of("certificate-controller"), open: Open::default() };
-    worker::run(controller, events, stop).await;
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    clients: Clients,
+    requests: Cache<CertificateSigningRequest>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let events = requests.changes();
+    worker::run(Approving { client: clients.of("certificate-controller"), requests }, events, stop)
 }

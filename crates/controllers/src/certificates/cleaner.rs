@@ -2,14 +2,13 @@
 //!
 //! Upstream looks every hour; here each has its moment.
 
-use super::{Open, conditions, has, issued};
+use super::{changed, conditions, has, issued};
+use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::watch::{Change, watch};
 use crate::worker::{self, Controller, unless_gone};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{DeleteParams, Preconditions};
-use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,7 +22,7 @@ const PENDING: SignedDuration = SignedDuration::from_hours(24);
 
 struct Cleaner {
     client: Client,
-    open: Open,
+    requests: Cache<CertificateSigningRequest>,
 }
 
 /// When the certificate ends.
@@ -48,17 +47,17 @@ fn due(request: &CertificateSigningRequest) -> Option<Timestamp> {
 }
 
 impl Controller for Cleaner {
-    type Event = Change<CertificateSigningRequest>;
+    type Event = Seen<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-cleaner";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        self.open.fold(event, |request| due(request).is_some())
+        changed(&self.requests, event, |request| due(request).is_some())
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.open.get(key) else { return Ok(None) };
-        let Some(due) = due(request) else { return Ok(None) };
+        let Some(request) = self.requests.at(key) else { return Ok(None) };
+        let Some(due) = due(&request) else { return Ok(None) };
         let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();
         if !left.is_zero() {
             return Ok(Some(left));
@@ -73,10 +72,14 @@ impl Controller for Cleaner {
     }
 }
 
-pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let events = watch(Api::all(clients.shared()), Config::default());
-    let controller = Cleaner { client: clients.of("certificate-controller"), open: Open::default() };
-    worker::run(controller, events, stop).await;
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    clients: Clients,
+    requests: Cache<CertificateSigningRequest>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let events = requests.changes();
+    worker::run(Cleaner { client: clients.of("certificate-controller"), requests }, events, stop)
 }
 
 #[cfg(test)]

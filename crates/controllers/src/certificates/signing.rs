@@ -1,16 +1,15 @@
 //! What is approved is signed, by Kubernetes' own signers (`pkg/controller/certificates/signer`).
 
 use super::requested::{Requested, SIGNERS};
-use super::{Open, Order, Signer, conditions, has, issued};
+use super::{Order, Signer, changed, condition, conditions, has, issued};
+use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::watch::{Change, watch};
 use crate::worker::{self, Controller, unless_gone};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
-use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -27,7 +26,7 @@ const SHORT: SignedDuration = SignedDuration::from_hours(8);
 struct Signing {
     client: Client,
     signer: Signer,
-    open: Open,
+    requests: Cache<CertificateSigningRequest>,
 }
 
 /// Whether it is to be signed here.
@@ -55,14 +54,9 @@ impl Signing {
         let mut new = request.clone();
         let status = new.status.get_or_insert_default();
         if let Err(message) = Requested::read(&spec.request.0)?.refusal(spec) {
-            status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
-                type_: "Failed".to_owned(),
-                status: "True".to_owned(),
-                reason: Some("SignerValidationFailure".to_owned()),
-                message: Some(message),
-                last_update_time: Some(Time(now)),
-                ..CertificateSigningRequestCondition::default()
-            });
+            let mut failed = condition("Failed", "SignerValidationFailure", message);
+            failed.last_update_time = Some(Time(now));
+            status.conditions.get_or_insert_default().push(failed);
             return Ok(new);
         }
         let (from, until) = validity(spec.expiration_seconds, now);
@@ -74,17 +68,17 @@ impl Signing {
 }
 
 impl Controller for Signing {
-    type Event = Change<CertificateSigningRequest>;
+    type Event = Seen<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-signing";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        self.open.fold(event, is_due)
+        changed(&self.requests, event, is_due)
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.open.get(key) else { return Ok(None) };
-        let signed = self.signed(request).map_err(|why| kube::Error::Service(why.into()))?;
+        let Some(request) = self.requests.at(key).filter(|request| is_due(request)) else { return Ok(None) };
+        let signed = self.signed(&request).map_err(|why| kube::Error::Service(why.into()))?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         // It has changed, or gone, meanwhile: the watch says so.
         unless_gone(api.replace_status(key, &PostParams::default(), &signed).await)?;
@@ -92,10 +86,15 @@ impl Controller for Signing {
     }
 }
 
-pub(crate) async fn run(clients: Clients, signer: Signer, stop: CancellationToken) {
-    let events = watch(Api::all(clients.shared()), Config::default());
-    let controller = Signing { client: clients.of("certificate-controller"), signer, open: Open::default() };
-    worker::run(controller, events, stop).await;
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    clients: Clients,
+    signer: Signer,
+    requests: Cache<CertificateSigningRequest>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let events = requests.changes();
+    worker::run(Signing { client: clients.of("certificate-controller"), signer, requests }, events, stop)
 }
 
 #[cfg(test)]
