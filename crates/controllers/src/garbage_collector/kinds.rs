@@ -9,10 +9,17 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Nothing owns or is owned by these, and there are many of them (upstream's `ignoredResources`).
 const IGNORED: [&str; 1] = ["events"];
+
+/// So long nothing is looked at after something was: every write of anything concerns the garbage collector, and while one
+/// follows the other it is woken a hundred times a second and not by each. What goes because of another can wait.
+const PAUSE: Duration = Duration::from_millis(10);
+/// As many events are taken at once.
+const TOGETHER: usize = 4096;
 
 /// What the garbage collector sees.
 #[derive(Debug)]
@@ -122,7 +129,18 @@ pub(super) fn events(client: &Client, known: Vec<Served>) -> BoxStream<'static, 
         };
         Some((stream::iter(events), watches))
     });
-    seen.flatten().boxed()
+    together(seen.flatten().boxed())
+}
+
+/// Gives all events that there are, and then none for a while.
+fn together<T: Send + 'static>(events: BoxStream<'static, T>) -> BoxStream<'static, T> {
+    let some = stream::unfold((events.ready_chunks(TOGETHER), false), |(mut events, is_again)| async move {
+        if is_again {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Some((stream::iter(events.next().await?), (events, true)))
+    });
+    some.flatten().boxed()
 }
 
 impl Watches {
@@ -172,5 +190,27 @@ impl Watches {
         })
         .into_iter()
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::channel::mpsc;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_an_event_is_seen_together() {
+        let (told, events) = mpsc::unbounded();
+        let (start, mut events) = (Instant::now(), together(events.boxed()));
+        let tell = |event: u32| told.unbounded_send(event).unwrap();
+        tell(1);
+        assert_eq!((events.next().await, start.elapsed()), (Some(1), Duration::ZERO));
+        tell(2);
+        tell(3);
+        assert_eq!((events.next().await, start.elapsed()), (Some(2), PAUSE));
+        assert_eq!((events.next().await, start.elapsed()), (Some(3), PAUSE));
+        drop(told);
+        assert_eq!(events.next().await, None);
     }
 }
