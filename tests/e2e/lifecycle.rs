@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     time::{Duration, Instant},
 };
-use tests::{Cluster, Kubectl, Process, wait_for};
+use tests::{Cluster, Kubectl, Process, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a running Pod shows its node, addresses, conditions and container", a_running_pod_shows_everything),
@@ -281,4 +281,6 @@ fn active_deadline_fails_a_pod(cluster: &Cluster) {
     kubectl.apply(&pod("p", SERVE, &json!({"activeDeadlineSeconds": 2})));
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     assert_eq!(kubectl.value("pod/p", "/status/reason"), "DeadlineExceeded");
+    let overdue = || kubectl.run("get events --field-selector reason=DeadlineExceeded -o jsonpath={..message}").ok();
+    eventually("the event", || overdue() == "Pod was active on the node longer than the specified deadline");
 }

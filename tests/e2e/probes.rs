@@ -10,6 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a readiness probe that fails says why and restarts nothing", readiness_probes_fail),
     ("readiness comes and goes with what the probe finds", readiness_comes_and_goes),
     ("a container whose liveness probe fails is restarted", liveness_restarts),
+    ("a container that its liveness probe ends runs again although it ends well", one_that_ends_well),
     ("other probes wait until the startup probe has passed", startup_comes_first),
     ("a container whose startup probe fails is restarted", startup_restarts),
     ("a probe's own grace period kills a deaf container", the_probes_own_grace),
@@ -121,6 +122,24 @@ fn liveness_restarts(cluster: &Cluster) {
     until_event(&kubectl, "p", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404");
     until_event(&kubectl, "p", "Killing", "Container c failed liveness probe, will be restarted");
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+/// Under OnFailure no end with 0 is followed by another run, but for this one, of which the API must hear.
+fn one_that_ends_well(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let probe =
+        json!({"exec": {"command": ["test", "!", "-e", "/tmp/broken"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let script = "trap 'exit 0' TERM; sleep 100000 & wait";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "OnFailure",
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "livenessProbe": probe}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.run("exec p -- touch /tmp/broken").ok();
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let status = kubectl.value("pod/p", "/status/containerStatuses/0");
+    assert_eq!(status["lastState"]["terminated"]["reason"], "Completed", "{status}");
+    assert!(status["state"]["running"].is_object(), "{status}");
 }
 
 fn startup_comes_first(cluster: &Cluster) {

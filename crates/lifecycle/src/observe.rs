@@ -11,8 +11,8 @@ mod sandbox_facts;
 use crate::{
     Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
     container::{Container, Image},
-    phase::phase,
-    pod::{Ended, Trouble, Volumes},
+    phase::{DEADLINE_EXCEEDED, OVERDUE, phase},
+    pod::{Ended, StopCause, Trouble, Volumes},
     resize,
     restart::RestartFeatures,
     restart_all, shutdown,
@@ -64,6 +64,7 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
     }
     restart_all::advance(pod);
     settle_phase(pod, now);
+    overdue(pod, now);
     kills::changed(pod, now);
     resize::settle(pod, now);
     kills::announce(pod, now);
@@ -81,10 +82,19 @@ pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
     let phase = phase(pod, now);
     if phase.is_terminal() {
         // One that waited for something has ended at its deadline, whenever that is noticed.
-        let at = pod.overdue(now).filter(|_| phase.reason.as_deref() == Some("DeadlineExceeded")).unwrap_or(now);
+        let at = pod.overdue(now).filter(|_| phase.reason.as_deref() == Some(DEADLINE_EXCEEDED)).unwrap_or(now);
         let succeeded = phase.phase == "Succeeded";
         pod.ended = Some(Ended { at, succeeded, reason: phase.reason, message: phase.message });
         pod.durable += 1;
+    }
+}
+
+/// Says once that the Pod was active for too long (upstream's `activeDeadlineHandler`).
+fn overdue(pod: &mut Pod, now: Timestamp) {
+    let is_overdue = pod.stop(now).is_some_and(|stop| stop.cause == StopCause::DeadlineExceeded);
+    if is_overdue && !pod.told_overdue && pod.written_phase().is_none() {
+        pod.told_overdue = true;
+        record(pod, EventKind::Normal, DEADLINE_EXCEEDED, OVERDUE.to_owned(), None);
     }
 }
 

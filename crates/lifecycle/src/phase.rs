@@ -10,6 +10,10 @@ use crate::{
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 
+/// The reason of a Pod whose `activeDeadlineSeconds` are over, and what is said of it.
+pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+pub(crate) const OVERDUE: &str = "Pod was active on the node longer than the specified deadline";
+
 /// Phase, and the reason and message that go with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Phase {
@@ -70,10 +74,7 @@ fn stopped(pod: &Pod, cause: StopCause) -> Phase {
             }
             _ => Phase::plain("Failed"),
         },
-        StopCause::DeadlineExceeded => Phase::failed(
-            "DeadlineExceeded",
-            "Pod was active on the node longer than the specified deadline".to_owned(),
-        ),
+        StopCause::DeadlineExceeded => Phase::failed(DEADLINE_EXCEEDED, OVERDUE.to_owned()),
         StopCause::Evicted => match &pod.evicted {
             // A shutdown finds fault with nobody: what ended well has succeeded (LIFECYCLE.md 3.13).
             Some((eviction, _)) if eviction.reason == shutdown::REASON => {

@@ -62,6 +62,9 @@ pub struct Pod {
     /// Pulls that failed, by image: all containers of the Pod wait for the same next try.
     #[serde(default)]
     pub(crate) pulls: BTreeMap<String, FailedPull>,
+    /// Whether it was said that the Pod was active for too long.
+    #[serde(default)]
+    pub(crate) told_overdue: bool,
     /// Containers whose stop was announced.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -181,6 +184,7 @@ impl Pod {
             kubelet: None,
             ephemeral: Vec::new(),
             pulls: BTreeMap::new(),
+            told_overdue: false,
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,

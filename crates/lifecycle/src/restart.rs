@@ -3,10 +3,12 @@
 use crate::{Pod, kill::KillCause};
 use api::{
     feature_gates::{FeatureGates, Gate},
-    pod::ContainerKind,
+    pod::{ContainerKind, containers},
 };
-use k8s_openapi::api::core::v1::{Container as Spec, ContainerRestartRule};
+use k8s_openapi::api::core::v1::{Container as Spec, ContainerRestartRule, PodSpec};
 use serde::{Deserialize, Serialize};
+
+const RESTART_ALL: &str = "RestartAllContainers";
 
 /// The features of the node that have a say in it. They are kept with what is known of the Pod, for its phase depends on
 /// them as much as on its facts.
@@ -47,7 +49,7 @@ impl RestartFeatures {
         let rules = spec.restart_policy_rules.as_deref().filter(|_| self.rules && spec.restart_policy.is_some())?;
         match rules.iter().find(|rule| matches(rule, code))?.action.as_str() {
             "Restart" => Some(RuleAction::Restart),
-            "RestartAllContainers" if self.all => Some(RuleAction::RestartAllContainers),
+            RESTART_ALL if self.all => Some(RuleAction::RestartAllContainers),
             _ => None,
         }
     }
@@ -57,6 +59,12 @@ impl RestartFeatures {
         let own = spec.restart_policy.as_deref().filter(|_| self.rules || kind == ContainerKind::Sidecar);
         own.or(pod.spec().restart_policy.as_deref()).unwrap_or("Always")
     }
+}
+
+/// Whether an exit of one of its containers may restart all of them.
+pub(crate) fn may_restart_all(spec: &PodSpec) -> bool {
+    let rules = containers(spec).flat_map(|(_, c)| c.restart_policy_rules.iter().flatten());
+    rules.into_iter().any(|rule| rule.action == RESTART_ALL)
 }
 
 fn matches(rule: &ContainerRestartRule, code: i32) -> bool {
@@ -83,12 +91,16 @@ impl Pod {
         }
         match self.container(&spec.name).current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause) {
             // Another takes its place, whatever the policy (LIFECYCLE.md 3.4, point 4).
-            Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }) => return true,
+            Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }) => true,
             Some(KillCause::Probe(_)) => {
-                return self.restarts_on_failure(kind, spec) || self.features.rule(spec, code).is_some();
+                self.restarts_on_failure(kind, spec) || self.features.rule(spec, code).is_some()
             }
-            Some(KillCause::PostStart) | None => {}
+            Some(KillCause::PostStart) | None => self.restarts_after(kind, spec, code),
         }
+    }
+
+    /// The same, if it ended of its own accord.
+    pub(crate) fn restarts_after(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
         if kind == ContainerKind::Init && code == 0 {
             return false;
         }

@@ -7,14 +7,14 @@ use crate::{
     hooks::PostStart,
     phase::phase,
     plan::start_failure_reason,
-    probes, resize, restart_all,
+    probes, resize, restart, restart_all,
 };
 use api::{feature_gates::Gate, pod::ContainerKind};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
         Container as Spec, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-        ContainerStatus, HostIP, PodIP, PodStatus,
+        ContainerStatus, HostIP, PodIP, PodStatus, VolumeMount, VolumeMountStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
@@ -117,6 +117,7 @@ fn container_status(
         }
         _ => (trouble(pod, spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
     };
+    let state = if state.terminated.is_none() { settled(pod, spec).unwrap_or(state) } else { state };
     ContainerStatus {
         name: spec.name.clone(),
         // Until another one is made, of the one that there is.
@@ -135,8 +136,36 @@ fn container_status(
         resources: made.then(|| pod.actual_resources(&spec.name)),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| made),
         stop_signal: stop_signal(container, policy),
+        volume_mounts: volume_mounts(spec),
         ..ContainerStatus::default()
     }
+}
+
+/// What the spec has mounted. No runtime here makes mounts read-only with all that is mounted below them (KEP-3857).
+fn volume_mounts(spec: &Spec) -> Option<Vec<VolumeMountStatus>> {
+    let status = |mount: &VolumeMount| {
+        let read_only = mount.read_only.filter(|read_only| *read_only);
+        VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only,
+            recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+        }
+    };
+    spec.volume_mounts.as_ref().map(|mounts| mounts.iter().map(status).collect())
+}
+
+/// The end of a container that the API server has and takes back for nothing (`ValidateContainerStateTransition`): it is
+/// shown until there is another one. An init container that is run again in a new sandbox has one.
+fn settled(pod: &Pod, spec: &Spec) -> Option<ContainerState> {
+    let status = pod.written.as_deref().or(pod.object.status.as_ref())?;
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let known = lists.into_iter().flatten().flatten().find(|c| c.name == spec.name)?.state.as_ref()?;
+    let code = known.terminated.as_ref()?.exit_code;
+    (spec.restart_policy.is_none() && !restart::may_restart_all(pod.spec()))
+        .then(|| pod.spec().restart_policy.as_deref().unwrap_or("Always"))
+        .filter(|policy| *policy == "Never" || *policy == "OnFailure" && code == 0)
+        .map(|_| known.clone())
 }
 
 /// The signal that stops it, where the feature is on (KEP-4960).
@@ -226,9 +255,10 @@ fn waiting_to_restart(
     }
     let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) else {
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
-        // What is replaced is not over, whatever its policy: the API server takes no end back.
-        let replaced = || container.replaced().then(|| creating(pod));
-        return trouble(pod, spec, container, now).or(hook.map(|_| post_start_failed())).or_else(replaced);
+        // What is started again though its end by itself would be for good is not over: the API server takes no end back.
+        let replaced = || container.replaced() || !pod.restarts_after(kind, spec, exit.code);
+        let hindered = trouble(pod, spec, container, now).or(hook.map(|_| post_start_failed()));
+        return hindered.or_else(|| replaced().then(|| creating(pod)));
     };
     let delay = elapsed(exit.finished_at, at);
     let message = format!(

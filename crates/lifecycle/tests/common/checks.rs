@@ -87,6 +87,28 @@ impl Sim {
         }
     }
 
+    /// The API server takes no end of a container back that is for good by the Pod's policy (`ValidateContainerStateTransition`).
+    pub(super) fn check_transitions(&self, shown: &PodStatus) {
+        let spec = self.api.spec.as_ref().unwrap();
+        let before = self.api.status.clone().unwrap_or_default();
+        let lists = |s: PodStatus| [s.init_container_statuses, s.container_statuses].into_iter().flatten().flatten();
+        let policy = spec.restart_policy.as_deref().unwrap_or("Always");
+        let has_own =
+            |name: &str| api::pod::containers(spec).any(|(_, c)| c.name == name && c.restart_policy.is_some());
+        let mut rules = api::pod::containers(spec).flat_map(|(_, c)| c.restart_policy_rules.iter().flatten());
+        if policy == "Always" || rules.any(|rule| rule.action == "RestartAllContainers") {
+            return;
+        }
+        for last in lists(before) {
+            let Some(end) = last.state.and_then(|s| s.terminated) else { continue };
+            if policy == "OnFailure" && end.exit_code != 0 || has_own(&last.name) {
+                continue;
+            }
+            let now = lists(shown.clone()).find(|c| c.name == last.name).and_then(|c| c.state);
+            assert!(now.is_none_or(|s| s.terminated.is_some()), "{}: the API server takes no end back", last.name);
+        }
+    }
+
     /// What has to be gone by then is given no longer, but for the runtime's floor of 2 s.
     fn check_grace(&self, action: &Action) {
         let Some(deadline) = self.deadline else { return };

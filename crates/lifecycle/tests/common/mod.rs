@@ -264,6 +264,7 @@ impl Sim {
         }
         self.writes = if self.writes.0 == self.now { (self.now, self.writes.1 + 1) } else { (self.now, 1) };
         assert!(self.writes.1 < 200, "the status never comes to rest");
+        self.check_transitions(&status);
         self.shown = Some(status.clone());
         self.api.status = Some(status.clone());
         self.observe(Event::StatusWritten(Box::new(status)));

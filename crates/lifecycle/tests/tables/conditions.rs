@@ -126,3 +126,19 @@ fn conditions_and_status_name_the_generation_they_were_made_from() {
     assert_eq!(status.observed_generation, Some(2));
     assert!(status.conditions.unwrap().iter().all(|c| c.observed_generation == Some(2)));
 }
+
+#[test]
+fn a_container_shows_what_is_mounted_before_it_runs_and_after() {
+    let mounts = json!([{"name": "a", "mountPath": "/a", "subPath": "x"},
+        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "IfPossible"}]);
+    let shown = json!([{"name": "a", "mountPath": "/a"},
+        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}]);
+    let mut sim = Sim::new(
+        json!({"containers": [{"name": "c", "image": "i", "volumeMounts": mounts}, {"name": "d", "image": "i"}]}),
+    );
+    for _ in 0..2 {
+        let statuses = json!(sim.status().container_statuses);
+        assert_eq!((&statuses[0]["volumeMounts"], &statuses[1]["volumeMounts"]), (&shown, &json!(null)));
+        sim.pass(1);
+    }
+}

@@ -200,6 +200,19 @@ fn a_rule_for_the_exit_code_of_what_a_probe_killed_counts() {
 }
 
 #[test]
+fn what_a_probe_killed_is_not_over_although_it_ends_well() {
+    let live = probe(&json!({"failureThreshold": 1}));
+    let mut sim =
+        pod("OnFailure", &json!({"livenessProbe": live})).probe("c", Liveness, &[(0, refused()), (11, Success)]);
+    sim = sim.on_stop("c", 3, 0);
+    sim.pass(12);
+    assert_eq!((sim.restarts("c"), sim.state("c").as_str()), (0, "running"));
+    sim.pass(1);
+    let shown = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(shown, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
+}
+
+#[test]
 fn a_kill_by_a_probe_has_the_probes_grace_or_the_pods() {
     for (own, grace) in [(Some(3), 3), (Some(50), 50), (None, 20)] {
         for (kind, field) in [(Startup, "startupProbe"), (Liveness, "livenessProbe")] {

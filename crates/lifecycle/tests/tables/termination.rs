@@ -165,6 +165,7 @@ fn the_deadline_of_a_pod_ends_it() {
     assert_eq!(status.reason.as_deref(), Some("DeadlineExceeded"));
     assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
     assert_eq!(sim.message_of("Killing"), "Stopping container c");
+    assert_eq!(sim.message_of("DeadlineExceeded"), status.message.unwrap());
     assert!(sim.in_api, "it stays for people to see");
 }
 
