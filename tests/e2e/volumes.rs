@@ -38,6 +38,10 @@ fn volumes_follow(cluster: &Cluster) {
     run(&kubectl, &json!({"volumes": volumes}), &json!({"volumeMounts": mounts}));
     let read = || kubectl.args(&["exec", "p", "--", "sh", "-c", "cat /all/k /all/p /all/app /one"], "").ok();
     assert_eq!(read(), "oneoneoneone");
+    let mounts = kubectl.args(&["exec", "p", "--", "cat", "/proc/mounts"], "").ok();
+    for secret in ["/all", "/var/run/secrets/kubernetes.io/serviceaccount"] {
+        assert!(mounts.contains(&format!("tmpfs {secret} tmpfs ro")), "what may be secret is on a disk: {mounts}");
+    }
     apply("two");
     kubectl.run("label pod p app=two --overwrite").ok();
     // What is mounted with subPath stays as it was, as upstream's documentation says.

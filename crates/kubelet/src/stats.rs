@@ -4,7 +4,7 @@ use crate::{
     Shared, blocking,
     cgroup::Usage,
     figures::{self, Link},
-    logs,
+    logs, volumes,
 };
 use api::pod::containers;
 use jiff::Timestamp;
@@ -72,11 +72,8 @@ impl PodStats {
     /// What the Pod takes of the node's disk.
     pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|c| [c.rootfs, c.logs]).flatten();
-        let in_memory = |name: &str| {
-            let volumes = self.pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
-            let medium = |v: &k8s_openapi::api::core::v1::Volume| v.empty_dir.as_ref().and_then(|e| e.medium.clone());
-            volumes.iter().find(|v| v.name == name).and_then(medium).is_some_and(|medium| !medium.is_empty())
-        };
+        let all = self.pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
+        let in_memory = |name: &str| all.iter().any(|v| v.name == name && volumes::is_in_memory(v));
         let volumes = self.volumes.iter().filter(|(name, _)| !in_memory(name)).map(|(_, usage)| *usage);
         containers.chain(volumes).fold(self.other, DiskUsage::plus)
     }

@@ -44,6 +44,12 @@ fn is_projected(volume: &Volume) -> bool {
         || volume.downward_api.is_some()
 }
 
+/// Whether what a volume holds is in memory only: an `emptyDir` that says so, and whatever may be secret.
+pub(crate) fn is_in_memory(volume: &Volume) -> bool {
+    let medium = volume.empty_dir.as_ref().and_then(|source| source.medium.as_deref());
+    medium.is_some_and(|medium| !medium.is_empty()) || is_projected(volume) && volume.config_map.is_none()
+}
+
 pub(crate) fn is_readonly(pod: &Pod, name: &str) -> bool {
     spec(pod).volumes.iter().flatten().any(|v| v.name == name && is_projected(v))
 }
@@ -52,7 +58,8 @@ pub(crate) fn is_readonly(pod: &Pod, name: &str) -> bool {
 enum Work {
     EmptyDir(empty_dir::EmptyDir),
     HostPath(host_path::HostPath),
-    Files(Payload),
+    /// Files that the API knows, on the disk or in memory.
+    Files(Payload, Option<empty_dir::EmptyDir>),
     /// The runtime mounts it.
     Image,
 }
@@ -108,7 +115,10 @@ fn carry_out(task: Work, dir: &Path, group: Option<u32>) -> Result<(), String> {
         Work::EmptyDir(task) => task.set_up(dir, group),
         Work::HostPath(task) => task.check(),
         Work::Image => Ok(()),
-        Work::Files(payload) => atomic_writer::write(dir, &payload, group).map_err(|e| e.to_string()),
+        Work::Files(payload, home) => {
+            home.map_or(Ok(()), |home| home.set_up(dir, group))?;
+            atomic_writer::write(dir, &payload, group).map_err(|e| e.to_string())
+        }
     }
 }
 
@@ -123,7 +133,10 @@ async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Obje
         return Ok(Work::Image);
     }
     match files(shared, pod, volume, objects).await? {
-        Some(payload) => Ok(Work::Files(payload)),
+        Some(payload) => {
+            let home = is_in_memory(volume).then(|| empty_dir::EmptyDir::in_memory(memory(shared, pod)));
+            Ok(Work::Files(payload, home))
+        }
         None => Err(format!("volumes of type {} are not supported yet", kind(volume))),
     }
 }

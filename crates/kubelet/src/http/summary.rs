@@ -134,8 +134,11 @@ impl View<'_> {
             return pod.into();
         }
         if let Some(disk) = self.disk {
+            let uid = meta.uid.as_deref().unwrap_or_default();
             let volume = |(name, usage): (&String, &DiskUsage)| {
-                let mut volume = self.disk(disk, Some(*usage));
+                // What is in memory is a file system of its own.
+                let own = figures::file_system(&self.shared.paths.volume(uid, name));
+                let mut volume = self.disk(own.unwrap_or(disk), Some(*usage));
                 volume["name"] = json!(name);
                 volume
             };

@@ -1,10 +1,17 @@
 //! `emptyDir`: a directory, or memory.
 
-use super::{give_to_group, make_dir, mount_points};
+use super::{give_to_group, make_dir};
 use api::quantity::Amount;
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
-use nix::mount::{MsFlags, mount};
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use nix::{
+    errno::Errno,
+    mount::{MsFlags, mount},
+};
+use std::{
+    fs, io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
 
 /// What an `emptyDir` is made of.
 pub(super) struct EmptyDir {
@@ -26,12 +33,16 @@ impl EmptyDir {
         Ok(Self { memory, limit: limit.map(Amount::value).filter(|bytes| *bytes > 0) })
     }
 
+    /// Memory, for what must never be on a disk.
+    pub(super) fn in_memory(memory_of_pod: Option<Amount>) -> Self {
+        Self { memory: true, limit: memory_of_pod.map(Amount::value).filter(|bytes| *bytes > 0) }
+    }
+
     pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), String> {
         make_dir(dir, 0o777)?;
-        if self.memory && !mount_points()?.iter().any(|m| m == dir) {
-            let options = self.limit.map(|bytes| format!("size={bytes}"));
-            mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), options.as_deref())
-                .map_err(|e| format!("mounting a tmpfs at {}: {e}", dir.display()))?;
+        let is_mounted = is_mounted(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        if self.memory && !is_mounted {
+            self.mount(dir).map_err(|e| format!("mounting a tmpfs at {}: {e}", dir.display()))?;
         }
         // New files belong to the group of their directory.
         let mode = if group.is_some() { 0o2777 } else { 0o777 };
@@ -39,6 +50,24 @@ impl EmptyDir {
             .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(mode)))
             .map_err(|e| format!("{}: {e}", dir.display()))
     }
+
+    /// Mounts a tmpfs that is never swapped out, where the kernel knows of that (6.3).
+    fn mount(&self, dir: &Path) -> nix::Result<()> {
+        let size = self.limit.map(|bytes| format!("size={bytes}"));
+        let tmpfs = |options: Vec<&str>| {
+            mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some(options.join(",").as_str()))
+        };
+        match tmpfs(size.as_deref().into_iter().chain(["noswap"]).collect()) {
+            Err(Errno::EINVAL) => tmpfs(size.as_deref().into_iter().collect()),
+            done => done,
+        }
+    }
+}
+
+/// Whether something is mounted at a directory of the Pod: nothing of it is a file system of its own but what is.
+fn is_mounted(dir: &Path) -> io::Result<bool> {
+    let parent = dir.parent().map_or_else(|| fs::metadata(dir), fs::metadata)?;
+    Ok(fs::metadata(dir)?.dev() != parent.dev())
 }
 
 #[cfg(test)]
