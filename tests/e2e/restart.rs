@@ -8,6 +8,7 @@ use tests::{Cluster, Kubectl, Process};
 pub(crate) const TESTS: &[Alone] = &[
     ("containers outlive Podium and are taken over", containers_outlive_podium),
     ("an exit while Podium is down keeps its code and counts once", an_exit_while_podium_is_down),
+    ("a shim that its containerd has forgotten goes", a_forgotten_shim_goes),
     ("a preStop hook that Podium's end cut off is run again", a_hook_is_cut_off),
 ];
 
@@ -79,4 +80,38 @@ fn a_hook_is_cut_off() {
     cluster.up();
     kubectl.run("wait --for=delete --timeout=60s pod/p").ok();
     assert_eq!(log(), "hook\nhook\nstopped\n");
+}
+
+/// containerd forgets a task that takes too long to be deleted: here it never knew it.
+fn a_forgotten_shim_goes() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.apply(&pod("p", "Always", "sleep 100000"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let (state, id) =
+        (cluster.data_dir().join("containerd/state/io.containerd.runtime.v2.task/k8s.io"), "0".repeat(64));
+    let known = std::fs::read_dir(&state).unwrap().next().unwrap().unwrap().path();
+    let (bundle, socket) = (state.join(&id), cluster.data_dir().join("containerd/containerd.sock"));
+    std::fs::create_dir(&bundle).unwrap();
+    std::fs::copy(known.join("config.json"), bundle.join("config.json")).unwrap();
+    let mut spec: Value = serde_json::from_slice(&std::fs::read(bundle.join("config.json")).unwrap()).unwrap();
+    // In a group of its own, or it would be one more task of the shim that there is.
+    spec["annotations"] = json!({});
+    std::fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+    let mut shim = std::process::Command::new("containerd-shim-runc-v2");
+    shim.args(["-namespace", "k8s.io", "-publish-binary", "containerd", "-id", &id, "-address"])
+        .arg(&socket)
+        .arg("start");
+    let started = shim.current_dir(&bundle).output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    std::fs::write(bundle.join("address"), &started.stdout).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
+    std::fs::File::open(bundle.join("config.json")).unwrap().set_modified(old).unwrap();
+    let shims = || Process::all().filter(|process| process.command().contains(&id)).count();
+    assert_eq!(shims(), 1);
+    let before = identity(&kubectl);
+    cluster.kill(Signal::SIGTERM);
+    cluster.up();
+    tests::eventually("the shim to go", || shims() == 0 && !bundle.exists());
+    assert_eq!(identity(&kubectl), before);
 }

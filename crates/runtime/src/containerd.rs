@@ -6,7 +6,9 @@
 
 mod config;
 mod destroy;
+mod orphans;
 mod process;
+mod shims;
 mod supervise;
 
 pub use destroy::{destroy, remove_pods};

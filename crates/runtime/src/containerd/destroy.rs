@@ -1,6 +1,10 @@
 //! Removing everything that ran below a data directory.
 
-use super::{ContainerdError, OwnContainerd, config::Paths};
+use super::{
+    ContainerdError, OwnContainerd,
+    config::Paths,
+    shims::{children, parents, shims},
+};
 use crate::{CriRuntime, Runtime, RuntimeError, SandboxId};
 use nix::{
     mount::{MntFlags, umount2},
@@ -87,32 +91,17 @@ async fn end_shims(paths: &Paths) {
 }
 
 fn shims_and_children(paths: &Paths) -> Vec<i32> {
-    let socket = paths.socket.as_os_str().as_encoded_bytes();
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<i32> = numbers.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    // Shims name the socket of their containerd on their command line.
-    let is_shim = |pid: &i32| {
-        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut args = cmdline.split(|b| *b == 0);
-        args.next().is_some_and(|program| program.windows(15).any(|w| w == b"containerd-shim"))
-            && args.any(|a| a == socket)
-    };
-    let parent = |pid: &i32| -> Option<i32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it may hold anything, brackets too.
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    };
-    let mut found: Vec<i32> = all.iter().copied().filter(|pid| is_shim(pid)).collect();
-    let parents: Vec<(i32, i32)> = all.iter().filter_map(|pid| Some((*pid, parent(pid)?))).collect();
+    let mut found = shims(paths);
+    let parents = parents();
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
-        found.extend(parents.iter().filter(|(_, ppid)| *ppid == pid).map(|(child, _)| *child));
+        found.extend(children(&parents, pid));
         at += 1;
     }
     found
 }
 
-fn unmount_below(dir: &Path) -> Result<(), ContainerdError> {
+pub(super) fn unmount_below(dir: &Path) -> Result<(), ContainerdError> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut points: Vec<PathBuf> = table
         .lines()

@@ -1,10 +1,12 @@
-//! Starting containerd again when it dies.
+//! Starting containerd again when it dies, and clearing up what it forgets.
 
 use super::{
     config::{Paths, Programs},
+    orphans,
     process::Process,
 };
 use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -15,12 +17,18 @@ const HEALTHY: Duration = Duration::from_secs(60);
 /// Keeps containerd running until told to end it.
 pub(super) async fn supervise(mut process: Process, paths: Paths, programs: Programs, stop: CancellationToken) {
     let mut pause = FIRST_PAUSE;
+    let mut rounds = interval(orphans::ROUND);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let started = tokio::time::Instant::now();
-        tokio::select! {
-            () = process.ended() => tracing::error!(log = %paths.log.display(), "containerd died; starting it again"),
-            () = stop.cancelled() => return process.end().await,
+        loop {
+            tokio::select! {
+                () = process.ended() => break,
+                () = stop.cancelled() => return process.end().await,
+                _ = rounds.tick() => orphans::end_orphans(&paths).await,
+            }
         }
+        tracing::error!(log = %paths.log.display(), "containerd died; starting it again");
         if started.elapsed() > HEALTHY {
             pause = FIRST_PAUSE;
         }
