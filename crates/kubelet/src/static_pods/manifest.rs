@@ -103,7 +103,10 @@ fn files(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
 }
 
 fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, String> {
-    let mut object: Value = serde_saphyr::from_str(text).map_err(|e| format!("couldn't parse as pod: {e}"))?;
+    // Of several documents upstream takes the first one, too.
+    let mut reader = text.as_bytes();
+    let first = serde_saphyr::read(&mut reader).next().unwrap_or(Ok(Value::Null));
+    let mut object = first.map_err(|e| format!("couldn't parse as pod: {e}"))?;
     if object["kind"] != "Pod" || object["apiVersion"] != "v1" {
         return Err(format!(
             "couldn't parse as pod: it is of kind {} and version {}",

@@ -56,7 +56,7 @@ pub(super) fn all(
 pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if old["metadata"]["annotations"].get(MIRROR).is_some() {
         errors.0.clear();
-        return errors.forbidden(&FieldPath::default(), "static pods do not support ephemeral containers");
+        return errors.forbidden(&FieldPath::new("[]"), "static pods do not support ephemeral containers");
     }
     let path = FieldPath::new("spec").child("ephemeralContainers");
     for known in items(&old["spec"], "ephemeralContainers") {
