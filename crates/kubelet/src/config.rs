@@ -5,6 +5,7 @@ pub(crate) mod duration;
 mod eviction;
 mod images;
 mod known;
+mod reserved;
 mod serving;
 mod shutdown;
 
@@ -277,9 +278,7 @@ impl KubeletConfiguration {
         if let Some(error) = self.allowed_unsafe_sysctls.iter().find_map(|p| lifecycle::sysctls::pattern_error(p)) {
             return invalid(&format!("allowedUnsafeSysctls: {error}"));
         }
-        for quantity in self.system_reserved.values().chain(self.kube_reserved.values()) {
-            api::quantity::Amount::parse(quantity).map_err(|e| ConfigError::Invalid(format!("{quantity:?}: {e}")))?;
-        }
+        self.check_reserved()?;
         self.evictions().map_err(ConfigError::Invalid)?;
         self.gates().map(|_| self)
     }

@@ -17,6 +17,8 @@ pub(crate) struct Machine {
     pub(crate) unreserved: Amounts,
     /// Without what must be left on top of that, or Pods go (`status.allocatable`).
     pub(crate) allocatable: Amounts,
+    /// What is neither.
+    reservation: Amounts,
 }
 
 impl Machine {
@@ -52,12 +54,26 @@ impl Machine {
         };
         let unreserved: Amounts = capacity.iter().map(left).collect();
         let mut allocatable = unreserved.clone();
+        let mut reservation = reserved;
         for (name, least) in kept(config, &capacity) {
+            add(&mut reservation, &Amounts::from([(name.to_owned(), least)]));
             if let Some(amount) = allocatable.get_mut(name) {
                 *amount = amount.minus(least).max(Amount::ZERO);
             }
         }
-        Self { capacity, unreserved, allocatable }
+        Self { capacity, unreserved, allocatable, reservation }
+    }
+
+    /// Of what more is reserved than there is, in upstream's words.
+    pub(crate) fn overdrawn(&self) -> Vec<String> {
+        let lacking = |(name, reserved): (&String, &Amount)| {
+            let all = self.capacity.get(name).filter(|all| *all < reserved)?;
+            let (reserved, all) = (reserved.to_quantity().0, all.to_quantity().0);
+            Some(format!(
+                "Resource {name:?} has a reservation of {reserved} but capacity of {all}. Expected capacity >= reservation."
+            ))
+        };
+        self.reservation.iter().filter_map(lacking).collect()
     }
 }
 

@@ -97,6 +97,7 @@ impl Cluster {
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
         let mut config = kubelet_config::load(args.kubelet_config.as_deref())?;
+        config.check_capacity(dir.root())?;
         let policy = kubelet_config::policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = NodeEndpoint::bind(&config).await?;
