@@ -5,6 +5,7 @@ mod container;
 mod hook;
 mod image;
 mod mounts;
+mod oom_score;
 mod probe;
 mod resize;
 mod sandbox;

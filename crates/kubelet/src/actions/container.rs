@@ -1,6 +1,6 @@
 //! Creating and starting a container.
 
-use super::{image, mounts, sandbox, security};
+use super::{image, mounts, oom_score, sandbox, security};
 use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::{feature_gates::Gate, quantity::Amount};
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
@@ -221,14 +221,7 @@ pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxRes
         cpu_period: limit.map_or(0, |_| period),
         cpu_quota: limit.map_or(0, |cpu| values::quota(cpu, period)),
         memory_limit: amount(limits, "memory").map_or(0, Amount::value),
-        oom_score_adj: match api::resources::qos_class(pod) {
-            api::resources::QosClass::Guaranteed => -997,
-            api::resources::QosClass::Burstable => {
-                let memory = amount(requests, "memory").unwrap_or_default();
-                values::burstable_oom_score(memory, shared.machine.capacity.get("memory").copied().unwrap_or_default())
-            }
-            api::resources::QosClass::BestEffort => 1000,
-        },
+        oom_score_adj: oom_score::of(pod, spec, shared.machine.capacity.get("memory").copied().unwrap_or_default()),
         ..LinuxResources::default()
     }
 }

@@ -21,13 +21,6 @@ pub(crate) fn quota(cpu: Amount, period: i64) -> i64 {
     (cpu.milli().saturating_mul(period) / 1_000).max(MIN_QUOTA)
 }
 
-/// The `oom_score_adj` of a burstable container (`pkg/kubelet/qos/policy.go`): who asked for much goes late, but
-/// before whoever is guaranteed and after whoever asked for nothing.
-pub(crate) fn burstable_oom_score(requested: Amount, capacity: Amount) -> i64 {
-    let part = requested.value().saturating_mul(1_000) / capacity.value().max(1);
-    (1_000 - part).clamp(3, 999)
-}
-
 /// Shares of cgroup v1 on the scale of v2, 1 to 10,000 (KEP-2254).
 pub(super) fn weight(shares: i64) -> i64 {
     1 + (shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES) * 9_999 / (MAX_SHARES - MIN_SHARES)
@@ -36,13 +29,6 @@ pub(super) fn weight(shares: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_asked_for_much_memory_is_killed_late() {
-        for (requested, expected) in [(0, 999), (1, 999), (500, 500), (999, 3), (1000, 3)] {
-            assert_eq!(burstable_oom_score(Amount::units(requested), Amount::units(1_000)), expected, "{requested}");
-        }
-    }
 
     #[test]
     fn cpu_becomes_shares_quota_and_weight() {
