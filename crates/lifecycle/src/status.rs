@@ -47,8 +47,11 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let known = pod.object.status.as_ref();
     let pod_ips: Vec<PodIP> = pod.ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect();
     let host_ips: Vec<HostIP> = policy.host_ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect();
+    let mut conditions = conditions(pod, &phase, now);
+    let tells_of_sandbox = policy.gates.enabled(Gate::PodReadyToStartContainersCondition);
+    conditions.retain(|c| tells_of_sandbox || c.type_ != "PodReadyToStartContainers");
     PodStatus {
-        conditions: Some(conditions(pod, &phase, now)),
+        conditions: Some(conditions),
         host_ip: policy.host_ips.first().map(ToString::to_string),
         host_ips: (!host_ips.is_empty()).then_some(host_ips),
         pod_ip: pod.ips.first().map(ToString::to_string),

@@ -1,6 +1,7 @@
 //! The five conditions that a kubelet keeps (LIFECYCLE.md 3.8), at each stage of a Pod's life.
 
 use crate::common::{Run, Sim};
+use api::feature_gates::FeatureGates;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use lifecycle::Event;
 use serde_json::json;
@@ -141,4 +142,16 @@ fn a_container_shows_what_is_mounted_before_it_runs_and_after() {
         assert_eq!((&statuses[0]["volumeMounts"], &statuses[1]["volumeMounts"]), (&shown, &json!(null)));
         sim.pass(1);
     }
+}
+
+#[test]
+fn that_a_sandbox_is_ready_is_told_where_its_feature_is_on() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.pass(1);
+    assert_eq!(sim.condition("PodReadyToStartContainers"), "True");
+    sim.policy.gates = FeatureGates::parse("PodReadyToStartContainersCondition=false").unwrap();
+    assert_eq!(
+        (sim.condition("PodReadyToStartContainers").as_str(), sim.condition("Ready").as_str()),
+        ("none", "True")
+    );
 }

@@ -233,3 +233,23 @@ async fn variables_of_files_are_dropped_while_their_feature_is_off() {
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     off.check(merge(format!("{PODS}/p"), &label), 200, shown).await;
 }
+
+#[tokio::test]
+async fn resources_of_a_pod_and_images_as_volumes_are_dropped_while_their_features_are_off() {
+    let on = Api::new().await;
+    let off = with_gates(&on, "PodLevelResources=false,ImageVolume=false");
+    let mut whole = pod("p");
+    whole["spec"]["resources"] = json!({"requests": {"cpu": "1"}});
+    let answer = off.check(post(PODS, &whole), 201, json!({})).await.body;
+    assert_eq!(answer["spec"].get("resources"), None);
+    let mut image = pod("q");
+    image["spec"]["volumes"] = json!([{"name": "v", "image": {"reference": "i"}}]);
+    let cause = json!({"field": "spec.volumes[0]", "message": "Required value: must specify a volume type"});
+    off.check(post(PODS, &image), 422, json!({"details": {"causes": [cause]}})).await;
+    // What was there when they were on stays.
+    whole["metadata"]["name"] = json!("kept");
+    whole["spec"]["volumes"] = image["spec"]["volumes"].take();
+    on.check(post(PODS, &whole), 201, json!({})).await;
+    let kept = json!({"spec": {"resources": {"requests": {"cpu": "1"}}}});
+    off.check(merge(format!("{PODS}/kept"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, kept).await;
+}

@@ -15,6 +15,13 @@ pub(super) fn drop_fields(object: &mut Value, old: Option<&Value>, gates: &Featu
     if !gates.enabled(Gate::EnvFiles) && !old.is_some_and(uses_env_files) {
         each_container(object, drop_env_files);
     }
+    if !gates.enabled(Gate::PodLevelResources) && old.is_none_or(|old| old["spec"]["resources"].is_null()) {
+        object["spec"].as_object_mut().into_iter().for_each(|spec| drop(spec.remove("resources")));
+    }
+    if !gates.enabled(Gate::ImageVolume) && !old.is_some_and(uses_image_volumes) {
+        let volumes = object.pointer_mut("/spec/volumes").and_then(Value::as_array_mut).into_iter().flatten();
+        volumes.filter_map(Value::as_object_mut).for_each(|volume| drop(volume.remove("image")));
+    }
     let chose_users = old.is_some_and(|old| !old["spec"]["hostUsers"].is_null());
     if !gates.enabled(Gate::UserNamespacesSupport) && !chose_users {
         object["spec"].as_object_mut().into_iter().for_each(|spec| drop(spec.remove("hostUsers")));
@@ -37,6 +44,10 @@ fn each_container(object: &mut Value, mut change: impl FnMut(&mut Map<String, Va
 fn uses_stop_signals(object: &Value) -> bool {
     let mut containers = LISTS.iter().flat_map(|list| object["spec"][list].as_array().into_iter().flatten());
     containers.any(|c| !c["lifecycle"]["stopSignal"].is_null())
+}
+
+fn uses_image_volumes(object: &Value) -> bool {
+    object["spec"]["volumes"].as_array().into_iter().flatten().any(|v| !v["image"].is_null())
 }
 
 fn uses_env_files(object: &Value) -> bool {

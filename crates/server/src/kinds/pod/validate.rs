@@ -17,6 +17,7 @@ pub(super) mod restart;
 mod scheduling;
 mod security;
 mod spread;
+mod status;
 mod stop_signal;
 mod update;
 mod volume;
@@ -25,7 +26,8 @@ pub(super) use ephemeral::update as ephemeral_update;
 pub(super) use resize::{prepare as prepare_resize, resize};
 pub(in crate::kinds) use resources::{native as native_resource, resource_name};
 pub(in crate::kinds) use scheduling::tolerations;
-pub(super) use update::{status, update};
+pub(super) use status::status;
+pub(super) use update::update;
 
 use crate::{
     kinds::{

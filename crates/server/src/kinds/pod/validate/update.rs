@@ -1,4 +1,4 @@
-//! What an update of a Pod, or of its status, may change (`ValidatePodUpdate`, `ValidatePodStatusUpdate`).
+//! What an update of a Pod may change (`ValidatePodUpdate`).
 
 use super::{apparmor, items, scheduling, text};
 use crate::kinds::{FieldErrors, FieldPath};
@@ -126,38 +126,6 @@ fn copy(to: &mut Value, from: &Value, key: &str) {
             map.remove(key);
         }
         (None, _) => {}
-    }
-}
-
-/// What a status may not take back.
-pub(crate) fn status(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (path, new, before) = (FieldPath::new("status"), &object["status"], &old["status"]);
-    if new["qosClass"] != before["qosClass"] {
-        errors.invalid(&path.child("qosClass"), &new["qosClass"], "field is immutable");
-    }
-    let (policy, all) = (text(&old["spec"], "restartPolicy"), super::restart::restarts_all(old));
-    for (list, specs) in [
-        ("containerStatuses", "containers"),
-        ("initContainerStatuses", "initContainers"),
-        ("ephemeralContainerStatuses", "ephemeralContainers"),
-    ] {
-        for (i, last) in items(before, list).enumerate() {
-            let Some(exit) = last["state"].get("terminated") else { continue };
-            let own = items(&old["spec"], specs).find(|c| c["name"] == last["name"]);
-            // A policy or rules of its own say what it may do; the kubelet knows them.
-            let free = own.is_some_and(|c| c.get("restartPolicy").is_some());
-            let retried = policy == "OnFailure" && exit["exitCode"] != 0;
-            if specs != "ephemeralContainers" && (free || policy == "Always" || retried || all) {
-                continue;
-            }
-            if items(new, list).any(|s| s["name"] == last["name"] && s["state"].get("terminated").is_none()) {
-                let path = path.child(list).index(i).child("state");
-                errors.forbidden(&path, "may not be transitioned to non-terminated state");
-            }
-        }
-    }
-    for (i, address) in items(new, "podIPs").enumerate() {
-        super::ip(&address["ip"], &path.child("podIPs").index(i), errors);
     }
 }
 

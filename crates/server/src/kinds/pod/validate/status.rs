@@ -1,0 +1,129 @@
+//! What the status of a Pod may become (`ValidatePodStatusUpdate`).
+
+use super::{ip, items, qualified, subdomain, text};
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// Conditions whose types are Kubernetes' own.
+const OWN: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+
+/// What a status may say, and may not take back.
+pub(crate) fn status(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (path, new, before) = (FieldPath::new("status"), &object["status"], &old["status"]);
+    if new["qosClass"] != before["qosClass"] {
+        errors.invalid(&path.child("qosClass"), &new["qosClass"], "field is immutable");
+    }
+    if new["nominatedNodeName"] != before["nominatedNodeName"] && !text(new, "nominatedNodeName").is_empty() {
+        subdomain(&new["nominatedNodeName"], &path.child("nominatedNodeName"), errors);
+    }
+    for (i, condition) in items(new, "conditions").enumerate().filter(|(_, c)| !OWN.contains(&text(c, "type"))) {
+        qualified(&condition["type"], &path.child("conditions").index(i).child("Type"), errors);
+    }
+    transitions(new, old, &path, errors);
+    claims(new, &object["spec"], &path.child("resourceClaimStatuses"), errors);
+    addresses(new, "podIPs", &path, errors);
+    if let Some(first) = items(new, "hostIPs").next().filter(|first| first["ip"] != new["hostIP"]) {
+        errors.invalid(&path.child("hostIPs").index(0).child("ip"), &first["ip"], "must be equal to `hostIP`");
+    }
+    addresses(new, "hostIPs", &path, errors);
+}
+
+/// Containers that have ended for good stay so.
+fn transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (policy, all) = (text(&old["spec"], "restartPolicy"), super::restart::restarts_all(old));
+    for (list, specs) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+        ("ephemeralContainerStatuses", "ephemeralContainers"),
+    ] {
+        for (i, last) in items(&old["status"], list).enumerate() {
+            let Some(exit) = last["state"].get("terminated") else { continue };
+            let own = items(&old["spec"], specs).find(|c| c["name"] == last["name"]);
+            // A policy or rules of its own say what it may do; the kubelet knows them.
+            let free = own.is_some_and(|c| c.get("restartPolicy").is_some());
+            let retried = policy == "OnFailure" && exit["exitCode"] != 0;
+            if specs != "ephemeralContainers" && (free || policy == "Always" || retried || all) {
+                continue;
+            }
+            if items(new, list).any(|s| s["name"] == last["name"] && s["state"].get("terminated").is_none()) {
+                let path = path.child(list).index(i).child("state");
+                errors.forbidden(&path, "may not be transitioned to non-terminated state");
+            }
+        }
+    }
+}
+
+/// Each is of a claim of the Pod.
+fn claims(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let is_known = |status: &Value| items(spec, "resourceClaims").any(|claim| claim["name"] == status["name"]);
+    for (i, status) in items(new, "resourceClaimStatuses").enumerate().filter(|(_, status)| !is_known(status)) {
+        let why = "must match the name of an entry in `spec.resourceClaims`";
+        errors.invalid(&path.index(i).child("name"), &status["name"], why);
+    }
+}
+
+/// One of each family, at most.
+fn addresses(new: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let (path, all) = (path.child(field), || items(new, field).map(|address| &address["ip"]));
+    for (i, address) in all().enumerate() {
+        ip(address, &path.index(i), errors);
+        if all().take(i).any(|earlier| earlier == address) {
+            errors.duplicate(&path.index(i), &new[field][i]);
+        }
+    }
+    let is_v6 = |address: &&Value| text_of(address).parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
+    let (count, sixes) = (all().count(), all().filter(is_v6).count());
+    if count > 2 || count == 2 && sixes != 1 {
+        errors.invalid(&path, &new[field], "may specify no more than one IP for each IP family");
+    }
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(change: &Value, expected: &[&str]) {
+        let old = json!({"spec": {"restartPolicy": "OnFailure", "containers": [{"name": "c"}]},
+            "status": {"containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 0}}}]}});
+        let mut new = old.clone();
+        new["status"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let mut errors = FieldErrors::default();
+        status(&new, &old, &mut errors);
+        let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(got, expected, "{change}");
+    }
+
+    #[test]
+    fn a_status_says_what_upstream_lets_it_say() {
+        let ips = |all: &[&str]| -> Value { all.iter().map(|ip| json!({"ip": ip})).collect() };
+        let families = "may specify no more than one IP for each IP family";
+        check(
+            &json!({"podIPs": ips(&["10.0.0.1", "fd00::1"]), "hostIP": "192.0.2.1", "hostIPs": ips(&["192.0.2.1"])}),
+            &[],
+        );
+        let two = ips(&["10.0.0.1", "10.0.0.2"]);
+        check(&json!({"podIPs": two}), &[&format!("status.podIPs: Invalid value: {two}: {families}")]);
+        check(
+            &json!({"hostIPs": ips(&["192.0.2.1"])}),
+            &["status.hostIPs[0].ip: Invalid value: \"192.0.2.1\": must be equal to `hostIP`"],
+        );
+        check(&json!({"conditions": [{"type": "example.com/up"}, {"type": "Ready"}]}), &[]);
+        check(
+            &json!({"resourceClaimStatuses": [{"name": "q"}]}),
+            &[
+                "status.resourceClaimStatuses[0].name: Invalid value: \"q\": must match the name of an entry in `spec.resourceClaims`",
+            ],
+        );
+        check(
+            &json!({"containerStatuses": [{"name": "c", "state": {"running": {}}}]}),
+            &["status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"],
+        );
+    }
+}
