@@ -31,6 +31,7 @@ fn a_taint_ends_pods() {
     let conditions = kubectl.value("pod/goes", "/status/conditions");
     let target = conditions.as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget").unwrap().clone();
     assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("DeletionByTaintManager")));
+    assert!(target["observedGeneration"].is_number(), "{target}");
     assert_eq!(target["message"], json!("Taint manager: deleting due to NoExecute taint"));
     let events = kubectl.run("events --for pod/goes").ok();
     assert!(

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde_json::json;
@@ -211,8 +211,7 @@ impl Disruption {
         {
             return Ok(Some(left));
         }
-        let condition = json!({"type": "DisruptionTarget", "status": "False", "lastTransitionTime": Time(now), "reason": null, "message": null});
-        let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}});
+        let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [pod.disruption_target(None)]}});
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await)?;
         Ok(None)

@@ -5,7 +5,8 @@ use crate::cache::Kept;
 use crate::daemon_set::tied;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub(crate) struct Member {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
     pub(crate) labels: BTreeMap<String, String>,
     /// Who controls it.
     pub(crate) controller: Option<OwnerReference>,
@@ -128,10 +130,23 @@ impl Member {
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
             uid: meta.uid.unwrap_or_default(),
+            generation: meta.generation,
             labels: meta.labels.unwrap_or_default(),
             controller,
             phase,
         }
+    }
+
+    /// The condition that says whether, and why, it is to be disrupted.
+    pub(crate) fn disruption_target(&self, why: Option<(&str, &str)>) -> Value {
+        json!({
+            "type": "DisruptionTarget",
+            "status": if why.is_some() { "True" } else { "False" },
+            "reason": why.map(|(reason, _)| reason),
+            "message": why.map(|(_, message)| message),
+            "lastTransitionTime": Time(Timestamp::now()),
+            "observedGeneration": self.generation,
+        })
     }
 
     /// Whether it has been ready for as long as it should be before it counts.

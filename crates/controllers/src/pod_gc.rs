@@ -9,7 +9,6 @@ use crate::members::Member;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, unless_gone};
 use futures::stream::{self, StreamExt};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::Config;
@@ -146,13 +145,8 @@ impl PodGc {
         if !pod.ended() {
             status["phase"] = "Failed".into();
             if orphan {
-                status["conditions"] = json!([{
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": "DeletionByPodGC",
-                    "message": "PodGC: node no longer exists",
-                    "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::now()),
-                }]);
+                let why = ("DeletionByPodGC", "PodGC: node no longer exists");
+                status["conditions"] = json!([pod.disruption_target(Some(why))]);
             }
             let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.uid }, "status": status }));
             unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;

@@ -11,9 +11,7 @@ use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, unless_gone};
 use api::taint;
 use futures::stream::{self, StreamExt};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
@@ -119,13 +117,8 @@ impl TaintEviction {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         self.record(pod, &format!("Marking for deletion Pod {key}")).await;
         tracing::info!(pod = key, node = pod.node, "goes for a taint that it does not tolerate");
-        let condition = json!({
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": Time(Timestamp::now()),
-        });
+        let why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        let condition = pod.disruption_target(Some(why));
         let status = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": [condition] } });
         unless_gone(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
         let same = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
