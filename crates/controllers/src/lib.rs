@@ -37,6 +37,7 @@ mod resource_quota;
 mod revisions;
 mod root_ca;
 mod service_account;
+mod service_cidrs;
 mod stateful_set;
 mod taint_eviction;
 mod ttl_after_finished;
@@ -129,6 +130,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
     controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
+    controllers.spawn(service_cidrs::run(clients.clone(), stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));
