@@ -1,4 +1,4 @@
-//! Claims and volumes that are deleted stay while somebody uses them.
+//! Claims, volumes and ranges of addresses that are deleted stay while somebody uses them.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -7,6 +7,7 @@ use tests::{Cluster, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("a claim that is deleted stays until no Pod uses it", a_claim_stays_while_it_is_used),
     ("a volume that is deleted stays while it is bound", a_volume_stays_while_it_is_bound),
+    ("a range of addresses serves Services, and stays while one has an address of it", a_range_stays_while_it_is_used),
 ];
 
 fn a_claim_stays_while_it_is_used(cluster: &Cluster) {
@@ -48,4 +49,23 @@ fn a_volume_stays_while_it_is_bound(cluster: &Cluster) {
     assert_eq!(kubectl.value("pv/held", "/metadata/finalizers"), json!(["kubernetes.io/pv-protection"]));
     phase("Released");
     eventually("the volume has gone", || kubectl.get("pv/held").is_none());
+}
+
+fn a_range_stays_while_it_is_used(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "spare"},
+        "spec": {"cidrs": ["10.98.7.0/28"]}});
+    kubectl.apply(&range.to_string());
+    kubectl.run("wait --for=condition=Ready servicecidr/spare --timeout=30s").ok();
+    assert!(kubectl.run("get servicecidr spare").ok().contains("10.98.7.0/28"));
+    kubectl.run("create service clusterip far --clusterip=10.98.7.3 --tcp=80:80").ok();
+    assert!(kubectl.run("get ipaddress 10.98.7.3").ok().contains("/far"));
+    kubectl.run("delete servicecidr spare --wait=false").ok();
+    eventually("it says why it stays", || {
+        kubectl.value("servicecidr/spare", "/status/conditions/0/reason") == "Terminating"
+    });
+    let refused = kubectl.run("create service clusterip late --clusterip=10.98.7.4 --tcp=80:80").failed();
+    assert!(refused.contains("the provided network does not match the current range"), "{refused}");
+    kubectl.run("delete service far").ok();
+    eventually("the range has gone", || kubectl.get("servicecidr/spare").is_none());
 }

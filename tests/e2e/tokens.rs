@@ -102,6 +102,11 @@ fn kept_in_a_secret(cluster: &Cluster) {
     let (token, authority) = (text("token"), text("ca.crt"));
     let told = show(cluster, &token, &authority);
     assert!(told.contains(&format!("User \"system:serviceaccount:{namespace}:app\" cannot get resource")), "{told}");
+    let used = "/metadata/labels/kubernetes.io~1legacy-token-last-used";
+    eventually("the day is noted", || kubectl.value("secret/kept", used).is_string());
+    let tracking = "kube-apiserver-legacy-service-account-token-tracking";
+    let since = kubectl.run(&format!("get configmap -n kube-system {tracking} -o jsonpath={{.data.since}}")).ok();
+    assert!(kubectl.value("secret/kept", used).as_str().unwrap() >= since.as_str(), "{since}");
     kubectl.run("delete serviceaccount app").ok();
     eventually("it goes with its account", || kubectl.get("secret/kept").is_none());
     assert!(show(cluster, &token, &authority).contains("You must be logged in"));

@@ -9,6 +9,7 @@ pub mod feature_gates;
 pub mod field;
 pub mod host_port;
 pub mod lean;
+pub mod mentions;
 pub mod names;
 pub mod pod;
 pub mod quantity;

@@ -23,6 +23,7 @@ mod going;
 mod history;
 mod in_use;
 mod job;
+mod legacy_token_cleaner;
 mod legacy_tokens;
 mod members;
 mod namespace;
@@ -37,6 +38,7 @@ mod resource_quota;
 mod revisions;
 mod root_ca;
 mod service_account;
+mod service_cidrs;
 mod stateful_set;
 mod taint_eviction;
 mod ttl_after_finished;
@@ -73,7 +75,7 @@ pub struct Options {
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
     pub gates: FeatureGates,
-    /// When CronJobs start Jobs.
+    /// When CronJobs start Jobs, and how long nobody has used a token.
     pub clock: Clock,
 }
 
@@ -123,7 +125,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let jobs = Cache::<Job>::new();
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
-    controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock, stop.clone()));
+    controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock.clone(), stop.clone()));
     controllers.spawn(endpoints::run(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
@@ -131,6 +133,8 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
     controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
+    controllers.spawn(service_cidrs::run(clients.clone(), stop.clone()));
+    controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
     controllers.spawn(requests.follow(Api::all(clients.shared()), |request| request, stop.clone()));

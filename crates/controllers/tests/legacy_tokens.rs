@@ -1,4 +1,5 @@
 //! Secrets with tokens of accounts, against a small API server on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::{Options, TokenMaker};
 use fake_api::FakeApi;
@@ -60,4 +61,57 @@ async fn an_account_does_not_name_a_secret_that_has_gone() {
     api.remove(SECRET);
     let names = |api: &FakeApi| api.get(ACCOUNT).expect("an account")["secrets"].clone();
     api.until("it is not named", |api| names(api) == json!([{"name": "t"}])).await;
+}
+
+const TRACKING: &str = "api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
+
+/// A token that was made on the first day of 2020, noted since 2024, at this time.
+fn cleaned(now: &str, labels: Value) -> FakeApi {
+    let api = FakeApi::new();
+    api.put(TRACKING, json!({"metadata": {"name": "t", "namespace": "kube-system"}, "data": {"since": "2024-01-01"}}));
+    api.put(ACCOUNT, account("1"));
+    let mut secret = secret(Some("1"));
+    secret["metadata"]["creationTimestamp"] = json!("2020-01-01T00:00:00Z");
+    secret["metadata"]["labels"] = labels;
+    api.put(SECRET, secret);
+    let now = now.parse().expect("a time");
+    let clock = controllers::Clock::new(move || now, jiff::tz::TimeZone::UTC);
+    let options = Options { clock, ..Options::default() };
+    tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
+    api
+}
+
+fn invalid_since(api: &FakeApi) -> Option<String> {
+    let secret = api.get(SECRET)?;
+    secret["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"].as_str().map(str::to_owned)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_nobody_has_used_for_a_year_holds_no_longer() {
+    let api = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-last-used": "2024-06-01"}));
+    api.until("it is marked", |api| invalid_since(api).as_deref() == Some("2025-06-15")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_has_not_held_for_a_year_goes() {
+    let api = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-invalid-since": "2024-06-01"}));
+    api.until("it is gone", |api| api.get(SECRET).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_stays_that_may_be_in_use_or_was_made_on_purpose() {
+    // Not noted for long enough, and used lately.
+    let early = cleaned("2024-12-31T00:00:00Z", json!({}));
+    let used = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-last-used": "2024-06-15"}));
+    let named = cleaned("2025-06-15T00:00:00Z", json!({"a": "b"}));
+    let volume = json!({"name": "v", "secret": {"secretName": "s"}});
+    let spec = json!({"containers": [], "volumes": [volume]});
+    named.put("api/v1/namespaces/x/pods/p", json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec}));
+    let own = cleaned("2025-06-15T00:00:00Z", json!({}));
+    own.put(ACCOUNT, json!({"metadata": {"name": "app", "namespace": "x", "uid": "1"}}));
+    tokio::time::sleep(std::time::Duration::from_secs(3 * 24 * 60 * 60)).await;
+    for api in [early, used, named, own] {
+        assert!(api.get(SECRET).is_some());
+        assert_eq!(invalid_since(&api), None);
+    }
 }

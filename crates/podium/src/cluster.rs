@@ -129,7 +129,10 @@ impl Cluster {
         // The API serves meanwhile: those who need the roles wait for them.
         tasks.spawn(server.bootstrap_access());
         let addressed = server.clone();
-        tasks.spawn(async move { addressed.bootstrap_addresses().await });
+        tasks.spawn(async move {
+            addressed.bootstrap_addresses().await;
+            addressed.bootstrap_token_tracking().await;
+        });
         tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;

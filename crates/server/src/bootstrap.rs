@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::future::join_all;
-use http::{HeaderValue, Method, Request, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use store::Key;
@@ -88,17 +88,48 @@ impl ApiServer {
         self.ask(Method::POST, path, object).await;
     }
 
+    /// Asks as the server itself; a PATCH is a merge patch.
     pub(crate) async fn ask(&self, method: Method, path: &str, object: &Value) {
         let body = if object.is_null() { String::new() } else { object.to_string() };
         let mut request = Request::new(Full::<Bytes>::from(body));
         let Ok(uri) = path.parse() else { return };
-        (*request.method_mut(), *request.uri_mut()) = (method, uri);
-        request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+        (*request.method_mut(), *request.uri_mut()) = (method.clone(), uri);
+        let headers = request.headers_mut();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+        if method == Method::PATCH {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
+        }
         let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
-        // A conflict says that it is there.
-        if !response.status().is_success() && response.status() != 409 {
+        if !response.status().is_success() && !is_settled(&method, response.status()) {
             let name = &object["metadata"]["name"];
-            tracing::error!(%name, path, status = %response.status(), "an object of the system cannot be made");
+            tracing::error!(%name, path, %method, status = %response.status(), "the server's own request is refused");
+        }
+    }
+}
+
+/// A refusal that leaves nothing to do: it is there already, or is another by now, or what was to change or to go is gone.
+fn is_settled(method: &Method, status: StatusCode) -> bool {
+    status == StatusCode::CONFLICT
+        || (status == StatusCode::NOT_FOUND && matches!(*method, Method::DELETE | Method::PATCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_as_it_should_be_is_no_error() {
+        for (method, status, expected) in [
+            (Method::POST, 409, true),
+            (Method::PUT, 409, true),
+            (Method::DELETE, 404, true),
+            (Method::PATCH, 404, true),
+            (Method::POST, 404, false),
+            (Method::PUT, 404, false),
+            (Method::DELETE, 403, false),
+            (Method::POST, 422, false),
+        ] {
+            assert_eq!(is_settled(&method, StatusCode::from_u16(status).unwrap()), expected, "{method} {status}");
         }
     }
 }

@@ -7,19 +7,21 @@ use crate::{
     followed::{Followed, News},
     own_services::SERVICE_RANGE,
     service::{ApiServer, Call},
+    service_ranges::{self, DEFAULT},
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Method;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, net::IpAddr};
-use store::{Key, Object, Scope, Store};
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::{IpAddr, Ipv4Addr},
+};
+use store::{EventKind, Key, Object, Scope, Store};
 
 const SERVICES: &str = "services";
 const ADDRESSES: &str = "ipaddresses";
 const PATH: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
-/// The range from which Services get addresses that ask for none, by upstream's name.
-const DEFAULT_RANGE: &str = "kubernetes";
 
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
@@ -29,12 +31,12 @@ const ALLOCATOR: &str = "ipallocator.k8s.io";
 /// An address, and the Service whose it is or was: namespace and name.
 type Candidate = (String, String, String);
 
-/// Follows Services and IPAddresses.
-pub(crate) struct IpAddresses(tokio::sync::Mutex<Followed<2>>);
+/// Follows Services, IPAddresses and ServiceCIDRs.
+pub(crate) struct IpAddresses(tokio::sync::Mutex<Followed<3>>);
 
 impl IpAddresses {
     pub(crate) fn new(store: Store) -> Self {
-        Self(tokio::sync::Mutex::new(Followed::new(store, [SERVICES, ADDRESSES])))
+        Self(tokio::sync::Mutex::new(Followed::new(store, [SERVICES, ADDRESSES, service_ranges::STORAGE])))
     }
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn concern(storage: &str, call: &Call) -> bool {
     match storage {
         SERVICES => true,
         // What is written here itself is settled.
-        ADDRESSES => call.user.name != "system:apiserver",
+        ADDRESSES | service_ranges::STORAGE => call.user.name != "system:apiserver",
         _ => false,
     }
 }
@@ -52,7 +54,11 @@ pub(crate) fn concern(storage: &str, call: &Call) -> bool {
 pub(crate) fn settle(server: &ApiServer) -> BoxFuture<'_, ()> {
     async move {
         let mut followed = server.addresses.0.lock().await;
-        for (ip, namespace, name) in candidates(&followed.news()) {
+        let news = followed.news();
+        if has_lost_its_range(&news) {
+            make_range(server).await;
+        }
+        for (ip, namespace, name) in candidates(&news) {
             let service = server.store.get(&Key::new(SERVICES, namespace.as_str(), name.as_str()));
             let is_its_own = service.is_some_and(|service| addresses(&read(&service)).contains(&ip));
             let there = server.store.get(&Key::new(ADDRESSES, "", ip.as_str())).map(|stored| read(&stored));
@@ -90,24 +96,26 @@ fn is_ours(address: &Value) -> bool {
     address["metadata"]["labels"][MANAGED_BY] == ALLOCATOR
 }
 
-/// Whether an address is somebody else's than this Service's.
-pub(crate) fn is_of_another(store: &Store, ip: &str, namespace: &str, name: &str) -> bool {
-    let there = store.get(&Key::new(ADDRESSES, "", ip)).map(|stored| read(&stored));
-    there.is_some_and(|there| parent(&there).is_none_or(|parent| parent != (namespace.to_owned(), name.to_owned())))
+/// Adds the addresses that somebody else has than this Service.
+pub(crate) fn of_others(store: &Store, namespace: &str, name: &str, found: &mut HashSet<Ipv4Addr>) {
+    for stored in store.list(&Scope::resource(ADDRESSES), None, None).objects {
+        let Ok(ip) = stored.key.name.parse::<Ipv4Addr>() else { continue };
+        // Most are known by their Services already.
+        if !found.contains(&ip) && parent(&read(&stored)).is_none_or(|of| of != (namespace.to_owned(), name.to_owned()))
+        {
+            found.insert(ip);
+        }
+    }
 }
 
-/// The names of all IPAddresses.
-pub(crate) fn all(store: &Store) -> Vec<String> {
-    store.list(&Scope::resource(ADDRESSES), None, None).objects.iter().map(|o| o.key.name.to_string()).collect()
-}
-
-fn candidates(news: &News<2>) -> BTreeSet<Candidate> {
+fn candidates(news: &News<3>) -> BTreeSet<Candidate> {
     let of_service = |stored: &Object| -> Vec<Candidate> {
         let (namespace, name) = (stored.key.namespace.to_string(), stored.key.name.to_string());
         addresses(&read(stored)).into_iter().map(|ip| (ip, namespace.clone(), name.clone())).collect()
     };
     let of = |stored: &Object| match &*stored.key.resource {
         SERVICES => of_service(stored),
+        service_ranges::STORAGE => Vec::new(),
         _ => {
             let holder = parent(&read(stored));
             holder.map(|(namespace, name)| (stored.key.name.to_string(), namespace, name)).into_iter().collect()
@@ -131,22 +139,31 @@ fn address(ip: &str, namespace: &str, name: &str) -> Value {
     })
 }
 
+/// Whether the ServiceCIDR of the cluster's own range is gone: then it comes back.
+fn has_lost_its_range(news: &News<3>) -> bool {
+    let News::Changes(events) = news else { return false };
+    let is_it = |key: &Key| *key.resource == *service_ranges::STORAGE && *key.name == *DEFAULT;
+    events.iter().any(|event| event.kind == EventKind::Delete && is_it(&event.object.key))
+}
+
+async fn make_range(server: &ApiServer) {
+    let (first, prefix) = SERVICE_RANGE;
+    let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": DEFAULT}, "spec": {"cidrs": [format!("{first}/{prefix}")]}});
+    server.make(RANGES, &range).await;
+    let stored = server.store.get(&Key::new(service_ranges::STORAGE, "", DEFAULT)).map(|stored| read(&stored));
+    if let Some(mut there) = stored.filter(|there| there["status"]["conditions"].as_array().is_none_or(Vec::is_empty)) {
+        let message = "Kubernetes default Service CIDR is ready";
+        there["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "",
+            "message": message, "lastTransitionTime": crate::write::now()}]});
+        server.ask(Method::PUT, &format!("{RANGES}/{DEFAULT}/status"), &there).await;
+    }
+}
+
 impl ApiServer {
     /// Makes the range of the Services' addresses known, and every address that a Service has already.
     pub async fn bootstrap_addresses(&self) {
-        let (first, prefix) = SERVICE_RANGE;
-        let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
-            "metadata": {"name": DEFAULT_RANGE}, "spec": {"cidrs": [format!("{first}/{prefix}")]}});
-        self.make(RANGES, &range).await;
-        let stored = self.store.get(&Key::new("servicecidrs", "", DEFAULT_RANGE)).map(|stored| read(&stored));
-        if let Some(mut there) =
-            stored.filter(|there| there["status"]["conditions"].as_array().is_none_or(Vec::is_empty))
-        {
-            let message = "Kubernetes default Service CIDR is ready";
-            there["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "",
-                "message": message, "lastTransitionTime": crate::write::now()}]});
-            self.ask(Method::PUT, &format!("{RANGES}/{DEFAULT_RANGE}/status"), &there).await;
-        }
+        make_range(self).await;
         settle(self).await;
     }
 }

@@ -61,6 +61,7 @@ mod scale;
 mod select;
 mod server_side_apply;
 mod service;
+mod service_ranges;
 mod services;
 mod static_pod;
 mod status;

@@ -1,12 +1,15 @@
 //! OpenAPI v3, and v2 made of it: what every kind is made of, for `kubectl explain`, for clients' own checks, and for generators.
 //!
-//! All groups' documents are made on the first request for any of them and kept compressed, a tenth of their size.
+//! All groups' documents are made on the first request for any of them and kept compressed, a tenth of their size; in protobuf
+//! only those that somebody asks for so.
 //! Structure and descriptions come from k8s-openapi.
 
+mod binary;
 mod custom;
 mod defaults;
 mod document;
 mod enums;
+mod negotiate;
 mod packed;
 mod paths;
 mod schemas;
@@ -23,6 +26,7 @@ use crate::{
 };
 use http::{HeaderMap, HeaderValue, Response, header};
 use jiff::SignedDuration;
+use negotiate::{Form, JSON, V3};
 use packed::Document;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -32,9 +36,6 @@ use std::{
     sync::{Arc, LazyLock},
 };
 use store::Revision;
-
-/// Which encodings are offered; the binary one of version 3 is not.
-const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
 
 static BUILT_IN: LazyLock<Vec<Arc<Document>>> = LazyLock::new(|| {
     crate::protobuf::merging::prepare();
@@ -122,26 +123,17 @@ fn respond(
     query: &str,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    let text = |name: header::HeaderName| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let accept = text(header::ACCEPT);
-    let media = |choice: &str| choice.split(';').next().unwrap_or("").trim().to_owned();
-    if !accept.is_empty() && !accept.split(',').any(|choice| JSON.contains(&media(choice).as_str())) {
-        return Err(not_acceptable("application/json"));
-    }
-    let seen = |hash: &str| has_seen(headers, hash);
     if path.is_empty() {
+        // Always in JSON, as upstream.
         let index = index(documents, others).to_string();
         let hash = hash_of(&index);
         return Ok(tagged(
-            if seen(&hash) {
-                reply::full(304, "application/json", "")
-            } else {
-                reply::full(200, "application/json", index)
-            },
+            if has_seen(headers, &hash) { reply::full(304, JSON, "") } else { reply::full(200, JSON, index) },
             &hash,
         ));
     }
     let document = documents.iter().find(|d| d.path == path).ok_or_else(ApiError::no_such_path)?;
+    let form = negotiate::form(headers, &V3)?;
     let asked = query.split('&').find_map(|p| p.strip_prefix("hash=")).filter(|h| !h.is_empty());
     if asked.is_some_and(|asked| asked != document.hash) {
         let mut response = reply::text(301, "");
@@ -150,7 +142,10 @@ fn respond(
         }
         return Ok(response);
     }
-    let mut response = document.answer(headers, "application/json")?;
+    let mut response = match form {
+        Form::Json => document.answer(headers, JSON),
+        Form::Binary => document.answer_in_binary(headers, V3.binary, |value| binary::V3.document(value)),
+    }?;
     // A URL with a hash never means anything else.
     let cache = if asked.is_some() { "public, immutable, max-age=31536000" } else { "no-cache, private" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
@@ -158,10 +153,6 @@ fn respond(
         response.headers_mut().insert(header::EXPIRES, in_a_year());
     }
     Ok(response)
-}
-
-fn not_acceptable(media: &str) -> ApiError {
-    ApiError::new(406, "NotAcceptable", format!("only the following media types are accepted: {media}"))
 }
 
 /// Whether a client says that it has what has this hash.

@@ -4,9 +4,9 @@ use crate::{
     ip_addresses,
     kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},
     object,
-    own_services::SERVICE_RANGE,
     request::Resource,
     service::ApiServer,
+    service_ranges::Ranges,
     status::ApiError,
 };
 use serde_json::{Value, json};
@@ -16,46 +16,35 @@ use std::{
 };
 use store::Scope;
 
-const FIRST: u32 = SERVICE_RANGE.0.to_bits();
-const SIZE: u32 = 1 << (u32::BITS - SERVICE_RANGE.1 as u32);
-/// Addresses below this are for those who ask for one by name.
-const STATIC: u32 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
 /// What the other Services have.
 struct Taken {
-    ips: HashSet<u32>,
+    ips: HashSet<Ipv4Addr>,
+    /// The address that the Service itself has already, wherever that lies.
+    own: Option<Ipv4Addr>,
     ports: BTreeSet<i64>,
 }
 
 impl Taken {
     fn look(server: &ApiServer, resource: &Resource, own: &str) -> Self {
-        let mut taken = Self { ips: HashSet::new(), ports: BTreeSet::new() };
+        let mut taken = Self { ips: HashSet::new(), own: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
+            let other = object::decode(&*resource.kind, &stored);
+            let ip = other["spec"]["clusterIP"].as_str().and_then(|ip| ip.parse().ok());
             if *stored.key.namespace == *resource.namespace && *stored.key.name == *own {
+                taken.own = ip;
                 continue;
             }
-            let other = object::decode(&*resource.kind, &stored);
-            taken.ips.extend(offset(&other["spec"]["clusterIP"]));
+            taken.ips.extend(ip);
             let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
             taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
         // What somebody has noted down for another use is had, too.
-        for ip in ip_addresses::all(&server.store) {
-            let Some(offset) = offset(&json!(ip)).filter(|offset| !taken.ips.contains(offset)) else { continue };
-            if ip_addresses::is_of_another(&server.store, &ip, &resource.namespace, own) {
-                taken.ips.insert(offset);
-            }
-        }
+        ip_addresses::of_others(&server.store, &resource.namespace, own, &mut taken.ips);
         taken
     }
-}
-
-/// Where in the range an address lies.
-fn offset(ip: &Value) -> Option<u32> {
-    let ip: Ipv4Addr = ip.as_str()?.parse().ok()?;
-    u32::from(ip).checked_sub(FIRST).filter(|offset| *offset < SIZE)
 }
 
 /// Held by whoever gives a Service its addresses, until they are stored.
@@ -86,11 +75,18 @@ fn allocate(server: &ApiServer, resource: &Resource, service: &mut Value) -> Res
     let uid = service["metadata"]["uid"].as_str().and_then(|u| uuid::Uuid::parse_str(u).ok()).unwrap_or_default();
     let start = uid.as_u64_pair().1;
     let info = resource.kind.info();
-    address(service, &taken, start, info, &name)?;
+    address(service, &Ranges::of(&server.store), &taken, start, info, &name)?;
     node_ports(service, &taken, start, info, &name)
 }
 
-fn address(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
+fn address(
+    service: &mut Value,
+    ranges: &Ranges,
+    taken: &Taken,
+    start: u64,
+    info: &KindInfo,
+    name: &str,
+) -> Result<(), ApiError> {
     let spec = &mut service["spec"];
     for (field, value) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
         if spec[field].is_null() {
@@ -101,16 +97,15 @@ fn address(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name
     let ip = match asked {
         Some(ip) if ip == "None" => ip,
         Some(ip) => {
-            let why = match offset(&json!(ip)) {
-                None => {
-                    let (first, prefix) = SERVICE_RANGE;
-                    let range = format!("{first}/{prefix}");
-                    format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}")
+            let why = match ip.parse() {
+                Ok(ip) if taken.own == Some(ip) => None,
+                Ok(ip) if taken.ips.contains(&ip) && ranges.refusal(ip).is_none() => {
+                    Some("provided IP is already allocated".to_owned())
                 }
-                Some(offset) if taken.ips.contains(&offset) => "provided IP is already allocated".to_owned(),
-                Some(_) => String::new(),
+                Ok(ip) => ranges.refusal(ip),
+                Err(_) => Some("the provided network does not match the current range".to_owned()),
             };
-            if !why.is_empty() {
+            if let Some(why) = why {
                 let mut errors = FieldErrors::default();
                 let path = FieldPath::new("spec").child("clusterIPs");
                 errors.invalid(&path, &json!([ip]), &format!("failed to allocate IP {ip}: {why}"));
@@ -119,13 +114,8 @@ fn address(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name
             ip
         }
         None => {
-            // Neither the first 256 nor the last, which is the broadcast address of the range.
-            let places = SIZE - STATIC - 1;
-            let from = u32::try_from(start % u64::from(places)).unwrap_or(0);
-            let mut offsets = (0..places).map(|n| STATIC + (from + n) % places);
-            let free = offsets.find(|offset| !taken.ips.contains(offset));
-            let free = free.ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))?;
-            Ipv4Addr::from(FIRST + free).to_string()
+            let free = ranges.free(&taken.ips, start);
+            free.ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))?.to_string()
         }
     };
     spec["clusterIPs"] = json!([ip]);

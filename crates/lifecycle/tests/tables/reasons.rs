@@ -152,6 +152,23 @@ fn events_tell_the_story() {
     );
 }
 
+/// Upstream's kubelet gives up a round of waiting for volumes after 2m3s, and says nothing of that since 1.28.
+#[test]
+fn volumes_that_fail_are_told_as_often_as_they_are_tried_and_never_as_a_whole() {
+    let mut sim = Sim::of("Always", &["c"]);
+    sim.runtime.volume_failures = 8;
+    let tried = |sim: &Sim| sim.event_reasons().iter().filter(|r| **r == "FailedMount").count() / 2;
+    let mut at = Vec::new();
+    for second in 0..200 {
+        at.resize(tried(&sim), second);
+        sim.pass(1);
+    }
+    assert_eq!(at, [1, 1, 3, 7, 15, 31, 63, 123]);
+    let wrong: Vec<_> = sim.events.iter().filter(|e| e.message.contains("timed out")).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(sim.event_reasons().last(), Some(&"Started"));
+}
+
 #[test]
 fn each_failed_start_is_told_as_often_as_its_image_was_found() {
     let mut sim = Sim::of("Always", &["c"]);

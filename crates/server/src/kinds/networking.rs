@@ -2,13 +2,14 @@
 
 mod ingress;
 mod policy;
+mod service_cidr;
 
 pub(super) use ingress::{INGRESS, INGRESS_CLASS};
 pub(super) use policy::NETWORK_POLICY;
 
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, must_be_cidr, text as text_of},
+    checks::{immutable, text as text_of},
     plain::Plain,
     text,
 };
@@ -45,17 +46,8 @@ pub(super) static IP_ADDRESS: Plain = Plain {
 };
 pub(super) static SERVICE_CIDR: Plain = Plain {
     columns: &[NAME, text("CIDRs", Cell::Of(|c, _| json!(joined(&c["spec"]["cidrs"])))), AGE],
-    validate: |object, errors| {
-        let path = FieldPath::new("spec").child("cidrs");
-        match items(&object["spec"], "cidrs").count() {
-            0 => errors.required(&path, "at least one CIDR required"),
-            1 | 2 => {}
-            _ => errors.invalid(&path, &object["spec"], "may only hold up to 2 values"),
-        }
-        for (i, cidr) in items(&object["spec"], "cidrs").enumerate() {
-            must_be_cidr(cidr, &path.index(i), errors);
-        }
-    },
+    validate: service_cidr::validate,
+    validate_change: service_cidr::validate_change,
     ..Plain::of(&KindInfo {
         status: true,
         generation: true,

@@ -19,6 +19,8 @@ pub(in crate::kinds) struct Plain {
     pub(in crate::kinds) name: fn(&str) -> Vec<String>,
     /// What holds for an object, new or changed.
     pub(in crate::kinds) validate: fn(&Value, &mut FieldErrors),
+    /// What holds for a new object beside that.
+    pub(in crate::kinds) validate_new: fn(&Value, &mut FieldErrors),
     /// What holds for a change beside that: the new object, then the old one.
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
     /// What the server finds out about an object, once its generation is known.
@@ -48,6 +50,7 @@ impl Plain {
             prepare: |_, _, _| {},
             name: api::names::dns1123_subdomain,
             validate: |_, _| {},
+            validate_new: |_, _| {},
             validate_change: |_, _, _| {},
             observe: |_| {},
             validate_status: |_, _, _| {},
@@ -93,6 +96,7 @@ impl Kind for Plain {
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         (self.validate)(object, errors);
+        (self.validate_new)(object, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {

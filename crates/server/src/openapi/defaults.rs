@@ -44,6 +44,10 @@ fn fill(message: &Message, schema: &mut Value) {
             _ => continue,
         };
         if let (Some(default), Some(place)) = (default, property.pointer_mut(at).filter(|p| p.is_object())) {
+            // Beside a reference nothing counts, so it stands inside, as upstream.
+            if let Some(reference) = place.as_object_mut().and_then(|p| p.remove("$ref")) {
+                place["allOf"] = json!([{"$ref": reference}]);
+            }
             place["default"] = default;
         }
     }

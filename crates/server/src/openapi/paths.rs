@@ -38,7 +38,7 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let create = |id: String| at("create", &WRITE, Some(object.clone()), &object, id);
     if info.question {
         let path = json!({"parameters": path_parameters(info, false), "post": create(format!("{scope}{}", info.kind))});
-        return vec![(base, path)];
+        return vec![(base, lean(path))];
     }
     let one = |sub: &str| {
         let id = format!("{scope}{}{sub}", info.kind);
@@ -61,7 +61,7 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     }
     let mut named = one("");
     named["delete"] = at("delete", &DELETE, Some(options), &status, id);
-    let mut paths = vec![(base.clone(), collection), (format!("{base}/{{name}}"), named)];
+    let mut paths = vec![(base.clone(), lean(collection)), (format!("{base}/{{name}}"), named)];
     if info.namespaced {
         let list = at("list", &LIST, None, &all, format!("{}ForAllNamespaces", info.kind));
         paths.push((format!("/{root}/{}", info.plural), json!({"get": list})));
@@ -82,6 +82,14 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
 
 /// The schema of a patch's body.
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+
+/// A path without parameters has no list of them.
+fn lean(mut path: Value) -> Value {
+    if path["parameters"].as_array().is_some_and(Vec::is_empty) {
+        path.as_object_mut().map(|path| path.remove("parameters"));
+    }
+    path
+}
 
 /// What stands in the paths of a kind.
 fn path_parameters(info: &KindInfo, named: bool) -> Value {

@@ -1,5 +1,7 @@
 //! Over HTTP: every kind served is explained, down to its last reference.
 
+mod binary;
+mod gnostic;
 mod swagger;
 
 use crate::{
@@ -102,6 +104,7 @@ async fn what_is_always_there_has_a_default() {
         ("ContainerPort", "containerPort", Some(json!(0))),
         ("ContainerPort", "protocol", Some(json!("TCP"))),
         ("ConfigMap", "data/additionalProperties", Some(json!(""))),
+        ("PodSpec", "containers/items", Some(json!({}))),
         ("ContainerStatus", "ready", Some(json!(false))),
         ("ContainerStateRunning", "startedAt", None),
         ("ResourceRequirements", "limits/additionalProperties", None),
@@ -199,7 +202,9 @@ async fn what_a_client_has_is_not_sent_again() {
 async fn what_is_not_served_is_said_so() {
     assert_eq!(get("/openapi/v3/apis/nothing/v1", &[]).await.code, 404);
     assert_eq!(get("/openapi/v3x", &[]).await.code, 404);
-    let binary = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
-    assert_eq!(get("/openapi/v3/api/v1", &[("accept", binary)]).await.code, 406);
-    assert_eq!(get("/openapi/v3/api/v1", &[("accept", &format!("{binary}, application/json;q=0.5"))]).await.code, 200);
+    assert_eq!(get("/openapi/v3/api/v1", &[("accept", "text/html")]).await.code, 406);
+    assert_eq!(get("/openapi/v3/api/v1", &[("accept", "text/html, application/json;q=0.5")]).await.code, 200);
+    // The index has one form.
+    let index = get("/openapi/v3", &[("accept", "text/html")]).await;
+    assert_eq!((index.code, index.header("content-type")), (200, "application/json"));
 }

@@ -3,12 +3,15 @@
 //! It is made of the documents of version 3, so that the two cannot differ, when somebody asks for it; one path or schema is
 //! unpacked at a time, and only the compressed whole stays.
 
-mod binary;
 mod convert;
 
-use super::{JSON, not_acceptable, packed::Document};
+use super::{
+    binary,
+    negotiate::{self, Form, JSON},
+    packed::Document,
+};
 use crate::{reply::Body, status::ApiError};
-use http::{HeaderMap, Response, header};
+use http::{HeaderMap, Response};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::{
@@ -18,7 +21,6 @@ use std::{
 };
 
 const TITLE: &str = "Kubernetes";
-const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2";
 
 /// The two forms, each with the hashes of what it was made of.
 #[derive(Default)]
@@ -35,16 +37,9 @@ pub(super) fn respond(
     of: &[Arc<Document>],
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let media = |choice: &str| choice.split(';').next().unwrap_or("").trim().to_owned();
-    let wanted = accept.split(',').map(media).find(|m| m.starts_with(PROTOBUF) || JSON.contains(&m.as_str()));
-    match wanted {
-        Some(form) if form.starts_with(PROTOBUF) => current(&swagger.binary, of, write_binary)?
-            .answer(headers, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
-        None if !accept.is_empty() => {
-            Err(not_acceptable(&format!("application/json, {PROTOBUF}@v1.0+protobuf, {PROTOBUF}.v1.0+protobuf")))
-        }
-        _ => current(&swagger.json, of, write_json)?.answer(headers, "application/json"),
+    match negotiate::form(headers, &negotiate::V2)? {
+        Form::Json => current(&swagger.json, of, write_json)?.answer(headers, JSON),
+        Form::Binary => current(&swagger.binary, of, write_binary)?.answer(headers, negotiate::V2.binary),
     }
 }
 
@@ -104,14 +99,14 @@ fn write_json(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_binary(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(&binary::head(TITLE, api::KUBERNETES_VERSION))?;
+    let info = json!({"title": TITLE, "version": api::KUBERNETES_VERSION});
+    out.write_all(&binary::V2.document(&json!({"swagger": "2.0", "info": info})))?;
     let mut seen = HashSet::new();
     for document in of {
         let part = Part::of(document, &mut seen)?;
-        out.write_all(&binary::paths(&Value::Object(part.paths)))?;
-        for (name, schema) in part.definitions {
-            out.write_all(&binary::definition(&name, &schema))?;
-        }
+        let definitions = Value::Object(part.definitions.into_iter().collect());
+        let part = Value::from_iter([("paths", Value::Object(part.paths)), ("definitions", definitions)]);
+        out.write_all(&binary::V2.document(&part))?;
     }
     Ok(())
 }

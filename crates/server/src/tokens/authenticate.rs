@@ -27,7 +27,7 @@ pub(super) fn authenticate(
 ) -> Result<(UserInfo, Vec<String>), String> {
     let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).ok_or_else(String::new)?;
     if claims["iss"] == LEGACY_ISSUER {
-        return legacy::authenticate(server, token, &claims, audiences);
+        return legacy::authenticate(server, token, &claims, audiences, now);
     }
     if claims["iss"] != ISSUER {
         return Err(String::new());

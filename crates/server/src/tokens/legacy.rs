@@ -3,7 +3,11 @@
 use super::{ISSUER, SigningKey, request::stored};
 use crate::{UserInfo, service::ApiServer, user};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::FutureExt;
+use http::Method;
+use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::{Value, json};
+use store::Key;
 
 /// Who issues them.
 pub(super) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
@@ -15,6 +19,10 @@ const ACCOUNT: &str = "kubernetes.io/serviceaccount/service-account.name";
 const UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
 /// Marks a Secret whose token nobody uses any more.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+/// Says on which day a token was used last.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+/// A day, in UTC.
+const DAY: &str = "%Y-%m-%d";
 
 impl SigningKey {
     /// A token for a Secret of an account; `None` when the machine has no randomness to give.
@@ -33,15 +41,16 @@ pub(super) fn authenticate(
     token: &str,
     claims: &Value,
     audiences: &[String],
+    now: Timestamp,
 ) -> Result<(UserInfo, Vec<String>), String> {
     if !audiences.is_empty() && !audiences.iter().any(|audience| audience == ISSUER) {
         let wanted = crate::authz::quoted(audiences);
         return Err(format!("token audiences [\"{ISSUER}\"] is invalid for the target audiences {wanted}"));
     }
-    Ok((holder(server, token, claims)?, vec![ISSUER.to_owned()]))
+    Ok((holder(server, token, claims, now)?, vec![ISSUER.to_owned()]))
 }
 
-fn holder(server: &ApiServer, token: &str, claims: &Value) -> Result<UserInfo, String> {
+fn holder(server: &ApiServer, token: &str, claims: &Value, now: Timestamp) -> Result<UserInfo, String> {
     let text = |claim: &str| claims[claim].as_str().unwrap_or("");
     let (namespace, name, uid) = (text(NAMESPACE), text(ACCOUNT), text(UID));
     if text("sub").is_empty() || text("sub") != user::of_account(namespace, name) {
@@ -59,6 +68,8 @@ fn holder(server: &ApiServer, token: &str, claims: &Value) -> Result<UserInfo, S
     if !account["metadata"]["deletionTimestamp"].is_null() || account["metadata"]["uid"] != *uid {
         return Err(invalidated());
     }
+    // Of one that does not hold any more, too: somebody misses it.
+    note_use(server, namespace, text(SECRET), &secret, now);
     if secret["metadata"]["labels"][INVALID_SINCE].as_str().is_some_and(|since| !since.is_empty()) {
         let secret = text(SECRET);
         return Err(format!(
@@ -67,4 +78,34 @@ fn holder(server: &ApiServer, token: &str, claims: &Value) -> Result<UserInfo, S
     }
     let (groups, name) = (user::groups_of_accounts(namespace), user::of_account(namespace, name));
     Ok(UserInfo { name, uid: uid.to_owned(), groups, ..UserInfo::default() })
+}
+
+/// Says of a Secret that its token was used today, unless it says so already. Nobody waits for that.
+fn note_use(server: &ApiServer, namespace: &str, name: &str, secret: &Value, now: Timestamp) {
+    let today = now.strftime(DAY).to_string();
+    let told = secret["metadata"]["labels"][LAST_USED].as_str().unwrap_or("");
+    // The clock of another server may be ahead.
+    if told == today || told == (now + SignedDuration::from_hours(24)).strftime(DAY).to_string() {
+        return;
+    }
+    let (server, path) = (server.clone(), format!("/api/v1/namespaces/{namespace}/secrets/{name}"));
+    let label = json!({"metadata": {"uid": secret["metadata"]["uid"], "labels": {LAST_USED: today}}});
+    tokio::spawn(async move { server.ask(Method::PATCH, &path, &label).await }.boxed());
+}
+
+impl ApiServer {
+    /// Says since when the use of tokens in Secrets is noted (`legacytokentracking`): before that day nobody knows of it.
+    pub async fn bootstrap_token_tracking(&self) {
+        let (namespace, name) = ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
+        let all = format!("/api/v1/namespaces/{namespace}/configmaps");
+        let data = json!({"since": Timestamp::now().strftime(DAY).to_string()});
+        let Some(there) = self.store.get(&Key::new("configmaps", namespace, name)) else {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+            return self.make(&all, &object).await;
+        };
+        let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
+        if there["data"]["since"].as_str().is_none_or(|since| Date::strptime(DAY, since).is_err()) {
+            self.ask(Method::PATCH, &format!("{all}/{name}"), &json!({"data": data})).await;
+        }
+    }
 }

@@ -54,20 +54,75 @@ async fn an_address_that_somebody_has_noted_down_is_no_services() {
     api.check(post(SERVICES, &asked), 201, json!({})).await;
 }
 
+const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+
 #[tokio::test]
-async fn the_range_of_addresses_is_known_and_no_other_gives_any() {
+async fn the_range_of_addresses_is_known_and_comes_back() {
     let api = Api::new().await;
     let early = ip_of(&api.check(post(SERVICES, &named("early", json!({}))), 201, json!({})).await.body);
     api.server.bootstrap_addresses().await;
     api.server.bootstrap_addresses().await;
-    let ranges = "/apis/networking.k8s.io/v1/servicecidrs";
     let ready = json!({"type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready"});
     let range = json!({"spec": {"cidrs": ["10.96.0.0/16"]}, "status": {"conditions": [ready]}});
-    api.check(get(format!("{ranges}/kubernetes")), 200, range).await;
+    api.check(get(format!("{RANGES}/kubernetes")), 200, range.clone()).await;
     api.check(get(format!("{ADDRESSES}/{early}")), 200, json!({})).await;
-    let own = json!({"metadata": {"name": "own"}, "spec": {"cidrs": ["10.97.0.0/24"]}});
-    let made = api.check(post(ranges, &own), 201, json!({})).await.body;
-    assert_eq!(made["status"]["conditions"], Value::Null);
-    let message = "Service \"one\" is invalid: spec.clusterIPs: Invalid value: [\"10.97.0.7\"]: failed to allocate IP 10.97.0.7: the provided IP (10.97.0.7) is not in the valid range. The range of valid IPs is 10.96.0.0/16";
-    api.check(post(SERVICES, &named("one", json!({"clusterIP": "10.97.0.7"}))), 422, json!({"message": message})).await;
+    api.check(delete(format!("{RANGES}/kubernetes")), 200, json!({})).await;
+    api.check(get(format!("{RANGES}/kubernetes")), 200, range).await;
+}
+
+fn refused(name: &str, ip: &str, why: &str) -> Value {
+    json!({"message": format!("Service {name:?} is invalid: spec.clusterIPs: Invalid value: [{ip:?}]: failed to allocate IP {ip}: {why}")})
+}
+
+#[tokio::test]
+async fn a_range_that_a_client_makes_gives_addresses_until_it_goes() {
+    let api = Api::new().await;
+    api.server.bootstrap_addresses().await;
+    let asks = |name: &str, ip: &str| post(SERVICES, &named(name, json!({"clusterIP": ip})));
+    let outside = refused("one", "10.97.0.7", "the provided network does not match the current range");
+    api.check(asks("one", "10.97.0.7"), 422, outside.clone()).await;
+    let own = json!({"metadata": {"name": "own", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]}, "spec": {"cidrs": ["10.97.0.0/29"]}});
+    api.check(post(RANGES, &own), 201, json!({})).await;
+    api.check(asks("one", "10.97.0.6"), 201, json!({"spec": {"clusterIPs": ["10.97.0.6"]}})).await;
+    api.check(get(format!("{ADDRESSES}/10.97.0.6")), 200, json!({})).await;
+    api.check(asks("two", "10.97.0.6"), 422, refused("two", "10.97.0.6", "provided IP is already allocated")).await;
+    let edge = "the provided IP (10.97.0.7) is not in the valid range. The range of valid IPs is 10.97.0.0/29";
+    api.check(asks("one", "10.97.0.7"), 422, refused("one", "10.97.0.7", edge)).await;
+    // While it goes it gives none, and what has been given stays.
+    api.check(delete(format!("{RANGES}/own")), 200, json!({})).await;
+    let other = "the provided network does not match the current range";
+    api.check(asks("two", "10.97.0.5"), 422, refused("two", "10.97.0.5", other)).await;
+    api.check(merge(format!("{SERVICES}/one"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    api.check(get(format!("{SERVICES}/one")), 200, json!({"spec": {"clusterIP": "10.97.0.6"}})).await;
+}
+
+#[tokio::test]
+async fn other_ranges_serve_when_the_first_gives_none() {
+    let api = Api::new().await;
+    api.server.bootstrap_addresses().await;
+    api.check(post(RANGES, &json!({"metadata": {"name": "own"}, "spec": {"cidrs": ["10.97.0.0/30"]}})), 201, json!({}))
+        .await;
+    let closed = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Terminating", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    api.check(merge(format!("{RANGES}/kubernetes/status"), &closed), 200, json!({})).await;
+    let mut given = Vec::new();
+    for name in ["one", "two"] {
+        given.push(ip_of(&api.check(post(SERVICES, &named(name, json!({}))), 201, json!({})).await.body));
+    }
+    given.sort();
+    assert_eq!(given, ["10.97.0.1", "10.97.0.2"]);
+    let message = "Internal error occurred: failed to allocate a serviceIP: range is full";
+    api.check(post(SERVICES, &named("three", json!({}))), 500, json!({"message": message})).await;
+}
+
+#[tokio::test]
+async fn a_range_does_not_become_another() {
+    let api = Api::new().await;
+    api.check(post(RANGES, &json!({"metadata": {"name": "own"}, "spec": {"cidrs": ["10.97.0.0/24"]}})), 201, json!({}))
+        .await;
+    let path = format!("{RANGES}/own");
+    let message = "ServiceCIDR.networking.k8s.io \"own\" is invalid: spec.cidrs[0]: Invalid value: \"10.98.0.0/24\": field is immutable";
+    api.check(merge(&path, &json!({"spec": {"cidrs": ["10.98.0.0/24"]}})), 422, json!({"message": message})).await;
+    api.check(merge(&path, &json!({"spec": {"cidrs": ["10.97.0.0/24", "2001:db8::/64"]}})), 200, json!({})).await;
+    let two = json!({"metadata": {"name": "two"}, "spec": {"cidrs": ["10.97.0.0/24", "10.98.0.0/24"]}});
+    api.check(post(RANGES, &two), 422, json!({"reason": "Invalid"})).await;
 }

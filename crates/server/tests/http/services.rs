@@ -84,7 +84,7 @@ async fn what_makes_no_service_is_refused_in_upstreams_words() {
     check_invalid(web(json!({"ports": [{"port": 70_000}]})), "[spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive, spec.ports[0].targetPort: Invalid value: 70000: must be between 1 and 65535, inclusive]").await;
     check_invalid(web(json!({"ports": [{"port": 1, "name": "a"}, {"port": 2}]})), "spec.ports[1].name: Required value")
         .await;
-    let range = "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP 10.0.0.1: the provided IP (10.0.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16";
+    let range = "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP 10.0.0.1: the provided network does not match the current range";
     check_invalid(web(json!({"clusterIP": "10.0.0.1"})), range).await;
     let api = Api::new().await;
     api.check(post(SERVICES, &service("1s", web(json!({})))), 422, json!({"reason": "Invalid"})).await;

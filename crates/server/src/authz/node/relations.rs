@@ -3,6 +3,7 @@
 //! Looked up when a node asks, among the Pods of one namespace: what does not name the object is not read.
 
 use crate::{ApiServer, kinds::pod::mirror};
+use api::mentions;
 use serde_json::Value;
 use store::{Key, Scope};
 
@@ -58,20 +59,17 @@ fn of_volume(server: &ApiServer, node: &str, namespace: &str, name: &str) -> boo
             key.to_lowercase().ends_with("secretref") && value["name"] == name && value["namespace"] == namespace
         };
         let own = volume["metadata"]["name"].as_str().unwrap_or("");
-        any(&volume["spec"], &is_it) && is_related(server, node, "persistentvolumes", "", own)
+        mentions::has(&volume["spec"], &is_it) && is_related(server, node, "persistentvolumes", "", own)
     })
 }
 
 /// Whether a Pod names this object of its namespace.
 fn names(pod: &Value, resource: &str, name: &str) -> bool {
     let spec = &pod["spec"];
-    let by = |keys: &[&str], field: &str| any(spec, &|key, value| keys.contains(&key) && value[field] == name);
+    let by =
+        |keys: &[&str], field: &str| mentions::has(spec, &|key, value| keys.contains(&key) && value[field] == name);
     match resource {
-        "secrets" => {
-            by(&["secretKeyRef", "secretRef", "nodePublishSecretRef", "secret"], "name")
-                || by(&["secret", "azureFile"], "secretName")
-                || spec["imagePullSecrets"].as_array().is_some_and(|all| all.iter().any(|s| s["name"] == name))
-        }
+        "secrets" => mentions::secret(spec, name),
         "configmaps" => by(&["configMapKeyRef", "configMapRef", "configMap"], "name"),
         "serviceaccounts" => spec["serviceAccountName"] == name,
         "persistentvolumeclaims" => by(&["persistentVolumeClaim"], "claimName") || makes_claim(pod, name),
@@ -91,15 +89,6 @@ fn makes_claim(pod: &Value, name: &str) -> bool {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let mut made = volumes.filter(|v| !v["ephemeral"].is_null()).filter_map(|v| v["name"].as_str());
     made.any(|volume| name == format!("{own}-{volume}"))
-}
-
-/// Whether this holds for a field somewhere; the depth is that of what was stored.
-fn any(value: &Value, is_it: &dyn Fn(&str, &Value) -> bool) -> bool {
-    match value {
-        Value::Object(fields) => fields.iter().any(|(key, value)| is_it(key, value) || any(value, is_it)),
-        Value::Array(items) => items.iter().any(|value| any(value, is_it)),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

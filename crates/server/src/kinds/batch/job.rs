@@ -32,10 +32,8 @@ pub(in crate::kinds) static JOB: Plain = Plain {
     default,
     prepare,
     name: api::names::dns1123_subdomain,
-    validate: |job, errors| {
-        validate(&job["spec"], &FieldPath::new("spec"), errors);
-        last_host(job, errors);
-    },
+    validate: |job, errors| validate(&job["spec"], &FieldPath::new("spec"), errors),
+    validate_new: last_host,
     validate_change,
     validate_status: status::validate,
     ..Plain::of(&KindInfo {
@@ -138,7 +136,8 @@ fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     default_labels(object);
 }
 
-/// The Pods of an indexed Job have its name and their index for a host name, which must be one up to the last.
+/// The Pods of an indexed Job have its name and their index for a host name, which must be one up to the last. As
+/// upstream, one that grows later is not looked at.
 fn last_host(job: &Value, errors: &mut FieldErrors) {
     let completions = job["spec"]["completions"].as_i64().filter(|n| *n > 0);
     let Some(last) = completions.filter(|_| job["spec"]["completionMode"] == "Indexed").map(|n| n - 1) else { return };

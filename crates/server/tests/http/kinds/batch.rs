@@ -51,6 +51,17 @@ async fn jobs() {
     .await;
 }
 
+#[tokio::test]
+async fn an_indexed_job_may_grow_until_its_host_names_are_too_long() {
+    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+    let name = "a".repeat(61);
+    let of = |count: u32| json!({"spec": {"completionMode": "Indexed", "completions": count, "parallelism": count}});
+    let mut small = job(of(10));
+    small["metadata"]["name"] = json!(name);
+    api.check(post(path, &small), 201, json!({})).await;
+    api.check(merge(format!("{path}/{name}"), &of(11)), 200, of(11)).await;
+}
+
 /// A Job whose policies say this.
 fn indexed(more: &str) -> Value {
     let mut object = job(json!({"spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 1}}));

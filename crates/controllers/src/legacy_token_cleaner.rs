@@ -1,0 +1,209 @@
+//! Tokens that were once made by themselves, and that nobody has used for a year, no longer hold; those that nobody misses in
+//! another year go (`pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`).
+
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::worker::{self, Controller, unless_gone};
+use futures::stream::{self, StreamExt};
+use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Says since when the use of tokens is noted.
+const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+const TYPE: &str = "kubernetes.io/service-account-token";
+/// How long nobody must have used a token (`--legacy-service-account-token-clean-up-period`).
+const PERIOD: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// How often anybody looks.
+const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: &str = "%Y-%m-%d";
+
+/// What becomes of a Secret, if its account names it and no Pod does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    /// Its token holds no longer, as from this day.
+    Ends(String),
+    Goes,
+}
+
+fn fate(secret: &Secret, now: Timestamp) -> Fate {
+    let (meta, past) = (&secret.metadata, now - PERIOD);
+    let is_old = meta.creation_timestamp.as_ref().is_some_and(|made| made.0 < past);
+    if secret.type_.as_deref() != Some(TYPE) || !is_old || meta.deletion_timestamp.is_some() {
+        return Fate::Stays;
+    }
+    let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).map(String::as_str);
+    let past = past.strftime(DAY).to_string();
+    // Days are compared as text, like upstream.
+    if label(LAST_USED).is_some_and(|day| day >= past.as_str()) {
+        return Fate::Stays;
+    }
+    match label(INVALID_SINCE).filter(|day| Date::strptime(DAY, day).is_ok()) {
+        None => Fate::Ends(now.strftime(DAY).to_string()),
+        Some(day) if day >= past.as_str() => Fate::Stays,
+        Some(_) => Fate::Goes,
+    }
+}
+
+/// Whether it has been noted for long enough who uses tokens: since the day after that one.
+fn is_known(since: &str, now: Timestamp) -> bool {
+    let day = Date::strptime(DAY, since).ok().and_then(|day| day.tomorrow().ok());
+    let began = day.and_then(|day| day.to_zoned(TimeZone::UTC).ok());
+    began.is_some_and(|began| now >= began.timestamp() + PERIOD)
+}
+
+struct Cleaner {
+    /// Lists, as all controllers do.
+    shared: Client,
+    client: Client,
+    clock: Clock,
+}
+
+impl Cleaner {
+    /// Whether the Secret was made for its account: then the account names it.
+    async fn is_automatic(&self, namespace: &str, secret: &Secret) -> Result<bool, kube::Error> {
+        let annotation = |name: &str| {
+            let annotations = secret.metadata.annotations.as_ref();
+            annotations.and_then(|all| all.get(name)).map_or("", String::as_str)
+        };
+        let name = annotation("kubernetes.io/service-account.name");
+        if name.is_empty() {
+            return Ok(false);
+        }
+        let Some(account) = Api::<ServiceAccount>::namespaced(self.shared.clone(), namespace).get_opt(name).await?
+        else {
+            return Ok(false);
+        };
+        let uid = annotation("kubernetes.io/service-account.uid");
+        let fits = uid.is_empty() || account.metadata.uid.as_deref() == Some(uid);
+        Ok(fits && account.secrets.iter().flatten().any(|named| named.name == secret.metadata.name))
+    }
+
+    /// The specs of a namespace's Pods.
+    async fn specs(&self, namespace: &str) -> Result<Vec<Value>, kube::Error> {
+        let pods = Api::<Pod>::namespaced(self.shared.clone(), namespace).list(&ListParams::default()).await?;
+        Ok(pods.items.into_iter().map(|pod| json!(pod.spec)).collect())
+    }
+
+    async fn carry_out(&self, namespace: &str, secret: &Secret, fate: Fate) -> Result<(), kube::Error> {
+        let (meta, api) = (&secret.metadata, Api::<Secret>::namespaced(self.client.clone(), namespace));
+        let name = meta.name.as_deref().unwrap_or_default();
+        match fate {
+            Fate::Stays => Ok(()),
+            Fate::Ends(day) => {
+                let patch = json!({"metadata": {"uid": meta.uid, "labels": {INVALID_SINCE: day}}});
+                unless_gone(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+            }
+            Fate::Goes => {
+                let preconditions = Preconditions { uid: None, resource_version: meta.resource_version.clone() };
+                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                unless_gone(api.delete(name, &params).await)
+            }
+        }
+    }
+}
+
+impl Controller for Cleaner {
+    type Event = ();
+
+    const NAME: &'static str = "legacy-serviceaccount-token-cleaner";
+
+    fn observe(&mut self, (): (), _: Instant) -> Vec<String> {
+        vec![String::new()]
+    }
+
+    async fn reconcile(&mut self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let (again, now) = (Some(EVERY), self.clock.now());
+        let tracking = Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING).await?;
+        let since = tracking.and_then(|map| map.data).and_then(|mut data| data.remove("since")).unwrap_or_default();
+        if !is_known(&since, now) {
+            return Ok(again);
+        }
+        let of_type = ListParams::default().fields(&format!("type={TYPE}"));
+        let mut specs: HashMap<String, Vec<Value>> = HashMap::new();
+        for secret in Api::<Secret>::all(self.shared.clone()).list(&of_type).await?.items {
+            let fate = fate(&secret, now);
+            let (namespace, name) = (secret.metadata.namespace.as_deref(), secret.metadata.name.as_deref());
+            let (Some(namespace), Some(name)) = (namespace, name) else { continue };
+            if fate == Fate::Stays || !self.is_automatic(namespace, &secret).await? {
+                continue;
+            }
+            if !specs.contains_key(namespace) {
+                specs.insert(namespace.to_owned(), self.specs(namespace).await?);
+            }
+            let is_named = specs.get(namespace).into_iter().flatten().any(|spec| api::mentions::secret(spec, name));
+            if !is_named {
+                self.carry_out(namespace, &secret, fate).await?;
+            }
+        }
+        Ok(again)
+    }
+}
+
+pub(crate) async fn run(clients: Clients, clock: Clock, stop: CancellationToken) {
+    let client = clients.of("legacy-service-account-token-cleaner");
+    let first = stream::once(async {}).chain(stream::pending()).boxed();
+    worker::run(Cleaner { shared: clients.shared(), client, clock }, first, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(made: &str, labels: Value, expected: Fate) {
+        let now = "2026-06-15T12:00:00Z".parse().unwrap();
+        let metadata = json!({"name": "s", "creationTimestamp": made, "labels": labels});
+        let secret = json!({"metadata": metadata, "type": TYPE});
+        assert_eq!(fate(&serde_json::from_value(secret).unwrap(), now), expected);
+    }
+
+    #[test]
+    fn a_token_that_nobody_uses_ends_and_then_goes() {
+        let (old, ends) = ("2025-06-15T11:59:59Z", || Fate::Ends("2026-06-15".to_owned()));
+        check(old, json!({}), ends());
+        check("2025-06-15T12:00:00Z", json!({}), Fate::Stays);
+        check(old, json!({LAST_USED: "2025-06-15"}), Fate::Stays);
+        check(old, json!({LAST_USED: "2025-06-14"}), ends());
+        check(old, json!({INVALID_SINCE: "2026-06-14"}), Fate::Stays);
+        check(old, json!({INVALID_SINCE: "2025-06-15"}), Fate::Stays);
+        check(old, json!({INVALID_SINCE: "2025-06-14"}), Fate::Goes);
+        check(old, json!({INVALID_SINCE: "once"}), ends());
+        // Somebody misses it.
+        check(old, json!({INVALID_SINCE: "2024-01-01", LAST_USED: "2026-06-01"}), Fate::Stays);
+    }
+
+    #[test]
+    fn other_secrets_stay() {
+        let now = "2026-06-15T12:00:00Z".parse().unwrap();
+        let made = "2020-01-01T00:00:00Z";
+        for secret in [
+            json!({"metadata": {"creationTimestamp": made}, "type": "Opaque"}),
+            json!({"metadata": {"creationTimestamp": made, "deletionTimestamp": made}, "type": TYPE}),
+            json!({"metadata": {}, "type": TYPE}),
+        ] {
+            assert_eq!(fate(&serde_json::from_value(secret).unwrap(), now), Fate::Stays);
+        }
+    }
+
+    #[test]
+    fn a_year_must_have_been_noted_after_the_first_day() {
+        for (since, now, expected) in [
+            ("2025-06-15", "2026-06-15T23:59:59Z", false),
+            ("2025-06-15", "2026-06-16T00:00:00Z", true),
+            ("", "2026-06-16T00:00:00Z", false),
+            ("2025-06", "2026-06-16T00:00:00Z", false),
+        ] {
+            assert_eq!(is_known(since, now.parse().unwrap()), expected, "{since} {now}");
+        }
+    }
+}

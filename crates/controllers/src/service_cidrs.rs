@@ -1,0 +1,217 @@
+//! ServiceCIDRs are ready once somebody has looked at them, and stay while an address would lose its only range
+//! (`pkg/controller/servicecidrs`).
+
+use crate::clients::Clients;
+use crate::watch::{Change, key, watch};
+use crate::worker::{self, Controller, unless_gone};
+use futures::stream::{self, StreamExt};
+use ipnet::IpNet;
+use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, PostParams};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+/// Addresses that Services have; those that somebody has noted down for another use hold nothing.
+const OF_SERVICES: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
+/// A range that goes gives no more addresses, but one may be on its way still (`deletionGracePeriod`).
+const GRACE: Duration = Duration::from_secs(10);
+
+enum Event {
+    Range(Change<ServiceCIDR>),
+    /// An address is gone, or something else may have changed for those that wait.
+    Freed,
+}
+
+struct ServiceCidrs {
+    client: Client,
+    /// Those that are being deleted, since when as far as is known here.
+    going: HashMap<String, Instant>,
+}
+
+fn networks(range: &ServiceCIDR) -> Vec<IpNet> {
+    let all = range.spec.as_ref().and_then(|spec| spec.cidrs.as_ref()).into_iter().flatten();
+    all.filter_map(|cidr| cidr.parse::<IpNet>().ok()).map(|net| net.trunc()).collect()
+}
+
+fn name(meta: &ObjectMeta) -> &str {
+    meta.name.as_deref().unwrap_or_default()
+}
+
+/// Whether a range lies as a whole in others.
+fn is_covered(range: &ServiceCIDR, all: &[ServiceCIDR]) -> bool {
+    let others = all.iter().filter(|other| name(&other.metadata) != name(&range.metadata));
+    let others: Vec<IpNet> = others.flat_map(networks).collect();
+    networks(range).iter().all(|net| others.iter().any(|other| other.contains(net)))
+}
+
+/// Whether one of these addresses has no other range than this one.
+fn has_orphans(range: &ServiceCIDR, all: &[ServiceCIDR], addresses: &[IpAddr]) -> bool {
+    let (own, others) = all.iter().partition::<Vec<_>, _>(|other| name(&other.metadata) == name(&range.metadata));
+    let is_in = |ranges: &[&ServiceCIDR], ip: &IpAddr| {
+        ranges.iter().any(|range| networks(range).iter().any(|net| net.contains(ip)))
+    };
+    addresses.iter().any(|ip| is_in(&own, ip) && !is_in(&others, ip))
+}
+
+impl ServiceCidrs {
+    fn ranges(&self) -> Api<ServiceCIDR> {
+        Api::all(self.client.clone())
+    }
+
+    /// Whether it may go: then no address is left alone.
+    async fn may_go(&self, range: &ServiceCIDR) -> Result<bool, kube::Error> {
+        let all = self.ranges().list(&ListParams::default()).await?.items;
+        if is_covered(range, &all) {
+            return Ok(true);
+        }
+        let listed = Api::<IPAddress>::all(self.client.clone()).list(&ListParams::default()).await?;
+        let of_services = |address: &&IPAddress| {
+            let (label, allocator) = OF_SERVICES;
+            address.metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|by| by == allocator)
+        };
+        let addresses = listed.items.iter().filter(of_services).filter_map(|ip| name(&ip.metadata).parse().ok());
+        let addresses: Vec<IpAddr> = addresses.collect();
+        Ok(!has_orphans(range, &all, &addresses))
+    }
+
+    /// Writes the condition `Ready`, unless it says so already.
+    async fn tell(&self, mut range: ServiceCIDR, ready: bool) -> Result<(), kube::Error> {
+        let (status, reason, message) = if ready {
+            ("True", "", "Kubernetes Service CIDR is ready")
+        } else {
+            let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+            ("False", "Terminating", message)
+        };
+        let conditions = range.status.get_or_insert_default().conditions.get_or_insert_default();
+        let before = conditions.iter().find(|condition| condition.type_ == "Ready");
+        if before
+            .is_some_and(|c| (c.status.as_str(), c.reason.as_str(), c.message.as_str()) == (status, reason, message))
+        {
+            return Ok(());
+        }
+        conditions.retain(|condition| condition.type_ != "Ready");
+        conditions.push(Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_transition_time: Time(Timestamp::now()),
+            observed_generation: None,
+        });
+        let name = name(&range.metadata).to_owned();
+        unless_gone(self.ranges().replace_status(&name, &PostParams::default(), &range).await)?;
+        Ok(())
+    }
+}
+
+impl Controller for ServiceCidrs {
+    type Event = Event;
+
+    const NAME: &'static str = "service-cidr-controller";
+
+    fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
+        let all = |going: &HashMap<String, Instant>| going.keys().cloned().collect::<Vec<_>>();
+        match event {
+            Event::Range(Change::Set(range)) => {
+                let key = key(&range.metadata);
+                if range.metadata.deletion_timestamp.is_some() {
+                    self.going.entry(key.clone()).or_insert(now);
+                }
+                // One that is new may hold the addresses of those that go.
+                all(&self.going).into_iter().chain([key]).collect()
+            }
+            Event::Range(Change::Gone(range)) => {
+                self.going.remove(&key(&range.metadata));
+                vec![]
+            }
+            Event::Range(Change::Listed(keys)) => {
+                self.going.retain(|key, _| keys.contains(key));
+                vec![]
+            }
+            Event::Freed => all(&self.going),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(mut range) = self.ranges().get_opt(key).await? else { return Ok(None) };
+        let held = range.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        if range.metadata.deletion_timestamp.is_none() {
+            if !held {
+                range.metadata.finalizers.get_or_insert_default().push(FINALIZER.to_owned());
+                // The watch shows it, and then it is told that it is ready.
+                unless_gone(self.ranges().replace(key, &PostParams::default(), &range).await)?;
+                return Ok(None);
+            }
+            self.tell(range, true).await?;
+            return Ok(None);
+        }
+        if !held {
+            return Ok(None);
+        }
+        if !self.may_go(&range).await? {
+            self.tell(range, false).await?;
+            return Ok(None);
+        }
+        let left = GRACE.saturating_sub(now.duration_since(*self.going.entry(key.to_owned()).or_insert(now)));
+        if !left.is_zero() {
+            return Ok(Some(left));
+        }
+        range.metadata.finalizers.iter_mut().for_each(|all| all.retain(|finalizer| finalizer != FINALIZER));
+        unless_gone(self.ranges().replace(key, &PostParams::default(), &range).await)?;
+        Ok(None)
+    }
+}
+
+pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
+    let ranges = watch(Api::all(clients.shared()), Config::default()).map(Event::Range);
+    let addresses = watch::<IPAddress>(Api::all(clients.shared()), Config::default());
+    // An address that comes keeps nothing from going that it has not kept before: who waits looks again anyway.
+    let freed =
+        addresses.filter_map(|change| async move { (!matches!(change, Change::Set(_))).then_some(Event::Freed) });
+    let events = stream::select(ranges, freed).boxed();
+    let controller = ServiceCidrs { client: clients.of("service-cidrs-controller"), going: HashMap::new() };
+    worker::run(controller, events, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn range(name: &str, cidrs: &[&str]) -> ServiceCIDR {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}})).unwrap()
+    }
+
+    #[track_caller]
+    fn check(own: &[&str], others: &[&[&str]], addresses: &[&str], covered: bool, orphans: bool) {
+        let own = range("own", own);
+        let mut all: Vec<ServiceCIDR> =
+            others.iter().enumerate().map(|(i, cidrs)| range(&format!("r{i}"), cidrs)).collect();
+        all.push(own.clone());
+        let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
+        assert_eq!((is_covered(&own, &all), has_orphans(&own, &all, &addresses)), (covered, orphans));
+    }
+
+    #[test]
+    fn a_range_holds_the_addresses_that_no_other_has() {
+        check(&["10.97.0.0/24"], &[], &[], false, false);
+        check(&["10.97.0.0/24"], &[], &["10.96.0.1"], false, false);
+        check(&["10.97.0.0/24"], &[], &["10.97.0.1"], false, true);
+        check(&["10.97.0.0/24"], &[&["10.97.0.0/24"]], &["10.97.0.1"], true, false);
+        check(&["10.97.0.0/24"], &[&["10.96.0.0/12"]], &["10.97.0.1"], true, false);
+        check(&["10.97.0.0/24"], &[&["10.97.0.0/25"]], &["10.97.0.1"], false, false);
+        check(&["10.97.0.0/24"], &[&["10.97.0.0/25"]], &["10.97.0.1", "10.97.0.200"], false, true);
+        check(&["10.97.0.0/24", "2001:db8::/64"], &[&["10.97.0.0/16"]], &["10.97.0.1"], false, false);
+        check(&["10.97.0.0/24", "2001:db8::/64"], &[&["10.97.0.0/16"]], &["2001:db8::1"], false, true);
+        // Bits of a host do not count.
+        check(&["10.97.0.7/24"], &[], &["10.97.0.1"], false, true);
+    }
+}

@@ -1,0 +1,94 @@
+//! ServiceCIDRs: one range of addresses, or one of each family (`pkg/apis/networking/validation`).
+
+use crate::kinds::{FieldErrors, FieldPath, checks};
+use serde_json::Value;
+
+fn path() -> FieldPath {
+    FieldPath::new("spec").child("cidrs")
+}
+
+fn cidrs(object: &Value) -> &[Value] {
+    object["spec"]["cidrs"].as_array().map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
+    let all = cidrs(object);
+    let families = || all.iter().map(|cidr| checks::cidr(cidr).map(|(ip, _)| ip.is_ipv4()));
+    match all {
+        [] => return errors.required(&path(), "at least one CIDR required"),
+        [_] => {}
+        [_, _] => {
+            let both = families().collect::<Option<Vec<bool>>>().is_some_and(|all| all[0] != all[1]);
+            if !both {
+                let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+                return errors.invalid(&path(), &object["spec"], why);
+            }
+        }
+        _ => return errors.invalid(&path(), &object["spec"], "may only hold up to 2 values"),
+    }
+    for (i, cidr) in all.iter().enumerate() {
+        checks::must_be_cidr(cidr, &path().index(i), errors);
+    }
+}
+
+/// A second family may be added; else nothing changes.
+pub(super) fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    const IMMUTABLE: &str = "field is immutable";
+    let (now, before) = (cidrs(object), cidrs(old));
+    if now.len() != before.len() && (before.len(), now.len()) != (1, 2) {
+        return errors.invalid(&path(), &object["spec"]["cidrs"], IMMUTABLE);
+    }
+    for (i, (now, before)) in now.iter().zip(before).enumerate() {
+        if now != before {
+            errors.invalid(&path().index(i), now, IMMUTABLE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(cidrs: Value, before: Option<Value>, expected: &[&str]) {
+        let object = |cidrs: Value| json!({"spec": {"cidrs": cidrs}});
+        let mut errors = FieldErrors::default();
+        match before {
+            Some(before) => validate_change(&object(cidrs), &object(before), &mut errors),
+            None => validate(&object(cidrs), &mut errors),
+        }
+        assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn there_is_one_range_of_each_family() {
+        check(json!([]), None, &["spec.cidrs: Required value: at least one CIDR required"]);
+        check(json!(["10.0.0.0/24"]), None, &[]);
+        check(json!(["2001:db8::/64", "10.0.0.0/24"]), None, &[]);
+        let wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        check(json!(["10.0.0.0"]), None, &[&format!("spec.cidrs[0]: Invalid value: \"10.0.0.0\": {wrong}")]);
+        let one_each = "spec.cidrs: Invalid value: {\"cidrs\":[\"10.0.0.0/24\",\"10.1.0.0/24\"]}: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        check(json!(["10.0.0.0/24", "10.1.0.0/24"]), None, &[one_each]);
+        check(
+            json!(["a", "b", "c"]),
+            None,
+            &["spec.cidrs: Invalid value: {\"cidrs\":[\"a\",\"b\",\"c\"]}: may only hold up to 2 values"],
+        );
+    }
+
+    #[test]
+    fn a_second_family_may_come_and_nothing_else_change() {
+        let one = || Some(json!(["10.0.0.0/24"]));
+        check(json!(["10.0.0.0/24"]), one(), &[]);
+        check(json!(["10.0.0.0/24", "2001:db8::/64"]), one(), &[]);
+        check(json!(["10.1.0.0/24"]), one(), &["spec.cidrs[0]: Invalid value: \"10.1.0.0/24\": field is immutable"]);
+        check(
+            json!(["2001:db8::/64", "10.0.0.0/24"]),
+            one(),
+            &["spec.cidrs[0]: Invalid value: \"2001:db8::/64\": field is immutable"],
+        );
+        let two = Some(json!(["10.0.0.0/24", "2001:db8::/64"]));
+        check(json!(["10.0.0.0/24"]), two, &["spec.cidrs: Invalid value: [\"10.0.0.0/24\"]: field is immutable"]);
+    }
+}
