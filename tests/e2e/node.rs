@@ -93,7 +93,8 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
 fn a_node_answers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
-    let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let mounts =
+        json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}], "readinessProbe": {"exec": {"command": ["true"]}}});
     kubectl.apply(&pod("p", &format!("dd if=/dev/zero of=/v/f bs=1M count=2; {SERVE}"), &volumes, &mounts));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     let (name, namespace) = (node(&kubectl), kubectl.namespace().to_owned());
@@ -131,6 +132,8 @@ fn a_node_answers(cluster: &Cluster) {
     assert!(value("metrics/resource", "resource_scrape_error ").abs() < 0.5);
     assert!(value("metrics", "kubelet_running_pods ") >= 1.0);
     assert!(value("metrics/cadvisor", "container_memory_working_set_bytes{container=\"c\",id=\"/") > 0.0);
+    let probed = format!("probe_type=\"Readiness\",container=\"c\",pod=\"p\",namespace=\"{namespace}\"");
+    assert!(value("metrics/probes", &format!("prober_probe_total{{{probed},")) >= 1.0);
     let summary = json("stats/summary");
     let all = summary["pods"].as_array().unwrap();
     let ours = all.iter().find(|p| p["podRef"]["namespace"] == namespace.as_str()).unwrap();

@@ -63,6 +63,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics::kubelet))
         .route("/metrics/resource", get(metrics::resource))
         .route("/metrics/cadvisor", get(metrics::cadvisor))
+        .route("/metrics/probes", get(metrics::probes))
         .route("/stats/summary", get(summary::summary))
         .route("/containerLogs/{namespace}/{pod}/{container}", get(logs::container_logs))
         .route("/explain/{namespace}/{pod}", get(explain))

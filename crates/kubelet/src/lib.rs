@@ -122,6 +122,7 @@ pub(crate) struct Shared {
     pub(crate) evictions: Evictions,
     pub(crate) shutdown: NodeShutdown,
     pub(crate) rates: http::Rates,
+    pub(crate) probes: probe::counts::Counts,
     /// Service account tokens of Pods.
     pub(crate) tokens: volumes::Tokens,
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
@@ -180,6 +181,7 @@ impl Kubelet {
             evictions,
             shutdown,
             rates: http::Rates::default(),
+            probes: probe::counts::Counts::default(),
             tokens: volumes::Tokens::default(),
             images,
             user_namespaces: user_namespaces::UserNamespaces::default(),

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows a Pod's life: `actions` says whom to ask, and `lifecycle` what an answer means.
 
+pub(crate) mod counts;
 pub(crate) mod exec;
 pub(crate) mod grpc;
 pub(crate) mod http;

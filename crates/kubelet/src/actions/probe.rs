@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use lifecycle::{Event, Pod, ProbeKind, ProbeOutcome};
 use runtime::{ContainerId, Runtime};
 use std::{collections::HashMap, net::IpAddr, time::Duration};
+use tokio::time::Instant;
 
 /// How often is asked before there is no verdict (upstream's `maxProbeRetries`).
 const TRIES: usize = 3;
@@ -31,7 +32,11 @@ pub(super) async fn run(
     let probe = probe.as_ref().ok_or_else(|| format!("{name} has no such probe"))?;
     let runtime_id = ContainerId(id.clone());
     let asked = verdict(shared.runtime.as_ref(), &runtime_id, container, probe, pod.ips().first().copied());
+    let began = Instant::now();
     let outcome = while_running(shared, pod, name, &id, asked).await;
+    if let Some(outcome) = &outcome {
+        shared.probes.count(&pod.object().metadata, name, kind, outcome, began.elapsed());
+    }
     Ok(outcome.map(|outcome| Event::Probed { id, probe: kind, outcome }).into_iter().collect())
 }
 

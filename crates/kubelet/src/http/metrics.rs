@@ -1,5 +1,5 @@
 //! Metrics in Prometheus' text format: `/metrics`, `/metrics/resource` (`pkg/kubelet/metrics/collectors`, which
-//! metrics-server reads) and `/metrics/cadvisor`. Everything is read when it is asked for.
+//! metrics-server reads), `/metrics/cadvisor` and `/metrics/probes`. All but the last is read when it is asked for.
 
 use crate::{
     Shared,
@@ -95,6 +95,13 @@ fn of_containers(pods: &[PodStats], value: impl Fn(&stats::ContainerStats) -> Op
 
 fn of_pods(pods: &[PodStats], value: impl Fn(&Usage) -> Option<f64>) -> Vec<(Labels, f64)> {
     pods.iter().filter_map(|p| Some((labels(p, None), value(&p.usage)?))).collect()
+}
+
+pub(super) async fn probes(State(shared): State<Arc<Shared>>) -> Response {
+    let pods = shared.pods.all();
+    let mut page = Page::default();
+    shared.probes.show(&mut page.0, |uid| pods.iter().any(|pod| pod.known.borrow().uid() == uid));
+    page.answer()
 }
 
 pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
