@@ -73,9 +73,10 @@ mod tests {
 
     #[test]
     fn what_can_be_reserved_and_enforced_is_upstreams() {
-        parse("systemReserved: {cpu: 100m, pid: 1000}\nkubeReserved: {memory: 1Mi, ephemeral-storage: 1Gi}").unwrap();
+        parse("systemReserved: {cpu: 100m, pid: \"1000\"}\nkubeReserved: {memory: 1Mi, ephemeral-storage: 1Gi}")
+            .unwrap();
         refuses("systemReserved: {cpu: \"-1\"}", "resource quantity for \"cpu\" cannot be negative: -1");
-        refuses("kubeReserved: {foo: 1}", "cannot reserve \"foo\" resource");
+        refuses("kubeReserved: {foo: \"1\"}", "cannot reserve \"foo\" resource");
         parse("enforceNodeAllocatable: [none]").unwrap();
         parse("enforceNodeAllocatable: [pods, system-reserved]\nsystemReservedCgroup: /system").unwrap();
         refuses(
