@@ -1,7 +1,10 @@
 //! Podium comes and goes; containers stay.
 
 use crate::{Alone, failures::uid};
-use nix::sys::signal::Signal;
+use nix::{
+    sys::{signal::Signal, stat::Mode},
+    unistd::mkfifo,
+};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Process};
 
@@ -98,6 +101,9 @@ fn a_forgotten_shim_goes() {
     // In a group of its own, or it would be one more task of the shim that there is.
     spec["annotations"] = json!({});
     std::fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+    // Where containerd would read what the shim has to say.
+    mkfifo(&bundle.join("log"), Mode::S_IRWXU).unwrap();
+    let _log = std::fs::File::options().read(true).write(true).open(bundle.join("log")).unwrap();
     let mut shim = std::process::Command::new("containerd-shim-runc-v2");
     shim.args(["-namespace", "k8s.io", "-publish-binary", "containerd", "-id", &id, "-address"])
         .arg(&socket)
