@@ -226,7 +226,8 @@ mod tests {
         assert_eq!(all[&Signal::MemoryAvailable], Figure { available: 500 << 10, capacity: 1000 << 10 });
         assert_eq!(all[&Signal::PidAvailable], Figure { available: 1000, capacity: 1150 });
         assert_eq!(all[&Signal::AllocatableMemoryAvailable], Figure { available: 70, capacity: 100 });
-        assert_eq!(all[&Signal::NodeFsAvailable], all[&Signal::ImageFsAvailable]);
+        // One file system, asked twice: what is free of it changes with whoever else writes to it.
+        assert_eq!(all[&Signal::NodeFsAvailable].capacity, all[&Signal::ImageFsAvailable].capacity);
         assert!(!figures.split_disks(dir.path()));
     }
 
