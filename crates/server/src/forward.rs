@@ -10,7 +10,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt, Empty};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink, split};
 
+/// How long a client may take to read what it was sent last, and to close.
+const LINGER: Duration = Duration::from_secs(5);
 /// What is about one connection, and not for the next.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
@@ -117,8 +121,31 @@ pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, trail: Trail) {
         let _trail = trail;
         let (Ok(server), Ok(client)) = tokio::join!(server, client) else { return };
         // How a session ends is told inside of it.
-        let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(server), &mut TokioIo::new(client)).await;
+        carry(TokioIo::new(server), TokioIo::new(client)).await;
     });
+}
+
+/// Carries bytes both ways. A server that has said all still has a client that is sending: that is heard out, for what nobody
+/// takes of it lets its kernel throw away what it has not read.
+async fn carry(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + AsyncWrite) {
+    let ((mut from_server, mut to_server), (mut from_client, mut to_client)) = (split(server), split(client));
+    let down = async {
+        let _ = copy(&mut from_server, &mut to_client).await;
+        let _ = to_client.shutdown().await;
+    };
+    let up = async {
+        if copy(&mut from_client, &mut to_server).await.is_ok() {
+            let _ = to_server.shutdown().await;
+            return Ok(0);
+        }
+        // Either it is the server that hears no more, and may still have something to say, or the client is gone.
+        copy(&mut from_client, &mut sink()).await
+    };
+    tokio::pin!(up, down);
+    tokio::select! {
+        () = &mut down => drop(tokio::time::timeout(LINGER, up).await),
+        heard = &mut up => if heard.is_ok() { down.await },
+    }
 }
 
 /// The body of an answer after which other things are spoken.
@@ -129,6 +156,7 @@ pub(crate) fn nothing() -> Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncReadExt;
 
     fn headers(all: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -143,6 +171,33 @@ mod tests {
         let mut stripped = headers(all);
         strip(&mut stripped, upgrade);
         assert_eq!(stripped, headers(expected));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hears_no_more_is_heard_out() {
+        let ((mut server, near), (far, mut client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
+        let carried = tokio::spawn(carry(near, far));
+        // The client sends all the time, and reads late what the server said before it left.
+        client.write_all(b"0123456789").await.unwrap();
+        server.write_all(b"the last words").await.unwrap();
+        drop(server);
+        client.write_all(&[b'x'; 200]).await.unwrap();
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "the last words");
+        drop(client);
+        carried.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_closes_is_left_after_a_while() {
+        let ((server, near), (far, client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
+        let began = tokio::time::Instant::now();
+        let carried = tokio::spawn(carry(near, far));
+        drop(server);
+        carried.await.unwrap();
+        assert_eq!(began.elapsed(), LINGER);
+        drop(client);
     }
 
     #[test]

@@ -6,10 +6,14 @@ use crate::http::{
     upgrade::Socket,
 };
 use runtime::{Session, SessionIo, TerminalSize};
+use std::time::Duration;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::mpsc,
 };
+
+/// How long a client may take to close, once everything was said.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Subprotocols, and what they add: 4 tells the exit code as a Status, 5 lets a client end its input.
 pub(super) const PROTOCOLS: [&str; 7] = [
@@ -33,7 +37,7 @@ mod channel {
 /// Joins a client and a process until one of them ends.
 pub(super) async fn bridge(socket: Socket, protocol: &'static str, io: SessionIo, session: Session) {
     let Session { stdin, mut stdout, mut stderr, resize, exit } = session;
-    let (sender, receiver, writer) = channels::open(socket, protocol);
+    let (sender, mut receiver, writer) = channels::open(socket, protocol);
     // Tells the client that the streams are open, before there is output.
     let first = if io.stdout {
         channel::STDOUT
@@ -64,15 +68,17 @@ pub(super) async fn bridge(socket: Socket, protocol: &'static str, io: SessionIo
     };
     tokio::select! {
         () = ended => {}
-        () = input(receiver, stdin, resize) => return,
+        () = input(&mut receiver, stdin, resize) => return,
     }
     drop(sender);
-    let _ = writer.await;
+    // A client that is still sending is heard until it closes: what nobody takes of it would cost it what it has not read.
+    let heard = async { while receiver.next().await.is_some() {} };
+    let _ = tokio::join!(writer, tokio::time::timeout(LINGER, heard));
 }
 
 /// Hands what the client says to the process, until the client goes.
 async fn input(
-    mut receiver: channels::Receiver,
+    receiver: &mut channels::Receiver,
     mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     resize: Option<mpsc::Sender<TerminalSize>>,
 ) {
