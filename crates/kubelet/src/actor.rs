@@ -111,6 +111,7 @@ impl Actor {
             tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be removed");
         }
         self.shared.pods.forget(self.pod.uid());
+        self.shared.probes.forget(self.pod.uid());
     }
 
     fn take(&mut self, mail: Mail) {

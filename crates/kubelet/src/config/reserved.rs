@@ -9,8 +9,6 @@ use std::path::Path;
 
 /// What can be reserved.
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
-/// For Pods, for groups of processes of the system, or for nobody.
-const ENFORCEABLE: [&str; 4] = ["pods", "system-reserved", "kube-reserved", "none"];
 
 impl KubeletConfiguration {
     pub(super) fn check_reserved(&self) -> Result<(), ConfigError> {
@@ -47,8 +45,7 @@ impl KubeletConfiguration {
             "none" => (self.enforce_node_allocatable.len() > 1)
                 .then(|| format!("{FLAG} may not contain additional enforcements when {what:?} is specified")),
             _ => {
-                let [pods, system, kube, none] = ENFORCEABLE;
-                let valid = format!("Valid options are {pods:?}, {system:?}, {kube:?}, or {none:?}");
+                let valid = r#"Valid options are "pods", "system-reserved", "kube-reserved", or "none""#;
                 Some(format!("option {what:?} specified for {FLAG}. {valid}"))
             }
         }

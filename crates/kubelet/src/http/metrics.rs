@@ -98,9 +98,8 @@ fn of_pods(pods: &[PodStats], value: impl Fn(&Usage) -> Option<f64>) -> Vec<(Lab
 }
 
 pub(super) async fn probes(State(shared): State<Arc<Shared>>) -> Response {
-    let pods = shared.pods.all();
     let mut page = Page::default();
-    shared.probes.show(&mut page.0, |uid| pods.iter().any(|pod| pod.known.borrow().uid() == uid));
+    shared.probes.show(&mut page.0);
     page.answer()
 }
 

@@ -63,14 +63,16 @@ impl Counts {
         self.known.lock().entry(word(&pod.uid)).or_default().extend([outcomes, durations]);
     }
 
-    /// Adds what there is of these Pods to a page, and forgets the others.
-    pub(crate) fn show(&self, page: &mut Registry, is_there: impl Fn(&str) -> bool) {
-        for (_, labels) in self.known.lock().extract_if(|uid, _| !is_there(uid)) {
-            for labels in labels {
-                self.outcomes.remove(&labels);
-                self.durations.remove(&labels);
-            }
+    /// The Pod is gone, and nobody asks for it any more.
+    pub(crate) fn forget(&self, uid: &str) {
+        for labels in self.known.lock().remove(uid).into_iter().flatten() {
+            self.outcomes.remove(&labels);
+            self.durations.remove(&labels);
         }
+    }
+
+    /// Adds what there is to a page.
+    pub(crate) fn show(&self, page: &mut Registry) {
         let help = "Cumulative number of a liveness, readiness or startup probe for a container by result";
         page.register("prober_probe", help, self.outcomes.clone());
         let help = "Duration in seconds for a probe response";
@@ -83,9 +85,9 @@ mod tests {
     use super::*;
     use prometheus_client::encoding::text::encode_registry;
 
-    fn shown(counts: &Counts, there: &[&str]) -> String {
+    fn shown(counts: &Counts) -> String {
         let (mut page, mut text) = (Registry::default(), String::new());
-        counts.show(&mut page, |uid| there.contains(&uid));
+        counts.show(&mut page);
         encode_registry(&mut text, &page).unwrap();
         text
     }
@@ -102,7 +104,7 @@ mod tests {
         for outcome in [ProbeOutcome::Success, ProbeOutcome::Success, ProbeOutcome::Failure("no".to_owned())] {
             counts.count(&pod("1"), "c", ProbeKind::Liveness, &outcome, Duration::from_millis(20));
         }
-        let text = shown(&counts, &["1"]);
+        let text = shown(&counts);
         let of_pod = "probe_type=\"Liveness\",container=\"c\",pod=\"p\",namespace=\"x\"";
         for line in [
             format!("prober_probe_total{{{of_pod},pod_uid=\"1\",result=\"successful\"}} 2"),
@@ -111,7 +113,8 @@ mod tests {
         ] {
             assert!(text.contains(&line), "{line} is not in {text}");
         }
-        assert!(!shown(&counts, &[]).contains("pod=\"p\""));
+        counts.forget("1");
+        assert!(!shown(&counts).contains("pod=\"p\""));
         assert!(counts.known.lock().is_empty());
     }
 }
