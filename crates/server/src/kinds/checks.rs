@@ -43,6 +43,11 @@ pub(in crate::kinds) fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
+/// Whether it is an address of that family.
+pub(in crate::kinds) fn is_ipv6(v: &Value) -> bool {
+    v.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()).is_some_and(|ip| ip.is_ipv6())
+}
+
 /// Addresses that would lead back to whoever asks, or nowhere (`ValidateNonSpecialIP`).
 pub(in crate::kinds) fn special_ip(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(address) = value.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()) else { return };

@@ -3,10 +3,9 @@
 use super::{can_be_reached_from_outside, needs_cluster_ip, needs_health_check};
 use crate::kinds::{
     FieldErrors, FieldPath,
-    checks::{ip, items, must_be_cidr, one_of, port, qualified, special_ip},
+    checks::{ip, is_ipv6, items, must_be_cidr, one_of, port, qualified, special_ip},
 };
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 /// How long a client may be led to the same Pod, in seconds: a day.
@@ -116,8 +115,7 @@ pub(super) fn addresses(spec: &Value, path: &FieldPath, errors: &mut FieldErrors
     if ips().count() > 2 {
         errors.invalid(&at, all, "may only hold up to 2 values");
     }
-    let is_v6 = |v: &Value| v.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()).is_some_and(|ip| ip.is_ipv6());
-    let sixes = ips().filter(|ip| is_v6(ip)).count();
+    let sixes = ips().filter(|ip| is_ipv6(ip)).count();
     if errors.0.len() == before && ips().count() > 1 && (sixes == 0 || sixes == ips().count()) {
         errors.invalid(&at, all, "may specify no more than one IP for each IP family");
     }

@@ -1,9 +1,8 @@
 //! What the status of a Pod may become (`ValidatePodStatusUpdate`).
 
 use super::{ip, items, qualified, subdomain, text};
-use crate::kinds::{FieldErrors, FieldPath};
+use crate::kinds::{FieldErrors, FieldPath, checks::is_ipv6};
 use serde_json::Value;
-use std::net::IpAddr;
 
 /// Conditions whose types are Kubernetes' own.
 const OWN: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
@@ -72,15 +71,10 @@ fn addresses(new: &Value, field: &str, path: &FieldPath, errors: &mut FieldError
             errors.duplicate(&path.index(i), &new[field][i]);
         }
     }
-    let is_v6 = |address: &&Value| text_of(address).parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
-    let (count, sixes) = (all().count(), all().filter(is_v6).count());
+    let (count, sixes) = (all().count(), all().filter(|ip| is_ipv6(ip)).count());
     if count > 2 || count == 2 && sixes != 1 {
         errors.invalid(&path, &new[field], "may specify no more than one IP for each IP family");
     }
-}
-
-fn text_of(value: &Value) -> &str {
-    value.as_str().unwrap_or("")
 }
 
 #[cfg(test)]
