@@ -77,11 +77,11 @@ impl Controller for GarbageCollector {
 
     async fn reconcile(&mut self, uid: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(node) = self.graph.get(uid) else { return Ok(None) };
-        let done = if node.deleting && node.has(ORPHAN) {
+        let done = if node.is_deleted() && node.orphans() {
             self.orphan_dependents(uid, node).await
         } else if node.waits_for_dependents() {
             self.let_go(uid, node).await
-        } else if node.deleting || node.owners.is_empty() {
+        } else if node.is_deleted() || node.owners().is_empty() {
             Ok(())
         } else {
             self.attempt_to_delete(uid, node).await
@@ -99,7 +99,7 @@ impl GarbageCollector {
         match change {
             Change::Set(object) => {
                 let Some(uid) = object.meta().uid.clone() else { return Vec::new() };
-                self.graph.set(uid, Node::new(resource, object.meta()))
+                self.graph.set(&uid, Node::new(resource, object.meta()))
             }
             Change::Gone(object) => object.meta().uid.as_ref().map(|uid| self.graph.remove(uid)).unwrap_or_default(),
             Change::Listed(names) => {
@@ -121,13 +121,13 @@ impl GarbageCollector {
     /// Upstream's `attemptToDeleteItem`: an object whose last owner is gone goes; references to owners that are gone go
     /// as long as another is there.
     async fn attempt_to_delete(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
-        let mut kinds = Vec::with_capacity(node.owners.len());
-        for owner in &node.owners {
+        let mut kinds = Vec::with_capacity(node.owners().len());
+        for owner in node.owners() {
             kinds.push(self.owner(node, owner).await?);
         }
         if kinds.contains(&Owner::Solid) {
             let lost = |o: &OwnerReference| {
-                let at = node.owners.iter().position(|known| known.uid == o.uid);
+                let at = node.owners().iter().position(|known| known.uid == o.uid);
                 at.and_then(|at| kinds.get(at)).is_some_and(|kind| *kind != Owner::Solid)
             };
             if kinds.iter().all(|kind| *kind == Owner::Solid) {
@@ -136,9 +136,9 @@ impl GarbageCollector {
             return self.change(uid, node, |meta| meta.retain_owners(|o| !lost(o))).await;
         }
         let has_dependents = self.graph.dependents(uid).next().is_some();
-        let policy = if kinds.contains(&Owner::Waiting) && has_dependents || node.has(FOREGROUND) {
+        let policy = if kinds.contains(&Owner::Waiting) && has_dependents || node.is_foreground() {
             PropagationPolicy::Foreground
-        } else if node.has(ORPHAN) {
+        } else if node.orphans() {
             PropagationPolicy::Orphan
         } else {
             PropagationPolicy::Background

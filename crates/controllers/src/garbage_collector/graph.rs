@@ -3,96 +3,153 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::discovery::ApiResource;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Its dependents go first.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// Its dependents stay, and own themselves.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// What is known of an object.
+/// What is known of an object. There is one for each object of the cluster, so it is small.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) resource: Arc<ApiResource>,
     /// `None` of what has no namespace.
-    pub(super) namespace: Option<String>,
-    pub(super) name: String,
-    pub(super) owners: Vec<OwnerReference>,
-    pub(super) deleting: bool,
-    finalizers: Vec<String>,
+    pub(super) namespace: Option<Box<str>>,
+    pub(super) name: Box<str>,
+    /// `None` of most.
+    ties: Option<Box<Ties>>,
+}
+
+/// Why there may be something to do for an object.
+#[derive(Debug, Clone, Default)]
+struct Ties {
+    owners: Vec<OwnerReference>,
+    deleting: bool,
+    foreground: bool,
+    orphan: bool,
 }
 
 impl Node {
     pub(super) fn new(resource: &Arc<ApiResource>, meta: &ObjectMeta) -> Self {
-        Self {
-            resource: Arc::clone(resource),
-            namespace: meta.namespace.clone(),
-            name: meta.name.clone().unwrap_or_default(),
+        let has = |finalizer| meta.finalizers.iter().flatten().any(|f| f == finalizer);
+        let ties = Ties {
             owners: meta.owner_references.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            foreground: has(FOREGROUND),
+            orphan: has(ORPHAN),
+        };
+        let is_tied = ties.deleting || ties.foreground || ties.orphan || !ties.owners.is_empty();
+        Self {
+            resource: Arc::clone(resource),
+            namespace: meta.namespace.as_deref().map(Box::from),
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            ties: is_tied.then(|| Box::new(ties)),
         }
     }
 
-    pub(super) fn has(&self, finalizer: &str) -> bool {
-        self.finalizers.iter().any(|f| f == finalizer)
+    pub(super) fn owners(&self) -> &[OwnerReference] {
+        self.ties.as_ref().map_or(&[], |ties| &ties.owners)
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.ties.as_ref().is_some_and(|ties| ties.deleting)
+    }
+
+    /// Whether its dependents are to go first, once it is deleted.
+    pub(super) fn is_foreground(&self) -> bool {
+        self.ties.as_ref().is_some_and(|ties| ties.foreground)
+    }
+
+    /// Whether its dependents are to stay, once it is deleted.
+    pub(super) fn orphans(&self) -> bool {
+        self.ties.as_ref().is_some_and(|ties| ties.orphan)
     }
 
     /// Whether it goes when its dependents have gone.
     pub(super) fn waits_for_dependents(&self) -> bool {
-        self.deleting && self.has(FOREGROUND)
+        self.is_deleted() && self.is_foreground()
     }
 
     /// Its reference to this owner holds the owner's deletion up.
     pub(super) fn blocks(&self, owner: &str) -> bool {
-        self.owners.iter().any(|o| o.uid == owner && o.block_owner_deletion == Some(true))
+        self.owners().iter().any(|o| o.uid == owner && o.block_owner_deletion == Some(true))
+    }
+}
+
+/// An object's uid: nearly always a UUID, whose 16 bytes need no memory of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Uid {
+    Uuid([u8; 16]),
+    /// Of a server that is not ours.
+    Other(Box<str>),
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        let is_canonical = |uuid: &Uuid| uuid.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text;
+        match Uuid::try_parse(text).ok().filter(is_canonical) {
+            Some(uuid) => Self::Uuid(uuid.into_bytes()),
+            None => Self::Other(text.into()),
+        }
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid(bytes) => Uuid::from_bytes(*bytes).fmt(f),
+            Self::Other(text) => text.fmt(f),
+        }
     }
 }
 
 /// All objects by their uid, and the way back from owners to dependents.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: HashMap<String, Node>,
+    nodes: HashMap<Uid, Node>,
     dependents: HashMap<String, BTreeSet<String>>,
 }
 
 impl Graph {
     pub(super) fn get(&self, uid: &str) -> Option<&Node> {
-        self.nodes.get(uid)
+        self.nodes.get(&Uid::from(uid))
     }
 
     /// All objects for which there may be something to do.
     pub(super) fn all(&self) -> Vec<String> {
-        let concerned = self.nodes.iter().filter(|(_, node)| node.deleting || !node.owners.is_empty());
-        concerned.map(|(uid, _)| uid.clone()).collect()
+        let concerned = self.nodes.iter().filter(|(_, node)| node.is_deleted() || !node.owners().is_empty());
+        concerned.map(|(uid, _)| uid.to_string()).collect()
     }
 
     /// Those who name this owner, whether that is known or not.
     pub(super) fn dependents<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a String, &'a Node)> + use<'a> {
         let all = self.dependents.get(owner).into_iter().flatten();
-        all.filter_map(|uid| Some((uid, self.nodes.get(uid)?)))
+        all.filter_map(|uid| Some((uid, self.get(uid)?)))
     }
 
     /// An object is so now; gives whom that concerns.
-    pub(super) fn set(&mut self, uid: String, node: Node) -> Vec<String> {
-        let mut concerned = self.unlink(&uid);
-        for owner in &node.owners {
-            self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone());
+    pub(super) fn set(&mut self, uid: &str, node: Node) -> Vec<String> {
+        let mut concerned = self.unlink(uid);
+        for owner in node.owners() {
+            self.dependents.entry(owner.uid.clone()).or_default().insert(uid.to_owned());
         }
         if node.waits_for_dependents() {
-            concerned.extend(self.dependents(&uid).map(|(uid, _)| uid.clone()));
+            concerned.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
         }
-        if node.deleting || !node.owners.is_empty() {
-            concerned.push(uid.clone());
+        if node.is_deleted() || !node.owners().is_empty() {
+            concerned.push(uid.to_owned());
         }
-        self.nodes.insert(uid, node);
+        self.nodes.insert(uid.into(), node);
         concerned
     }
 
     /// An object is gone; gives whom that concerns.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
         let mut concerned = self.unlink(uid);
-        self.nodes.remove(uid);
+        self.nodes.remove(&uid.into());
         concerned.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
         concerned
     }
@@ -101,16 +158,16 @@ impl Graph {
     pub(super) fn missing(&self, resource: &ApiResource, names: &HashSet<String>) -> Vec<String> {
         let key = |node: &Node| match &node.namespace {
             Some(namespace) => format!("{namespace}/{}", node.name),
-            None => node.name.clone(),
+            None => node.name.to_string(),
         };
         let gone = self.nodes.iter().filter(|(_, node)| *node.resource == *resource && !names.contains(&key(node)));
-        gone.map(|(uid, _)| uid.clone()).collect()
+        gone.map(|(uid, _)| uid.to_string()).collect()
     }
 
     /// Takes an object's references to its owners back; gives the owners that may have waited for that.
     fn unlink(&mut self, uid: &str) -> Vec<String> {
-        let Some(node) = self.nodes.get(uid) else { return Vec::new() };
-        let owners: Vec<String> = node.owners.iter().map(|o| o.uid.clone()).collect();
+        let Some(node) = self.get(uid) else { return Vec::new() };
+        let owners: Vec<String> = node.owners().iter().map(|o| o.uid.clone()).collect();
         for owner in &owners {
             if let Some(all) = self.dependents.get_mut(owner) {
                 all.remove(uid);
@@ -119,6 +176,25 @@ impl Graph {
                 }
             }
         }
-        owners.into_iter().filter(|o| self.nodes.get(o).is_some_and(Node::waits_for_dependents)).collect()
+        owners.into_iter().filter(|o| self.get(o).is_some_and(Node::waits_for_dependents)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_is_what_it_was() {
+        let (lower, upper) = ("6f6ba6a5-3c3f-4d43-9a4b-0c7f2b3f3a11", "6F6BA6A5-3C3F-4D43-9A4B-0C7F2B3F3A11");
+        for text in [lower, upper, "6f6ba6a53c3f4d439a4b0c7f2b3f3a11", "", "u-1"] {
+            assert_eq!(Uid::from(text).to_string(), text);
+        }
+        assert_ne!(Uid::from(lower), Uid::from(upper));
+    }
+
+    #[test]
+    fn a_node_is_small() {
+        assert!(size_of::<(Uid, Node)>() <= 72, "{}", size_of::<(Uid, Node)>());
     }
 }
