@@ -90,9 +90,7 @@ pub(crate) async fn crud(api: &Api) -> Result<String> {
 }
 
 pub(crate) fn gated_pod(i: usize) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{i}"), "labels": {"app": "bench"},
-                                                           // Pods of clusters are as large: 2.3 KB each.
-                                                           "annotations": {"pad": "x".repeat(1300)}},
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{i}"), "labels": {"app": "bench"}},
            "spec": {"schedulingGates": [{"name": "bench/never"}], "terminationGracePeriodSeconds": 30,
                     "containers": [{"name": "c", "image": "x", "imagePullPolicy": "IfNotPresent",
                                     "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"]}]}})
