@@ -1,5 +1,7 @@
 //! `podium run`: a throwaway cluster for some manifests, and what happens in it.
 
+mod ending;
+mod goal;
 mod leftovers;
 mod manifests;
 mod show;
@@ -10,19 +12,19 @@ use crate::{
     cluster::{Access, Cluster},
     data_dir::DataDir,
     image, told,
-    up::{destroy, stop_signals},
+    up::{StopSignals, destroy, stop_signals},
 };
-use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Context, Result, anyhow};
+use goal::Goal;
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, PostParams},
+    api::PostParams,
     core::{DynamicObject, GroupVersionKind},
     discovery,
 };
 use manifests::Manifest;
 use show::{Screen, Show};
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 use timeline::Mood;
 
 /// What `timeout(1)` exits with.
@@ -35,6 +37,10 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 /// Runs the manifests and gives the exit code.
 pub(crate) async fn run(args: RunArgs) -> Result<i32> {
     let manifests = manifests::read(&args.files)?;
+    for file in args.images.iter().filter(|file| *file != Path::new("-")) {
+        // Before there is a cluster to take down.
+        std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    }
     let screen = Screen::new();
     let temporary = std::env::temp_dir();
     for (path, error) in leftovers::remove(&temporary).await {
@@ -56,22 +62,46 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
 
 async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], screen: Screen) -> Result<i32> {
     let mut stop = stop_signals()?;
-    let cluster =
-        Cluster::start(dir, SocketAddr::from(([127, 0, 0, 1], 0)), &dir.kubeconfig(), &args.node, Access::default())
-            .await?;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let cluster = Cluster::start(dir, address, &dir.kubeconfig(), &args.node, Access::default()).await?;
     screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
-    let endpoint = dir.runtime_endpoint();
+    let prepared = tokio::select! {
+        done = prepare(&cluster, dir, args, screen) => done.map(|()| true),
+        () = stop.wait() => Ok(false),
+    };
+    let code = match prepared {
+        Ok(true) => watched(&cluster, args, manifests, screen, &mut stop).await,
+        Ok(false) => Ok(INTERRUPTED),
+        Err(error) => Err(error),
+    };
+    cluster.stop().await;
+    code
+}
+
+/// Imports the images and waits for the node.
+async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, screen: Screen) -> Result<()> {
     cluster.wait_runtime_ready().await?;
     for file in &args.images {
-        for name in image::import(&endpoint, file).await? {
+        for name in image::import(&dir.runtime_endpoint(), file).await? {
             screen.say("image", &name, Mood::Neutral);
         }
     }
     cluster.wait_node_ready().await?;
     screen.say(&format!("node/{}", cluster.node), "Ready", Mood::Good);
+    Ok(())
+}
+
+/// Carries the manifests out, shows what happens, ends everything, and gives the exit code.
+async fn watched(
+    cluster: &Cluster,
+    args: &RunArgs,
+    manifests: &[Manifest],
+    screen: Screen,
+    stop: &mut StopSignals,
+) -> Result<i32> {
     let mut show = Show::new(&cluster.client, screen);
     let code = tokio::select! {
-        code = Box::pin(all_ended(&cluster.client, manifests, &mut show)) => code,
+        code = Box::pin(carried_out(&cluster.client, manifests, &mut show)) => code,
         () = stop.wait() => Ok(INTERRUPTED),
         () = tokio::time::sleep(args.timeout.unwrap_or(FOR_EVER)) => {
             screen.say("run", "timed out", Mood::Bad);
@@ -79,37 +109,37 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], scree
         }
     };
     let ended = tokio::select! {
-        ended = end_pods(&cluster.client) => ended,
+        ended = Box::pin(ending::end_all(&cluster.client)) => ended,
+        // Who asks twice does not want to wait.
+        () = stop.wait() => Err(anyhow!("interrupted again")),
         never = show.go_on() => match never {},
     };
     if let Err(error) = ended {
         screen.say("run", &format!("Pods could not be ended in order: {}", told(&error)), Mood::Bad);
     }
     show.last_words().await;
-    cluster.stop().await;
     code
 }
 
-/// Creates everything and shows what happens until every Pod has ended.
-async fn all_ended(client: &Client, manifests: &[Manifest], show: &mut Show) -> Result<i32> {
-    let mut expected = BTreeSet::new();
+/// Creates everything and shows what happens until the exit code is known.
+async fn carried_out(client: &Client, manifests: &[Manifest], show: &mut Show) -> Result<i32> {
+    let mut goal = Goal::default();
     for manifest in manifests {
-        create(client, manifest).await.with_context(|| manifest.origin.clone())?;
-        if manifest.text("/kind") == "Pod" {
-            let namespace = manifest.text("/metadata/namespace");
-            let namespace = if namespace.is_empty() { "default" } else { namespace };
-            expected.insert((namespace.to_owned(), manifest.text("/metadata/name").to_owned()));
-        }
+        let created = create(client, manifest).await.with_context(|| manifest.origin.clone())?;
+        goal.add(manifest, &created);
+    }
+    if goal.is_nothing() {
+        show.screen.say("run", "nothing of the manifests runs a Pod: there is nothing to wait for", Mood::Neutral);
     }
     loop {
-        show.step().await;
-        if !expected.is_empty() && expected.iter().all(|pod| show.ended.contains_key(pod)) {
-            return Ok(i32::from(!show.ended.values().all(|succeeded| *succeeded)));
+        if let Some(code) = goal.exit_code(&show.ended) {
+            return Ok(code);
         }
+        show.step().await;
     }
 }
 
-async fn create(client: &Client, manifest: &Manifest) -> Result<()> {
+async fn create(client: &Client, manifest: &Manifest) -> Result<DynamicObject> {
     let (group, version) = manifest.text("/apiVersion").rsplit_once('/').unwrap_or(("", manifest.text("/apiVersion")));
     let gvk = GroupVersionKind::gvk(group, version, manifest.text("/kind"));
     let (resource, capabilities) =
@@ -126,26 +156,5 @@ async fn create(client: &Client, manifest: &Manifest) -> Result<()> {
     } else {
         Api::all_with(client.clone(), &resource)
     };
-    api.create(&PostParams::default(), &object).await?;
-    Ok(())
-}
-
-/// Ends every Pod gracefully and waits for that.
-async fn end_pods(client: &Client) -> Result<()> {
-    let all: Api<Pod> = Api::all(client.clone());
-    let pods = all.list(&ListParams::default()).await?;
-    let mut longest = 30;
-    for pod in &pods {
-        longest = longest.max(pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30));
-        let api: Api<Pod> = Api::namespaced(client.clone(), pod.metadata.namespace.as_deref().unwrap_or("default"));
-        api.delete(pod.metadata.name.as_deref().unwrap_or(""), &DeleteParams::default()).await?;
-    }
-    let limit = Duration::from_secs(u64::try_from(longest).unwrap_or(30) + 10);
-    let gone = async {
-        while !all.list(&ListParams::default()).await?.items.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
-    };
-    tokio::time::timeout(limit, gone).await.context("Pods did not end in time")?
+    Ok(api.create(&PostParams::default(), &object).await?)
 }

@@ -1,8 +1,15 @@
 //! What is shown while Pods run: their timeline, events and logs, one line each.
 
-use super::timeline::{Line, Mood, Timeline};
+use super::{
+    goal::Ended,
+    timeline::{Line, Mood, Timeline, display_name},
+};
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Event, Pod},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::LogParams,
@@ -46,14 +53,12 @@ impl Screen {
     }
 }
 
-/// Namespace and name.
-pub(super) type PodName = (String, String);
-
 /// Everything that happens in a cluster, as it happens.
 pub(super) struct Show {
     client: Client,
-    screen: Screen,
+    pub(super) screen: Screen,
     pods: BoxStream<'static, watcher::Result<Watched<Pod>>>,
+    jobs: BoxStream<'static, watcher::Result<Watched<Job>>>,
     events: BoxStream<'static, watcher::Result<Watched<Event>>>,
     log: mpsc::Sender<(String, String)>,
     lines: mpsc::Receiver<(String, String)>,
@@ -61,8 +66,8 @@ pub(super) struct Show {
     /// Ids of containers whose log is followed.
     followed: BTreeSet<String>,
     followers: JoinSet<()>,
-    /// Pods that have ended, and whether they succeeded.
-    pub(super) ended: BTreeMap<PodName, bool>,
+    /// Pods and Jobs that have ended, and whether they succeeded.
+    pub(super) ended: BTreeMap<Ended, bool>,
 }
 
 impl Show {
@@ -72,6 +77,7 @@ impl Show {
             client: client.clone(),
             screen,
             pods: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
+            jobs: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
             events: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
             log,
             lines,
@@ -89,6 +95,9 @@ impl Show {
                 Ok(Watched::Apply(pod) | Watched::InitApply(pod)) => self.pod(&pod),
                 Ok(Watched::Delete(pod)) => self.screen.line(&self.timeline.removed(&pod)),
                 _ => {}
+            },
+            Some(event) = self.jobs.next() => if let Ok(Watched::Apply(job) | Watched::InitApply(job)) = event {
+                self.job(&job);
             },
             Some(event) = self.events.next() => if let Ok(Watched::Apply(event)) = event {
                 self.event(event);
@@ -126,15 +135,30 @@ impl Show {
         self.timeline.observe(pod).iter().for_each(|line| self.screen.line(line));
         self.follow_logs(pod);
         if api::pod::is_terminal(pod) {
-            let meta = &pod.metadata;
-            let name = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
-            self.ended.insert(name, api::pod::phase(pod) == "Succeeded");
+            self.ended.insert(place("Pod", &pod.metadata), api::pod::phase(pod) == "Succeeded");
+        }
+    }
+
+    fn job(&mut self, job: &Job) {
+        let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let is = |wanted| conditions.into_iter().flatten().any(|c| c.type_ == wanted && c.status == "True");
+        let (complete, failed) = (is("Complete"), is("Failed"));
+        if (complete || failed) && self.ended.insert(place("Job", &job.metadata), complete).is_none() {
+            let subject =
+                format!("job/{}", display_name(job.metadata.namespace.as_deref(), job.metadata.name.as_deref()));
+            let (text, mood) = if complete { ("Complete", Mood::Good) } else { ("Failed", Mood::Bad) };
+            self.screen.say(&subject, text, mood);
         }
     }
 
     fn event(&self, event: Event) {
         let mood = if event.type_.as_deref() == Some("Warning") { Mood::Bad } else { Mood::Neutral };
-        let subject = format!("pod/{}", event.involved_object.name.unwrap_or_default());
+        let about = event.involved_object;
+        let subject = format!(
+            "{}/{}",
+            about.kind.unwrap_or_default().to_lowercase(),
+            display_name(about.namespace.as_deref(), about.name.as_deref())
+        );
         let text = format!("[{}] {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
         self.screen.say(&subject, &text, mood);
     }
@@ -171,4 +195,8 @@ impl Show {
             }
         });
     }
+}
+
+fn place(kind: &'static str, meta: &ObjectMeta) -> Ended {
+    (kind, meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }

@@ -34,7 +34,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// The lines that this version of a Pod adds.
     pub(crate) fn observe(&mut self, pod: &Pod) -> Vec<Line> {
-        let name = display_name(pod);
+        let name = pod_name(pod);
         let mut lines = Vec::new();
         self.tell(&mut lines, format!("pod/{name}"), pod_state(pod));
         let status = pod.status.as_ref();
@@ -53,7 +53,7 @@ impl Timeline {
 
     /// The line that says a Pod is gone.
     pub(crate) fn removed(&mut self, pod: &Pod) -> Line {
-        let subject = format!("pod/{}", display_name(pod));
+        let subject = format!("pod/{}", pod_name(pod));
         self.told.retain(|s, _| *s != subject && !s.starts_with(&format!("{subject} ")));
         Line { subject, text: "gone".to_owned(), mood: Mood::Neutral }
     }
@@ -66,10 +66,14 @@ impl Timeline {
     }
 }
 
+fn pod_name(pod: &Pod) -> String {
+    display_name(pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref())
+}
+
 /// The name, with its namespace unless that is `default`.
-pub(crate) fn display_name(pod: &Pod) -> String {
-    let name = pod.metadata.name.as_deref().unwrap_or("");
-    match pod.metadata.namespace.as_deref() {
+pub(crate) fn display_name(namespace: Option<&str>, name: Option<&str>) -> String {
+    let name = name.unwrap_or_default();
+    match namespace {
         None | Some("default") => name.to_owned(),
         Some(namespace) => format!("{namespace}/{name}"),
     }
