@@ -77,6 +77,7 @@ use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// What a kubelet needs to know.
@@ -131,6 +132,8 @@ pub(crate) struct Shared {
     pub(crate) user_namespaces: user_namespaces::UserNamespaces,
     /// When this kubelet was started.
     pub(crate) started: Timestamp,
+    /// Whether it has told the API that its node is Ready.
+    pub(crate) told_ready: watch::Sender<bool>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -169,6 +172,7 @@ impl Kubelet {
         let started = options.clock.now();
         let shared = Shared {
             started,
+            told_ready: watch::Sender::new(false),
             options,
             client,
             runtime,
@@ -205,6 +209,13 @@ impl Kubelet {
             volumes::refresh::run(shared),
             Box::pin(images::collect::run(shared))
         );
+    }
+
+    /// Waits until it has told the API that its node is Ready: what the API says may be the word of the one before it.
+    pub async fn wait_ready(&self) {
+        let mut told = self.shared.told_ready.subscribe();
+        // The sender lives as long as the kubelet.
+        let _ = told.wait_for(|told| *told).await;
     }
 
     /// Answers the node's HTTP API (`crate::http`) over HTTPS until told to stop. `tls` asks clients for a certificate, and

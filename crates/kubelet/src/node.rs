@@ -73,7 +73,10 @@ async fn report(shared: &Shared) {
         let pause = if state.runs() { config.node_status_update_frequency } else { RETRY };
         if !fresh {
             match state.write(shared).await {
-                Ok(()) => shown = Some((state, Instant::now())),
+                Ok(()) => {
+                    shared.told_ready.send_replace(state.is_ready());
+                    shown = Some((state, Instant::now()));
+                }
                 Err(error) => tracing::warn!(%error, "the node's status was not taken"),
             }
         }

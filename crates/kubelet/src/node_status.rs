@@ -64,6 +64,11 @@ impl NodeState {
         self.not_ready.is_none()
     }
 
+    /// Whether the node can take Pods and run them.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.why_not_ready().is_none()
+    }
+
     /// Why the node is not Ready; several reasons as Go shows a list of errors.
     fn why_not_ready(&self) -> Option<String> {
         match (&self.not_ready, self.shutting_down) {

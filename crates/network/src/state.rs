@@ -37,6 +37,10 @@ pub(crate) fn remembered(names: &Names) -> Result<Option<Ipv4Net>, Error> {
 
 /// Remembers the CIDR.
 pub(crate) fn remember(names: &Names, pod_cidr: Ipv4Net) -> Result<(), Error> {
+    if remembered(names)? == Some(pod_cidr) {
+        // A full disk is no reason not to start.
+        return Ok(());
+    }
     let path = path(names);
     let text = serde_json::to_vec_pretty(&State { pod_cidr }).map_err(|e| Error::file("write", &path)(e.into()))?;
     replace(&path, &text)

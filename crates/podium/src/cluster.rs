@@ -35,6 +35,7 @@ pub(crate) struct Cluster {
     stop: CancellationToken,
     tasks: TaskTracker,
     containerd: Option<Arc<OwnContainerd>>,
+    kubelet: Kubelet,
     audit: Option<Arc<AuditLog>>,
 }
 
@@ -176,12 +177,12 @@ impl Cluster {
         let running = tasks.spawn(controllers::run(of_controllers(&server), asked, stop.clone()));
         note_task(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
-        let own = containerd.clone();
+        let (own, runs) = (containerd.clone(), kubelet.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
             // The kubelet starts when its runtime answers: the first thing that it does is to ask it what is there.
             // Why it does not, if it does not, is told by `wait_runtime_ready`.
             if ready(own.as_deref()).await.is_ok() {
-                kubelet.run().await;
+                runs.run().await;
             }
         }));
         tasks.close();
@@ -192,6 +193,7 @@ impl Cluster {
             stop,
             tasks,
             containerd,
+            kubelet,
             audit: access.audit,
         })
     }
@@ -204,12 +206,7 @@ impl Cluster {
     /// Waits until the node is Ready.
     pub(crate) async fn wait_node_ready(&self) -> Result<()> {
         self.wait_runtime_ready().await?;
-        let api: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(self.client.clone());
-        let ready = |node: Option<&k8s_openapi::api::core::v1::Node>| {
-            let conditions = node.and_then(|n| n.status.as_ref()).and_then(|s| s.conditions.as_ref());
-            conditions.is_some_and(|c| c.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
-        };
-        kube::runtime::wait::await_condition(api, &self.node, ready).await?;
+        self.kubelet.wait_ready().await;
         Ok(())
     }
 
@@ -284,8 +281,16 @@ async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {
 /// The given runtime, or one of our own with its network.
 async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<Network>)> {
     if let Some(endpoint) = &args.runtime_endpoint {
-        // Before it is written down: what is no address is no runtime.
-        CriRuntime::new(endpoint, dir.root()).context("--runtime-endpoint")?;
+        // Before it is written down: where nobody answers is no runtime.
+        let asked = async { CriRuntime::new(endpoint, dir.root())?.version().await };
+        asked.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime answers there"))?;
+        if runtime::containerd::has_containers(dir.root()) {
+            anyhow::bail!(
+                "--runtime-endpoint {endpoint}: the Pods of {} run in Podium's own containerd; delete them first, by a \
+                 Podium without this flag",
+                dir.root().display()
+            );
+        }
     }
     dir.note_runtime(args.runtime_endpoint.as_deref())?;
     if let Some(endpoint) = &args.runtime_endpoint {

@@ -55,7 +55,8 @@ impl DataDir {
         self.root.join("admin.kubeconfig")
     }
 
-    fn runtime_file(&self) -> PathBuf {
+    /// Where it is written down which runtime of somebody else the Pods run in.
+    pub(crate) fn runtime_file(&self) -> PathBuf {
         self.root.join("runtime-endpoint")
     }
 

@@ -1,8 +1,8 @@
 //! `podium explain`: what the node's state machine knows about a Pod.
 
 use crate::{cli::ExplainArgs, data_dir::DataDir};
-use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -20,8 +20,13 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
     let name = args.pod.strip_prefix("pod/").or(args.pod.strip_prefix("pods/")).unwrap_or(&args.pod);
     let pod = Api::<Pod>::namespaced(client.clone(), &args.namespace).get(name).await?;
     let Some(node) = api::pod::node_name(&pod) else {
-        return unscheduled(name, &pod);
+        unscheduled(name, &pod);
+        return Ok(());
     };
+    if Api::<Node>::all(client.clone()).get_opt(node).await?.is_none() {
+        without_node(name, &pod, node);
+        return Ok(());
+    }
     let ask = |what| {
         let path = format!("/api/v1/nodes/{node}/proxy/{what}/{}/{name}", args.namespace);
         http::Request::get(path).body(Vec::new())
@@ -40,15 +45,20 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
     Ok(())
 }
 
-fn unscheduled(name: &str, pod: &Pod) -> Result<()> {
+fn unscheduled(name: &str, pod: &Pod) {
     let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
     let Some(condition) = conditions.into_iter().find(|c| c.type_ == "PodScheduled") else {
-        bail!(
-            "pod/{name} waits for a scheduler: {:?}",
-            pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or("")
-        );
+        let scheduler = pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or_default();
+        println!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
+        println!("  because no scheduler has looked at it yet; it asks for the one called {scheduler:?}");
+        return;
     };
     println!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
     println!("  because {}: {}", condition.reason.as_deref().unwrap_or(""), condition.message.as_deref().unwrap_or(""));
-    Ok(())
+}
+
+/// What is assigned to a node that nobody has registered.
+fn without_node(name: &str, pod: &Pod, node: &str) {
+    println!("pod/{name} is {}, assigned to node {node:?}, which is not there", api::pod::phase(pod));
+    println!("  next: it is deleted by the Pod garbage collector, unless the node comes");
 }

@@ -52,14 +52,20 @@ pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
 }
 
 async fn list(endpoint: &str) -> Result<()> {
-    let mut images =
+    let images =
         CriRuntime::new(endpoint, Path::new(""))?.images().await.context("is Podium up in this data directory?")?;
-    images.sort_by(|a, b| a.tags.cmp(&b.tags));
     println!("{:<60} {:<20} SIZE", "IMAGE", "ID");
-    for image in images {
-        let name = image.tags.first().or(image.digests.first()).map_or("<none>", String::as_str);
+    let mut lines = Vec::new();
+    for image in &images {
+        let names = if image.tags.is_empty() { &image.digests[..1.min(image.digests.len())] } else { &image.tags };
         let id: String = image.id.trim_start_matches("sha256:").chars().take(12).collect();
-        println!("{name:<60} {id:<20} {}", HumanBytes(image.size));
+        let line = |name: &str| format!("{name:<60} {id:<20} {}", HumanBytes(image.size));
+        lines.extend(names.iter().map(|name| line(name)));
+        if names.is_empty() {
+            lines.push(line("<none>"));
+        }
     }
+    lines.sort();
+    lines.iter().for_each(|line| println!("{line}"));
     Ok(())
 }

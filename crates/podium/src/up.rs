@@ -4,6 +4,7 @@ use crate::{
     cli::{AuditArgs, DataDirArgs, UpArgs},
     cluster::{Access, Cluster},
     data_dir::DataDir,
+    kubeconfig,
 };
 use anyhow::{Context, Result, bail};
 use nix::{
@@ -25,9 +26,13 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let _lock = dir.lock_soon().await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| dir.kubeconfig());
     // An old one would say that the API serves.
-    let _ = std::fs::remove_file(&kubeconfig);
+    kubeconfig::remove(&kubeconfig)?;
     let tokens = args.token_auth_file.as_deref().map(token_file).transpose()?;
     let inflight = args.max_requests_inflight.saturating_add(args.max_mutating_requests_inflight);
+    if inflight == 0 {
+        // As `ServerRunOptions.Validate` has it.
+        bail!("--max-requests-inflight and --max-mutating-requests-inflight must add up to something positive");
+    }
     let access =
         Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
     let mut stop = stop_signals()?;
@@ -45,9 +50,9 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
         }
         () = stop.wait() => {}
     }
-    let _ = std::fs::remove_file(&kubeconfig);
+    let removed = kubeconfig::remove(&kubeconfig);
     cluster.stop().await;
-    Ok(())
+    removed
 }
 
 fn token_file(path: &Path) -> Result<TokenFile> {
@@ -112,7 +117,13 @@ pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
 pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
     if let Some(endpoint) = dir.foreign_runtime() {
         let removed = runtime::containerd::remove_pods(&endpoint, dir.root()).await;
-        removed.with_context(|| format!("cannot remove the Pods in the container runtime at {endpoint}"))?;
+        removed.with_context(|| {
+            let noted = dir.runtime_file();
+            format!(
+                "cannot remove the Pods in the container runtime at {endpoint} (if it is gone for good, remove {})",
+                noted.display()
+            )
+        })?;
     }
     let conf = network::Network::prepare(network::Options::new(dir.root())).await.map(|n| n.conf_dir);
     runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;

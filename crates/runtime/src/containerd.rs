@@ -148,6 +148,12 @@ pub fn endpoint(data_dir: &std::path::Path) -> String {
     Paths::new(data_dir).endpoint()
 }
 
+/// Whether containers of a data directory's own containerd run, whether it runs itself or not.
+#[must_use]
+pub fn has_containers(data_dir: &std::path::Path) -> bool {
+    !shims::shims(&Paths::new(data_dir)).is_empty()
+}
+
 /// Where `ctr` is.
 pub(crate) fn find_ctr() -> Option<PathBuf> {
     config::find_program("ctr")

@@ -16,7 +16,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     fs, io,
     io::Write,
@@ -145,6 +145,15 @@ impl Pki {
         write_private(&new, text.as_bytes())?;
         fs::rename(&new, path).map_err(file(path))
     }
+}
+
+/// Whether this is what [`Pki::write_admin_kubeconfig`] writes, of whatever cluster, and nothing of anybody else.
+#[must_use]
+pub fn is_admin_kubeconfig(text: &str) -> bool {
+    let Ok(config) = serde_json::from_str::<Value>(text) else { return false };
+    [("clusters", "podium"), ("users", "podium-admin"), ("contexts", "podium")].iter().all(|(list, name)| {
+        config[list].as_array().is_some_and(|all| matches!(all.as_slice(), [only] if only["name"] == *name))
+    })
 }
 
 /// TLS with a certificate and its key; a client may show a certificate of these authorities.

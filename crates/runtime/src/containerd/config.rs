@@ -4,6 +4,7 @@ use super::ContainerdError;
 use crate::pause;
 use sha2::{Digest, Sha256};
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -83,9 +84,19 @@ impl Programs {
 }
 
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    program_dirs().map(|d| d.join(name)).find(|p| p.is_file())
+}
+
+/// The directories of programs, for containerd and its shims as well: a service's PATH often lacks those of `runc`.
+pub(super) fn search_path() -> OsString {
+    std::env::join_paths(program_dirs()).unwrap_or_default()
+}
+
+fn program_dirs() -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let given: Vec<PathBuf> = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty()).collect();
     let usual = ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(usual).map(|d| d.join(name)).find(|p| p.is_file())
+    given.into_iter().chain(usual)
 }
 
 /// Writes the configuration and says whether it is another than before.

@@ -1,6 +1,6 @@
 //! One containerd process: started by us, or by a Podium before us.
 
-use super::config::{Paths, Programs};
+use super::config::{Paths, Programs, search_path};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -40,6 +40,7 @@ impl Process {
         let child = Command::new(&programs.containerd)
             .arg("--config")
             .arg(&paths.config)
+            .env("PATH", search_path())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

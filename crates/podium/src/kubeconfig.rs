@@ -1,0 +1,48 @@
+//! The administrator's kubeconfig: there while the API serves, and never in the place of somebody else's.
+
+use anyhow::{Context, Result, bail};
+use std::{io::ErrorKind, path::Path};
+
+/// Removes the file that a Podium wrote there.
+///
+/// # Errors
+/// When the file holds something else, which is left as it is.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("kubeconfig {}", path.display())),
+    };
+    // What `mktemp` makes is nobody's.
+    if !text.is_empty() && !server::is_admin_kubeconfig(&text) {
+        bail!("{} holds something that Podium did not write: choose another file with --kubeconfig", path.display());
+    }
+    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_podium_did_not_write_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        remove(&path).unwrap();
+        let pki = server::Pki::load_or_create(&dir.path().join("pki"), &[], &[]).unwrap();
+        pki.write_admin_kubeconfig(&path, "https://127.0.0.1:6443").unwrap();
+        let own = std::fs::read_to_string(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(!path.exists());
+        std::fs::write(&path, "").unwrap();
+        remove(&path).unwrap();
+        assert!(!path.exists());
+        let merged = own.replacen("\"contexts\": [", "\"contexts\": [{\"name\": \"other\", \"context\": {}},", 1);
+        assert_ne!(merged, own);
+        for foreign in ["my other clusters", "{}", &merged] {
+            std::fs::write(&path, foreign).unwrap();
+            assert!(remove(&path).unwrap_err().to_string().contains("did not write"));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign);
+        }
+    }
+}
