@@ -1,6 +1,6 @@
 //! Importing image archives into containerd, through its own `ctr`, which ships with it.
 
-use std::{io, path::PathBuf, process::Stdio};
+use std::{collections::BTreeSet, io, path::PathBuf, process::Stdio};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
@@ -21,6 +21,9 @@ pub enum ImportError {
     /// containerd did not take it; its own words.
     #[error("the archive is broken, or holds no image: {0}")]
     Refused(String),
+    /// It was taken, and nothing in it has a name.
+    #[error("no image in the archive has a name: save it by its name and tag, not by its ID")]
+    Nameless,
 }
 
 /// Imports a docker-archive or OCI archive and gives the names of its images. `progress` is told how many bytes were sent.
@@ -32,15 +35,9 @@ pub async fn import(
     archive: &mut (dyn AsyncRead + Send + Unpin),
     mut progress: impl FnMut(u64) + Send,
 ) -> Result<Vec<String>, ImportError> {
-    let program = crate::containerd::find_ctr().unwrap_or_else(|| PathBuf::from("ctr"));
-    let mut child = Command::new(program)
-        .arg("--address")
-        .arg(endpoint.trim_start_matches("unix://"))
-        .args(["--namespace", "k8s.io", "images", "import", "--snapshotter", "overlayfs", "-"])
+    let before = names(endpoint).await?;
+    let mut child = ctr(endpoint, &["images", "import", "--snapshotter", "overlayfs", "-"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
         .spawn()
         .map_err(ImportError::Program)?;
     let stdin = child.stdin.take();
@@ -61,19 +58,55 @@ pub async fn import(
     sent?;
     let output = output.map_err(ImportError::Program)?;
     if !output.status.success() {
-        return Err(refusal(String::from_utf8_lossy(&output.stderr).trim()));
+        // It notes images before it unpacks them: those that it could not unpack are none.
+        let noted = names(endpoint).await?;
+        let broken: Vec<&str> = noted.difference(&before).map(String::as_str).collect();
+        if !broken.is_empty() {
+            run(endpoint, &[&["images", "rm"], broken.as_slice()].concat()).await?;
+        }
+        return Err(refusal(&output.stderr));
     }
     // Each image is a line: `unpacking NAME (sha256:…)...done`.
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text
+    let names: Vec<String> = text
         .lines()
         .filter_map(|l| l.strip_prefix("unpacking ")?.split_once(' '))
         .map(|(name, _)| name.to_owned())
-        .collect())
+        .collect();
+    if names.is_empty() { Err(ImportError::Nameless) } else { Ok(names) }
 }
 
-/// What `ctr` has to say.
-fn refusal(words: &str) -> ImportError {
+/// What images are called that are there.
+async fn names(endpoint: &str) -> Result<BTreeSet<String>, ImportError> {
+    Ok(run(endpoint, &["images", "ls", "-q"]).await?.lines().map(str::to_owned).collect())
+}
+
+/// What `ctr` prints.
+async fn run(endpoint: &str, args: &[&str]) -> Result<String, ImportError> {
+    let output = ctr(endpoint, args).stdin(Stdio::null()).output().await.map_err(ImportError::Program)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(refusal(&output.stderr))
+}
+
+fn ctr(endpoint: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(crate::containerd::find_ctr().unwrap_or_else(|| PathBuf::from("ctr")));
+    command
+        .arg("--address")
+        .arg(endpoint.trim_start_matches("unix://"))
+        .args(["--namespace", "k8s.io"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+/// What `ctr` has to say: its last line, after what it logs.
+fn refusal(output: &[u8]) -> ImportError {
+    let text = String::from_utf8_lossy(output);
+    let words = text.trim().lines().last().unwrap_or_default();
     let words = words.strip_prefix("ctr: ").unwrap_or(words);
     if words.contains("failed to dial") {
         return ImportError::Unreachable(words.to_owned());
@@ -87,9 +120,9 @@ mod tests {
 
     #[test]
     fn a_broken_archive_is_not_a_containerd_that_is_away() {
-        let away = refusal("ctr: failed to dial \"/x.sock\": context deadline exceeded");
+        let away = refusal(b"ctr: failed to dial \"/x.sock\": context deadline exceeded\n");
         assert!(matches!(away, ImportError::Unreachable(_)), "{away}");
-        let broken = refusal("ctr: archive/tar: invalid tar header");
+        let broken = refusal(b"time=\"now\" level=info msg=\"apply failure\"\nctr: archive/tar: invalid tar header\n");
         assert_eq!(broken.to_string(), "the archive is broken, or holds no image: archive/tar: invalid tar header");
     }
 }
