@@ -3,8 +3,9 @@
 //! # What is certain after a crash
 //!
 //! A batch is one batch of fjall's journal, with the new [`Head`] in it, and `fdatasync`ed before it is acknowledged.
-//! On opening, three things are compared before fjall may touch its files, and one after:
+//! On opening, four things are looked at before fjall may touch its files, and one after:
 //!
+//! - fjall's files are all there (`layout.rs`);
 //! - every batch in the journals has its checksum, and their sequences have no hole (`journal.rs`, `recovery.rs`);
 //! - only the newest journal may end in a batch that is not whole, and nothing may follow it: that is the torn tail of
 //!   a crash, which nobody was told of. It is copied to `torn/`, cut, and reported in the log;
@@ -27,6 +28,7 @@
 mod codec;
 mod directory;
 mod journal;
+mod layout;
 mod recovery;
 
 use std::fs;
@@ -98,6 +100,7 @@ impl FjallEngine {
             }
             create(&directory, &options)?;
         }
+        layout::check(&directory.database())?;
         recovery::recover(&directory, acknowledged)?;
         let database = open(&directory.database(), &options)?;
         let head = read_head(&directory, &database)?;
@@ -270,9 +273,12 @@ fn open_error(path: &Path, error: fjall::Error) -> OpenError {
     match error {
         fjall::Error::Locked => OpenError::InUse { path: path.to_owned() },
         fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) => match source.kind() {
-            ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::Other => {
-                OpenError::damaged(path, source.to_string())
-            }
+            // A file that is too short to be mapped is invalid input.
+            ErrorKind::NotFound
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidInput
+            | ErrorKind::Other => OpenError::damaged(path, source.to_string()),
             _ => OpenError::io(path)(source),
         },
         error => OpenError::damaged(path, error.to_string()),
