@@ -1,8 +1,17 @@
-//! JSON patch (RFC 6902), with bounds on what a small patch can make of an object.
+//! JSON patch (RFC 6902) as upstream's library takes it (`gopkg.in/evanphx/json-patch.v4`), with bounds on what a small patch
+//! can make of an object.
+//!
+//! Where that library is laxer than the RFC, and clients rely on it: an index below 0 counts from the end, a field that is
+//! not there is null (so it can be replaced, tested for null, and copied), and so is a value that is not given.
 
-use crate::{decode::Parsed, status::ApiError};
-use ::json_patch::{Patch, PatchOperation};
-use serde_json::Value;
+mod place;
+
+use crate::{
+    decode::{self, Parsed},
+    status::ApiError,
+};
+use place::Place;
+use serde_json::{Map, Value};
 
 /// Upstream's bound on the operations of one patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -11,43 +20,25 @@ const MAX_COPIED: usize = 3 << 20;
 /// How deep an object may become on the way; bodies are no deeper than 128.
 const MAX_DEPTH: usize = 256;
 
+/// Why an operation cannot be carried out, in upstream's words.
+type Refusal = String;
+
 pub(super) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, ApiError> {
-    let patch: Patch = serde_json::from_slice(patch).map_err(|e| undecodable(patch, &e))?;
-    if patch.0.len() > MAX_OPERATIONS {
+    let bad = |e: serde_json::Error| ApiError::bad_request(format!("error decoding patch: {e}"));
+    let Parsed { value: patch, duplicates } = decode::json(patch).map_err(bad)?;
+    let patch: Vec<Map<String, Value>> = serde_json::from_value(patch).map_err(bad)?;
+    if patch.len() > MAX_OPERATIONS {
         let text = format!(
             "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
-            patch.0.len()
+            patch.len()
         );
         return Err(ApiError::new(413, "RequestEntityTooLarge", text));
     }
     let mut copied = 0;
-    for operation in &patch.0 {
-        if asks_for_nothing(&value, operation) {
-            continue;
-        }
-        check_growth(&value, operation, &mut copied).map_err(|e| rejected(&e))?;
-        ::json_patch::patch(&mut value, std::slice::from_ref(operation)).map_err(|e| rejected(&e.to_string()))?;
+    for operation in &patch {
+        Operation(operation).carry_out(&mut value, &mut copied).map_err(|why| rejected(&why))?;
     }
-    Ok(Parsed { value, duplicates: Vec::new() })
-}
-
-/// An operation that does not exist is found as late as when it is carried out, by upstream's library.
-fn undecodable(patch: &[u8], error: &serde_json::Error) -> ApiError {
-    const KNOWN: [&str; 6] = ["add", "copy", "move", "remove", "replace", "test"];
-    let operations: Vec<Value> = serde_json::from_slice(patch).unwrap_or_default();
-    match operations.iter().filter_map(|o| o["op"].as_str()).find(|op| !KNOWN.contains(op)) {
-        Some(unknown) => rejected(&format!("Unexpected kind: {unknown}")),
-        None => ApiError::bad_request(format!("error decoding patch: {error}")),
-    }
-}
-
-/// Whether it is a test for null of a field that is not there: as upstream's library takes it, and clients that add their
-/// finalizer to an object without any rely on it.
-fn asks_for_nothing(object: &Value, operation: &PatchOperation) -> bool {
-    let PatchOperation::Test(test) = operation else { return false };
-    let Some((above, field)) = test.path.split_back() else { return false };
-    let above = object.pointer(above.as_str()).and_then(Value::as_object);
-    test.value.is_null() && above.is_some_and(|fields| !fields.contains_key(field.decoded().as_ref()))
+    Ok(Parsed { value, duplicates: duplicates.iter().map(|found| format!("json patch {found}")).collect() })
 }
 
 fn rejected(why: &str) -> ApiError {
@@ -58,29 +49,129 @@ fn rejected(why: &str) -> ApiError {
     )
 }
 
-fn check_growth(object: &Value, operation: &PatchOperation, copied: &mut usize) -> Result<(), String> {
-    let (from, path) = match operation {
-        PatchOperation::Add(o) => (None, &o.path),
-        PatchOperation::Replace(o) => (None, &o.path),
-        PatchOperation::Copy(o) => (Some(&o.from), &o.path),
-        PatchOperation::Move(o) => (Some(&o.from), &o.path),
-        PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
-    };
-    let (mut nodes, mut depth) = (0, path.tokens().count());
-    if let Some(source) = from.and_then(|from| object.pointer(from.as_str())) {
-        depth += measure(source, MAX_DEPTH, &mut nodes);
-        // A move is as much work as a copy, though it adds nothing.
-        *copied += if matches!(operation, PatchOperation::Copy(_)) { source.to_string().len() } else { nodes };
+/// One step of a patch.
+struct Operation<'a>(&'a Map<String, Value>);
+
+impl Operation<'_> {
+    fn carry_out(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
+        match self.0.get("op").and_then(Value::as_str) {
+            Some("add") => self.add(document),
+            Some("remove") => self.remove(document),
+            Some("replace") => self.replace(document),
+            Some("move") => self.move_(document, copied),
+            Some("test") => self.test(document),
+            Some("copy") => self.copy(document, copied),
+            other => Err(format!("Unexpected kind: {}", other.unwrap_or("unknown"))),
+        }
     }
-    if *copied > MAX_COPIED {
-        return Err(format!(
-            "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
-        ));
+
+    /// The path in this field, for the operation of this name.
+    fn path(&self, field: &str, name: &str) -> Result<&str, Refusal> {
+        let missing = || format!("{name} operation failed to decode {field}: missing value");
+        self.0.get(field).and_then(Value::as_str).ok_or_else(missing)
     }
-    if depth > MAX_DEPTH {
-        return Err(format!("the object would be nested deeper than {MAX_DEPTH}"));
+
+    fn value(&self) -> &Value {
+        self.0.get("value").unwrap_or(&Value::Null)
     }
-    Ok(())
+
+    fn add(&self, document: &mut Value) -> Result<(), Refusal> {
+        let path = self.path("path", "add")?;
+        check_depth(path, self.value())?;
+        let place = Place::find(document, path)
+            .ok_or_else(|| format!("add operation does not apply: doc is missing path: \"{path}\": missing value"))?;
+        place.add(self.value().clone()).map_err(|why| format!("error in add for path: '{path}': {why}"))
+    }
+
+    fn remove(&self, document: &mut Value) -> Result<(), Refusal> {
+        let path = self.path("path", "remove")?;
+        let place = Place::find(document, path).ok_or_else(|| {
+            format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
+        })?;
+        place.remove().map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+    }
+
+    fn replace(&self, document: &mut Value) -> Result<(), Refusal> {
+        let path = self.path("path", "replace")?;
+        check_depth(path, self.value())?;
+        if path.is_empty() {
+            if !self.value().is_object() && !self.value().is_array() {
+                return Err("replace operation value must be object or array".to_owned());
+            }
+            *document = self.value().clone();
+            return Ok(());
+        }
+        let place = Place::find(document, path)
+            .ok_or_else(|| format!("replace operation does not apply: doc is missing path: {path}: missing value"))?;
+        let missing = |_| format!("replace operation does not apply: doc is missing key: {path}: missing value");
+        place.set(self.value().clone()).map_err(missing)
+    }
+
+    fn move_(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
+        let from = self.path("from", "move")?;
+        let place = Place::find(document, from)
+            .ok_or_else(|| format!("move operation does not apply: doc is missing from path: {from}: missing value"))?;
+        let key = place.key().to_owned();
+        let failed = |why| format!("error in move for path: '{key}': {why}");
+        let value = place.remove().map_err(failed)?;
+        let path = self.path("path", "move")?;
+        // It is as much work as a copy, though it adds nothing.
+        let mut nodes = 0;
+        check_depth_of(path, measure(&value, MAX_DEPTH, &mut nodes))?;
+        count(copied, nodes)?;
+        let place = Place::find(document, path).ok_or_else(|| {
+            format!("move operation does not apply: doc is missing destination path: {path}: missing value")
+        })?;
+        place.add(value).map_err(|why| format!("error in move for path: '{path}': {why}"))
+    }
+
+    fn test(&self, document: &mut Value) -> Result<(), Refusal> {
+        let path = self.path("path", "test")?;
+        let failed = || format!("testing value {path} failed: test failed");
+        if path.is_empty() {
+            return if document == self.value() { Ok(()) } else { Err(failed()) };
+        }
+        let place = Place::find(document, path)
+            .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: missing value"))?;
+        let value = place.get().map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+        if value == self.value() { Ok(()) } else { Err(failed()) }
+    }
+
+    fn copy(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
+        let from = self.path("from", "copy")?;
+        let place = Place::find(document, from)
+            .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: missing value"))?;
+        let value = place.get().map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+        let path = self.path("path", "copy")?;
+        check_depth(path, value)?;
+        count(copied, value.to_string().len())?;
+        let value = value.clone();
+        let place = Place::find(document, path).ok_or_else(|| {
+            format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
+        })?;
+        place.add(value).map_err(|why| format!("error while adding value during copy: {why}"))
+    }
+}
+
+fn count(copied: &mut usize, more: usize) -> Result<(), Refusal> {
+    *copied += more;
+    if *copied <= MAX_COPIED {
+        return Ok(());
+    }
+    Err(format!(
+        "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+    ))
+}
+
+fn check_depth(path: &str, value: &Value) -> Result<(), Refusal> {
+    check_depth_of(path, measure(value, MAX_DEPTH, &mut 0))
+}
+
+fn check_depth_of(path: &str, depth: usize) -> Result<(), Refusal> {
+    if path.matches('/').count() + depth <= MAX_DEPTH {
+        return Ok(());
+    }
+    Err(format!("the object would be nested deeper than {MAX_DEPTH}"))
 }
 
 /// How deep a value is, as far as `limit`; counts its nodes.
@@ -102,49 +193,140 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// What becomes of an object, or the code and the cause of a refusal.
     #[track_caller]
-    fn check(patch: &Value, expected: &Result<Value, u16>) {
-        let object = json!({"a": [1, 2], "b": {"c": "x"}});
-        let got = apply(object, patch.to_string().as_bytes()).map(|p| p.value).map_err(|e| e.code);
-        assert_eq!(got, *expected);
+    fn check(patch: &Value, expected: Result<&Value, (u16, &str)>) {
+        let object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
+        let got = apply(object, patch.to_string().as_bytes()).map(|p| p.value);
+        let got = got.map_err(|e| {
+            let status = e.to_json();
+            (e.code, status["details"]["causes"][0]["message"].as_str().unwrap_or_default().to_owned())
+        });
+        match (&got, expected) {
+            (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{patch}"),
+            (Err((code, why)), Err((wanted, words))) => {
+                assert!(*code == wanted && (words.is_empty() || why == words), "{patch}: {code} {why}");
+            }
+            _ => panic!("{patch}: {got:?}"),
+        }
+    }
+
+    /// One operation, and the object with this change (a merge patch).
+    #[track_caller]
+    fn becomes(operation: Value, change: Value) {
+        let mut object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
+        for (field, value) in change.as_object().unwrap() {
+            object[field] = value.clone();
+        }
+        check(&json!([operation]), Ok(&object));
+    }
+
+    #[track_caller]
+    fn refused(operation: Value, words: &str) {
+        check(&json!([operation]), Err((422, words)));
     }
 
     #[test]
     fn operations_follow_rfc_6902() {
-        let ok = |mut change: Box<dyn FnMut(&mut Value)>| {
-            let mut object = json!({"a": [1, 2], "b": {"c": "x"}});
-            change(&mut object);
-            Ok(object)
-        };
-        check(&json!([{"op": "add", "path": "/a/1", "value": 9}]), &ok(Box::new(|o| o["a"] = json!([1, 9, 2]))));
-        check(&json!([{"op": "add", "path": "/a/-", "value": 9}]), &ok(Box::new(|o| o["a"] = json!([1, 2, 9]))));
-        check(&json!([{"op": "remove", "path": "/b/c"}]), &ok(Box::new(|o| o["b"] = json!({}))));
-        check(&json!([{"op": "replace", "path": "/b", "value": 1}]), &ok(Box::new(|o| o["b"] = json!(1))));
-        check(&json!([{"op": "copy", "from": "/b/c", "path": "/d"}]), &ok(Box::new(|o| o["d"] = json!("x"))));
+        becomes(json!({"op": "add", "path": "/a/1", "value": 9}), json!({"a": [1, 9, 2]}));
+        becomes(json!({"op": "add", "path": "/a/-", "value": 9}), json!({"a": [1, 2, 9]}));
+        becomes(json!({"op": "add", "path": "/b/d~1~0", "value": 9}), json!({"b": {"c": "x", "d/~": 9}}));
+        becomes(json!({"op": "remove", "path": "/b/c"}), json!({"b": {}}));
+        becomes(json!({"op": "replace", "path": "/b", "value": 1}), json!({"b": 1}));
+        becomes(json!({"op": "copy", "from": "/b/c", "path": "/d"}), json!({"d": "x"}));
+        becomes(json!({"op": "move", "from": "/b/c", "path": "/a/0"}), json!({"a": ["x", 1, 2], "b": {}}));
+        becomes(json!({"op": "test", "path": "/b", "value": {"c": "x"}}), json!({}));
+        check(&json!([{"op": "replace", "path": "", "value": {"z": 1}}]), Ok(&json!({"z": 1})));
+    }
+
+    #[test]
+    fn what_upstreams_library_takes_beyond_it_is_taken() {
+        becomes(json!({"op": "replace", "path": "/a/-1", "value": 9}), json!({"a": [1, 9]}));
+        becomes(json!({"op": "remove", "path": "/a/-2"}), json!({"a": [2]}));
+        becomes(json!({"op": "add", "path": "/a/-1", "value": 9}), json!({"a": [1, 2, 9]}));
+        becomes(json!({"op": "test", "path": "/a/-1", "value": 2}), json!({}));
+        becomes(json!({"op": "replace", "path": "/new", "value": 9}), json!({"new": 9}));
+        becomes(json!({"op": "add", "path": "/new"}), json!({"new": null}));
+        becomes(json!({"op": "copy", "from": "/nothing", "path": "/new"}), json!({"new": null}));
+        for path in ["/nothing", "/b/c~1d", "/n"] {
+            becomes(json!({"op": "test", "path": path, "value": null}), json!({}));
+        }
+    }
+
+    #[test]
+    fn refusals_have_upstreams_words() {
+        let check = refused;
+        check(json!({"op": "add"}), "add operation failed to decode path: missing value");
+        check(json!({"path": "/a"}), "Unexpected kind: unknown");
+        check(json!({"op": "leap", "path": "/a"}), "Unexpected kind: leap");
         check(
-            &json!([{"op": "test", "path": "/b/c", "value": "x"}, {"op": "replace", "path": "/b/c", "value": "y"}]),
-            &ok(Box::new(|o| o["b"]["c"] = json!("y"))),
+            json!({"op": "add", "path": "/x/y", "value": 1}),
+            "add operation does not apply: doc is missing path: \"/x/y\": missing value",
         );
-        check(&json!([{"op": "test", "path": "/b/c", "value": "z"}]), &Err(422));
-        check(&json!([{"op": "add"}]), &Err(400));
-        check(&json!([{"op": "test", "path": "/nothing", "value": null}]), &ok(Box::new(|_| ())));
-        check(&json!([{"op": "test", "path": "/b/c~1d", "value": null}]), &ok(Box::new(|_| ())));
-        check(&json!([{"op": "test", "path": "/nothing/below", "value": null}]), &Err(422));
-        check(&json!([{"op": "test", "path": "/nothing", "value": 1}]), &Err(422));
-        check(&json!([{"op": "test", "path": "/a/7", "value": null}]), &Err(422));
-        check(&json!([{"op": "test", "path": "/b/c", "value": null}]), &Err(422));
-        check(&json!([{"op": "remove", "path": "/nothing"}]), &Err(422));
-        check(&json!([{"op": "replace", "path": "/a/7", "value": 1}]), &Err(422));
-        check(&json!([{"op": "leap", "path": "/a"}]), &Err(422));
-        check(&json!({"op": "add"}), &Err(400));
-        check(&json!(vec![json!({"op": "test", "path": "/a", "value": [1, 2]}); MAX_OPERATIONS + 1]), &Err(413));
+        check(
+            json!({"op": "add", "path": "/a/x", "value": 1}),
+            "error in add for path: '/a/x': value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax",
+        );
+        check(
+            json!({"op": "add", "path": "/a/3", "value": 1}),
+            "error in add for path: '/a/3': Unable to access invalid index: 3: invalid index referenced",
+        );
+        check(
+            json!({"op": "add", "path": "/a/-4", "value": 1}),
+            "error in add for path: '/a/-4': Unable to access invalid index: -4: invalid index referenced",
+        );
+        check(
+            json!({"op": "remove", "path": "/nothing"}),
+            "error in remove for path: '/nothing': Unable to remove nonexistent key: nothing: missing value",
+        );
+        check(
+            json!({"op": "remove", "path": "/n/x"}),
+            "remove operation does not apply: doc is missing path: \"/n/x\": missing value",
+        );
+        check(
+            json!({"op": "replace", "path": "/a/7", "value": 1}),
+            "replace operation does not apply: doc is missing key: /a/7: missing value",
+        );
+        check(
+            json!({"op": "move", "from": "/nothing", "path": "/x"}),
+            "error in move for path: 'nothing': Unable to remove nonexistent key: nothing: missing value",
+        );
+        check(json!({"op": "test", "path": "/b/c", "value": "z"}), "testing value /b/c failed: test failed");
+        check(json!({"op": "test", "path": "/b/c", "value": null}), "testing value /b/c failed: test failed");
+        check(
+            json!({"op": "test", "path": "/nothing/below", "value": null}),
+            "test operation does not apply: is missing path: /nothing/below: missing value",
+        );
+        check(
+            json!({"op": "test", "path": "/a/7", "value": null}),
+            "error in test for path: '/a/7': Unable to access invalid index: 7: invalid index referenced",
+        );
+    }
+
+    #[test]
+    fn what_is_no_patch_is_refused_whole() {
+        check(&json!({"op": "add"}), Err((400, "")));
+        check(&json!(vec![json!({"op": "test", "path": "/a", "value": [1, 2]}); MAX_OPERATIONS + 1]), Err((413, "")));
+        let all = json!([{"op": "test", "path": "/b/c", "value": "x"}, {"op": "remove", "path": "/x"}]);
+        check(&all, Err((422, "")));
+    }
+
+    #[test]
+    fn a_field_of_an_operation_that_stands_twice_is_told() {
+        let patch = r#"[{"op": "test", "op": "add", "path": "/x", "value": 1}]"#;
+        let parsed = apply(json!({}), patch.as_bytes()).unwrap();
+        assert_eq!(
+            (parsed.value, parsed.duplicates),
+            (json!({"x": 1}), vec![r#"json patch duplicate field "[0].op""#.to_owned()])
+        );
     }
 
     #[test]
     fn copies_of_copies_are_bounded() {
-        let twice: Vec<Value> = (0..60).map(|i| json!({"op": "copy", "from": "", "path": format!("/x{i}")})).collect();
-        check(&json!(twice), &Err(422));
+        let twice: Vec<Value> =
+            (0..60).map(|i| json!({"op": "copy", "from": "/b", "path": format!("/b/x{i}")})).collect();
+        check(&json!(twice), Err((422, "")));
         let deeper: Vec<Value> = (0..1000).map(|_| json!({"op": "copy", "from": "/b", "path": "/b/b"})).collect();
-        check(&json!(deeper), &Err(422));
+        check(&json!(deeper), Err((422, "")));
     }
 }

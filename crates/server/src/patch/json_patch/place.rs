@@ -1,0 +1,117 @@
+//! Where an operation of a JSON patch acts: a field of an object, or an index of a list.
+
+use super::Refusal;
+use serde_json::{Map, Value};
+use std::num::IntErrorKind;
+
+/// A place that need not hold anything yet; what it is in is there.
+pub(super) enum Place<'a> {
+    Field(&'a mut Map<String, Value>, String),
+    Index(&'a mut Vec<Value>, String),
+}
+
+impl<'a> Place<'a> {
+    /// The place that a path leads to. The part before its first slash says nothing.
+    pub(super) fn find(document: &'a mut Value, path: &str) -> Option<Self> {
+        let (_, path) = path.split_once('/')?;
+        let (above, key) = path.rsplit_once('/').map_or((None, path), |(above, key)| (Some(above), key));
+        let mut inside = document;
+        for part in above.into_iter().flat_map(|above| above.split('/')) {
+            inside = match inside {
+                Value::Object(fields) => fields.get_mut(&decoded(part))?,
+                Value::Array(items) => {
+                    let at = index(&decoded(part), items.len()).ok()?;
+                    items.get_mut(at)?
+                }
+                _ => return None,
+            };
+        }
+        match inside {
+            Value::Object(fields) => Some(Self::Field(fields, decoded(key))),
+            Value::Array(items) => Some(Self::Index(items, decoded(key))),
+            _ => None,
+        }
+    }
+
+    pub(super) fn key(&self) -> &str {
+        match self {
+            Self::Field(_, key) | Self::Index(_, key) => key,
+        }
+    }
+
+    /// What is there. A field that is not is null.
+    pub(super) fn get(&self) -> Result<&Value, Refusal> {
+        match self {
+            Self::Field(fields, key) => Ok(fields.get(key).unwrap_or(&Value::Null)),
+            Self::Index(items, key) => Ok(&items[index(key, items.len())?]),
+        }
+    }
+
+    /// Puts something there, before what is at an index.
+    pub(super) fn add(self, value: Value) -> Result<(), Refusal> {
+        match self {
+            Self::Field(fields, key) => drop(fields.insert(key, value)),
+            Self::Index(items, key) if key == "-" => items.push(value),
+            Self::Index(items, key) => {
+                let at = number(&key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
+                // There is one more index than items: the end.
+                items.insert(within(at, items.len() + 1)?, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts something in the place of what is there.
+    pub(super) fn set(self, value: Value) -> Result<(), Refusal> {
+        match self {
+            Self::Field(fields, key) => drop(fields.insert(key, value)),
+            Self::Index(items, key) => {
+                let at = index(&key, items.len())?;
+                items[at] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what is there.
+    pub(super) fn remove(self) -> Result<Value, Refusal> {
+        match self {
+            Self::Field(fields, key) => {
+                let missing = || format!("Unable to remove nonexistent key: {key}: missing value");
+                fields.remove(&key).ok_or_else(missing)
+            }
+            Self::Index(items, key) => {
+                let at = index(&key, items.len())?;
+                Ok(items.remove(at))
+            }
+        }
+    }
+}
+
+/// `~1` is a slash, `~0` a tilde.
+fn decoded(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}
+
+fn index(key: &str, length: usize) -> Result<usize, Refusal> {
+    within(number(key)?, length)
+}
+
+/// Go's `strconv.Atoi`.
+fn number(key: &str) -> Result<i64, Refusal> {
+    key.parse().map_err(|error: std::num::ParseIntError| {
+        let what = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.Atoi: parsing {key:?}: {what}")
+    })
+}
+
+/// An index below this length; one below 0 counts from the end.
+fn within(at: i64, length: usize) -> Result<usize, Refusal> {
+    let from_start =
+        if at < 0 { i64::try_from(length).ok().and_then(|length| length.checked_add(at)) } else { Some(at) };
+    let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|at| *at < length);
+    found.ok_or_else(|| format!("Unable to access invalid index: {at}: invalid index referenced"))
+}
