@@ -63,7 +63,7 @@ pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Re
     let items: Vec<Value> = all.into_iter().filter(|status| selection.matches(status)).collect();
     Ok(reply::json(
         200,
-        &match object::view(&call.accept)? {
+        &match object::list_view(&call.accept, kind.info())? {
             View::Whole => json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items}),
             View::Metadata => object::metadata_list(&items, &json!({})),
             View::Table => object::table(kind, &items, &json!({}), true, Include::parse(&call.query)?),

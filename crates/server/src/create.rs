@@ -51,7 +51,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let info = resource.kind.info();
     managed::require(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
-    object::view(&call.accept)?;
+    object::view(&call.accept, resource.kind.info())?;
     let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, info)?, validation)?;
     if !matches!(value["metadata"]["resourceVersion"].as_str(), None | Some("" | "0")) {
         // Upstream's store says so, and nobody makes more of it.

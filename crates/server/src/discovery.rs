@@ -1,6 +1,7 @@
 //! What is served: discovery and version.
 
 use crate::{
+    accept::{Choice, choices},
     aggregation::Aggregation,
     kinds::{Kind, KindInfo},
     openapi,
@@ -81,17 +82,15 @@ fn paths(served: &Served) -> Vec<String> {
 
 /// Whether the client would rather have all groups in one answer, in the version that there is.
 fn is_aggregated(accept: &str) -> bool {
-    let shape = |choice: &str| {
-        let mut parts = choice.split(';').map(str::trim);
-        let media = parts.next()?;
-        let has = |part: &str| choice.split(';').any(|p| p.trim() == part);
-        match parts.find(|p| p.starts_with("as=")) {
-            Some("as=APIGroupDiscoveryList") => (has("g=apidiscovery.k8s.io") && has("v=v2")).then_some(true),
-            Some(_) => None,
-            None => matches!(media, "application/json" | "application/*" | "*/*").then_some(false),
-        }
+    let is_ours = |choice: &Choice<'_>| {
+        choice.parameter("g") == Some("apidiscovery.k8s.io") && choice.parameter("v") == Some("v2")
     };
-    accept.split(',').find_map(shape).unwrap_or(false)
+    let shape = |choice: &Choice<'_>| match choice.shape() {
+        Some("APIGroupDiscoveryList") => is_ours(choice).then_some(true),
+        Some(_) => None,
+        None => matches!(choice.media, "application/json" | "application/*" | "*/*").then_some(false),
+    };
+    choices(accept).iter().find_map(shape).unwrap_or(false)
 }
 
 /// Upstream's `StorageVersionHash`: changes when objects are stored in another version.

@@ -1,6 +1,7 @@
 //! The forms that an answer can have: every handler gives JSON, and what the client would rather have is made of that.
 
 use crate::{
+    accept::{Choice, choices},
     protobuf,
     reply::{Body, Frames, Passed},
 };
@@ -28,21 +29,21 @@ pub(crate) enum Form {
 /// The client's first choice of those that are served.
 pub(crate) fn wanted(headers: &HeaderMap) -> Form {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let form = |choice: &str| {
-        let mut parts = choice.split(';').map(str::trim);
+    let form = |choice: &Choice<'_>| {
+        let shape = choice.shape();
         // What nobody knows is passed over.
-        if parts.clone().filter_map(|p| p.strip_prefix("as=")).any(|shape| !SHAPES.contains(&shape)) {
+        if shape.is_some_and(|shape| !SHAPES.contains(&shape)) {
             return None;
         }
-        match parts.next() {
+        match choice.media {
             // Tables have no binary form.
-            Some(protobuf::MEDIA_TYPE) => (!parts.any(|p| p == "as=Table")).then_some(Form::Protobuf),
-            Some(YAML) => Some(Form::Yaml),
-            Some("application/json" | "application/*" | "*/*") => Some(Form::Json),
+            protobuf::MEDIA_TYPE => (shape != Some("Table")).then_some(Form::Protobuf),
+            YAML => Some(Form::Yaml),
+            JSON | "application/*" | "*/*" => Some(Form::Json),
             _ => None,
         }
     };
-    accept.split(',').find_map(form).unwrap_or(Form::Json)
+    choices(accept).iter().find_map(form).unwrap_or(Form::Json)
 }
 
 /// The answer in this form, if it has one; else as it is, which clients know by its content type.
@@ -128,7 +129,8 @@ mod tests {
         check("", Form::Json);
         check("*/*", Form::Json);
         check("application/yaml", Form::Yaml);
-        check("text/html, application/yaml;q=0.9, application/json", Form::Yaml);
+        check("text/html, application/yaml;q=0.9, application/json", Form::Json);
+        check("*/*;q=0.1, application/yaml", Form::Yaml);
         check("application/json, application/yaml", Form::Json);
         check("application/vnd.kubernetes.protobuf;as=Chair, application/json", Form::Json);
         check("application/vnd.kubernetes.protobuf, application/json", Form::Protobuf);

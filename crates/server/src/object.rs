@@ -1,6 +1,13 @@
 //! From stored bytes to objects and back, and how a client wants to see them.
 
-use crate::{form, kinds::Kind, protobuf, request::Query, status::ApiError};
+use crate::{
+    accept::choices,
+    form,
+    kinds::{Kind, KindInfo},
+    protobuf,
+    request::Query,
+    status::ApiError,
+};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -14,24 +21,53 @@ pub(crate) enum View {
     Metadata,
 }
 
-/// What the Accept header asks for.
-pub(crate) fn view(accept: &str) -> Result<View, ApiError> {
-    if accept.is_empty() {
-        return Ok(View::Whole);
+/// What the Accept header asks for, of one object.
+pub(crate) fn view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
+    match asked(accept)? {
+        (_, METADATA_LIST) => {
+            let what = format!("*{}.{}", info.version, info.kind);
+            let message = format!("you requested {METADATA_LIST}, but the requested object is not a list ({what})");
+            Err(ApiError::new(406, "NotAcceptable", message))
+        }
+        (view, _) => Ok(view),
     }
-    for choice in accept.split(',').map(str::trim) {
-        let mut parts = choice.split(';').map(str::trim);
-        let media = parts.next().unwrap_or("");
+}
+
+/// What the Accept header asks for, of a list.
+pub(crate) fn list_view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
+    match asked(accept)? {
+        (_, METADATA) => {
+            let what = format!("*{}.{}List", info.version, info.kind);
+            let message = format!("you requested {METADATA}, but the requested object is a list ({what})");
+            Err(ApiError::new(406, "NotAcceptable", message))
+        }
+        (view, _) => Ok(view),
+    }
+}
+
+const METADATA: &str = "PartialObjectMetadata";
+const METADATA_LIST: &str = "PartialObjectMetadataList";
+
+/// What the Accept header asks for, and the shape in its own words.
+fn asked(accept: &str) -> Result<(View, &str), ApiError> {
+    if accept.is_empty() {
+        return Ok((View::Whole, ""));
+    }
+    for choice in choices(accept) {
         let served = ["application/json", "application/*", "*/*", form::YAML, protobuf::MEDIA_TYPE];
-        if !served.contains(&media) {
+        if !served.contains(&choice.media) {
             continue;
         }
-        match parts.find_map(|p| p.strip_prefix("as=")) {
-            None => return Ok(View::Whole),
+        let Some(shape) = choice.shape() else { return Ok((View::Whole, "")) };
+        // Shapes are objects of `meta.k8s.io/v1`.
+        if choice.parameter("v").is_some_and(|version| version != "v1") {
+            continue;
+        }
+        match shape {
             // A Table has no binary form.
-            Some("Table") if media != protobuf::MEDIA_TYPE => return Ok(View::Table),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(View::Metadata),
-            Some(_) => {}
+            "Table" if choice.media != protobuf::MEDIA_TYPE => return Ok((View::Table, shape)),
+            METADATA | METADATA_LIST => return Ok((View::Metadata, shape)),
+            _ => {}
         }
     }
     Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
@@ -56,7 +92,7 @@ pub(crate) fn stream_view(accept: &str) -> Result<View, ApiError> {
     if streams.is_empty() {
         return Err(not_acceptable("application/json, application/vnd.kubernetes.protobuf"));
     }
-    view(&streams.join(","))
+    Ok(asked(&streams.join(","))?.0)
 }
 
 fn not_acceptable(served: &str) -> ApiError {

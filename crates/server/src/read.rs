@@ -54,7 +54,7 @@ pub(crate) fn not_older_than(server: &ApiServer, revision: Option<u64>) -> Resul
 
 pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
-    let view = object::view(&call.accept)?;
+    let view = object::list_view(&call.accept, kind.info())?;
     let include = Include::parse(&call.query)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, false)?;

@@ -23,7 +23,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     managed::require(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
-    object::view(&call.accept)?;
+    object::view(&call.accept, resource.kind.info())?;
     let (config, warnings) = read(call, validation)?;
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);

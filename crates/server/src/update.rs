@@ -136,7 +136,7 @@ pub(crate) async fn change(
     dry: bool,
     make: impl Fn(&Live) -> Result<Made, ApiError>,
 ) -> Reply {
-    object::view(&call.accept)?;
+    object::view(&call.accept, resource.kind.info())?;
     let (written, warnings) = write(server, resource, call, dry, make).await?;
     let answer = match written {
         Written::Stored(object) => show(server, &*resource.kind, 200, &object, call).await,
@@ -335,7 +335,10 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value
             new.as_object_mut().map(|m| m.remove(field));
         }
     }
-    if kind.info().generation && wants_another(kind.info(), new, old) {
+    let annotated = kind.info().generation_of_annotations
+        && resource.subresource.is_none()
+        && new["metadata"]["annotations"] != old["metadata"]["annotations"];
+    if kind.info().generation && (annotated || wants_another(kind.info(), new, old)) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
     if resource.subresource.is_none() {

@@ -49,7 +49,7 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
 /// A stored object, as the client wants to see it.
 pub(crate) async fn show(server: &ApiServer, kind: &dyn Kind, code: u16, object: &Object, call: &Call) -> Reply {
     let is_at_hand = kind.conversion().is_none() || kind.is_stored_form(object.revision);
-    match object::view(&call.accept)? {
+    match object::view(&call.accept, kind.info())? {
         object::View::Whole if is_at_hand => Ok(reply::bytes(code, object::bytes(kind, object))),
         object::View::Metadata if is_at_hand => Ok(reply::bytes(code, object::metadata_bytes(kind, object))),
         _ => show_value(kind, code, convert::decode(&server.webhooks, kind, object).await?, call),
@@ -60,7 +60,7 @@ pub(crate) async fn show(server: &ApiServer, kind: &dyn Kind, code: u16, object:
 pub(crate) fn show_value(kind: &dyn Kind, code: u16, value: Value, call: &Call) -> Reply {
     Ok(reply::json(
         code,
-        &match object::view(&call.accept)? {
+        &match object::view(&call.accept, kind.info())? {
             object::View::Whole => value,
             object::View::Metadata => object::metadata_only(&value),
             object::View::Table => {

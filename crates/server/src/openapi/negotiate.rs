@@ -1,6 +1,9 @@
 //! In which form a client has documents: JSON, or the messages of gnostic.
 
-use crate::status::ApiError;
+use crate::{
+    accept::{Choice, choices},
+    status::ApiError,
+};
 use http::{HeaderMap, header};
 
 pub(super) const JSON: &str = "application/json";
@@ -36,24 +39,14 @@ pub(super) fn form(headers: &HeaderMap, names: &Names) -> Result<Form, ApiError>
     if accept.is_empty() {
         return Ok(Form::Json);
     }
-    let mut choices: Vec<(f32, &str)> = accept.split(',').map(choice).collect();
-    // Of those that are wanted alike, the first that is said (as `goautoneg`).
-    choices.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let known = |(_, media): &(f32, &str)| match *media {
+    let known = |choice: &Choice<'_>| match choice.media {
         JSON | "application/*" | "*/*" => Some(Form::Json),
         media => (media == names.binary || media == names.old).then_some(Form::Binary),
     };
-    choices.iter().find_map(known).ok_or_else(|| {
+    choices(accept).iter().find_map(known).ok_or_else(|| {
         let message = format!("only the following media types are accepted: {JSON}, {}, {}", names.old, names.binary);
         ApiError::new(406, "NotAcceptable", message)
     })
-}
-
-/// How much it is wanted, and what.
-fn choice(text: &str) -> (f32, &str) {
-    let mut parts = text.split(';').map(str::trim);
-    let media = parts.next().unwrap_or("");
-    (parts.find_map(|p| p.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0), media)
 }
 
 #[cfg(test)]
