@@ -201,7 +201,11 @@ pub(crate) fn note(object: &mut Value, managers: &Managers) {
 /// Which fields requests own that change this part of an object: upstream's `GetResetFields`, for most kinds.
 pub(crate) fn owned(info: &KindInfo, target: WriteTarget) -> Filter {
     match target {
-        WriteTarget::Status => Filter::without(&[&["spec"]]),
+        WriteTarget::Status => {
+            let kept: Vec<[&str; 2]> = info.kept_by_status.iter().map(|field| ["metadata", field]).collect();
+            let paths: Vec<&[&str]> = std::iter::once(&["spec"][..]).chain(kept.iter().map(|path| &path[..])).collect();
+            Filter::without(&paths)
+        }
         WriteTarget::Main | WriteTarget::Sub(_) if info.status => Filter::without(&[&["status"]]),
         WriteTarget::Main | WriteTarget::Sub(_) => Filter::Everything,
     }

@@ -79,8 +79,10 @@ impl Query {
 
     /// A number.
     pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, ApiError> {
-        let error =
-            |v: &str| ApiError::bad_request(format!("{key}: Invalid value: {v:?}: must be a non-negative integer"));
+        let error = |v: &str| match v.parse::<i64>() {
+            Ok(_) => ApiError::bad_request(format!("{key}: Invalid value: {v:?}: must be a non-negative integer")),
+            Err(_) => ApiError::bad_request(format!("strconv.ParseInt: parsing {v:?}: invalid syntax")),
+        };
         self.get(key).map(|v| v.parse().map_err(|_| error(v))).transpose()
     }
 }

@@ -18,10 +18,16 @@ impl Selection {
     pub(crate) fn parse(kind: &KindRef, query: &Query) -> Result<Self, ApiError> {
         let labels = Selector::parse(query.get("labelSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
-        let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
+        let mut fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
-        for (field, _, _) in &fields.terms {
-            if !matches!(field.as_str(), "metadata.name" | "metadata.namespace") && !kind.selects(field) {
+        for (field, _, _) in &mut fields.terms {
+            *field = kind.renamed_field(field).to_owned();
+            let is_known = match field.as_str() {
+                "metadata.name" => true,
+                "metadata.namespace" => kind.selects_namespace(),
+                other => kind.selects(other),
+            };
+            if !is_known {
                 return Err(ApiError::bad_request(kind.not_selectable(field)));
             }
         }

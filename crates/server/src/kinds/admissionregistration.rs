@@ -10,7 +10,9 @@ pub(super) use mutating::{
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{items, text as text_of},
-    fill, integer,
+    fill,
+    info::METADATA,
+    integer,
     plain::Plain,
     selector, text,
 };
@@ -74,6 +76,7 @@ pub(super) static VALIDATING_POLICY: Plain = Plain {
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
+        kept_by_status: METADATA,
         generation: true,
         categories: &["api-extensions"],
         ..KindInfo::of_cluster(

@@ -4,6 +4,7 @@ use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
     checks::{items, text as text_of},
     fill,
+    info::METADATA,
     plain::{Plain, path_segment},
     text,
 };
@@ -24,6 +25,7 @@ pub(super) static API_SERVICE: Plain = Plain {
     ..Plain::of(&KindInfo {
         categories: &["api-extensions"],
         status: true,
+        kept_by_status: METADATA,
         ..KindInfo::of_cluster("apiregistration.k8s.io", "APIService", "apiservices", "apiservice")
     })
 };

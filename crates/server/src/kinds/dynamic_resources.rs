@@ -4,6 +4,7 @@ use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{dns_label, immutable, items, subdomain, text as text_of},
     fill,
+    info::METADATA,
     plain::Plain,
     text,
 };
@@ -25,7 +26,11 @@ pub(super) static RESOURCE_CLAIM: Plain = Plain {
     validate_change: |object, old, errors| {
         immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
     },
-    ..Plain::of(&KindInfo { status: true, ..KindInfo::of(GROUP, "ResourceClaim", "resourceclaims", "resourceclaim") })
+    ..Plain::of(&KindInfo {
+        status: true,
+        kept_by_status: METADATA,
+        ..KindInfo::of(GROUP, "ResourceClaim", "resourceclaims", "resourceclaim")
+    })
 };
 pub(super) static RESOURCE_CLAIM_TEMPLATE: Plain = Plain {
     default: |object| default_requests(object, "/spec/spec/devices/requests"),

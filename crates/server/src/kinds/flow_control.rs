@@ -3,7 +3,9 @@
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{items, text as text_of},
-    fill, or_none,
+    fill,
+    info::METADATA,
+    or_none,
     plain::Plain,
     text,
 };
@@ -26,6 +28,7 @@ pub(super) static FLOW_SCHEMA: Plain = Plain {
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
+        kept_by_status: METADATA,
         generation: true,
         ..KindInfo::of_cluster(GROUP, "FlowSchema", "flowschemas", "flowschema")
     })
@@ -49,6 +52,7 @@ pub(super) static PRIORITY_LEVEL: Plain = Plain {
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
+        kept_by_status: METADATA,
         generation: true,
         ..KindInfo::of_cluster(
             GROUP,

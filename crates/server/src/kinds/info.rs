@@ -23,8 +23,12 @@ pub struct KindInfo {
     pub namespaced: bool,
     /// Whether it has a `status` subresource.
     pub status: bool,
+    /// Fields of its metadata that a write of the status leaves as they are. Of most kinds it may change all.
+    pub kept_by_status: &'static [&'static str],
     /// Whether `metadata.generation` counts changes of its spec.
     pub generation: bool,
+    /// Whether `metadata.generation` counts changes of its annotations, too.
+    pub generation_of_annotations: bool,
     /// Further subresources that discovery lists: (name, kind of the body with group/version if not the kind itself, verbs).
     pub subresources: &'static [Subresource],
     /// The resource under which its objects are stored; two versions or groups of one kind name the same
@@ -48,6 +52,9 @@ pub struct KindInfo {
     pub question: bool,
 }
 
+/// What `ResetObjectMetaForStatus` takes back, of what a client can change.
+pub(super) const METADATA: &[&str] = &["annotations", "finalizers", "labels", "ownerReferences"];
+
 impl KindInfo {
     /// A namespaced kind of the core group's `v1` without anything particular.
     #[must_use]
@@ -68,7 +75,9 @@ impl KindInfo {
             categories: &[],
             namespaced: true,
             status: false,
+            kept_by_status: &[],
             generation: false,
+            generation_of_annotations: false,
             subresources: &[],
             storage: plural,
             converted: false,

@@ -182,6 +182,16 @@ pub trait Kind: Send + Sync {
         self.selectable_fields().contains(&field)
     }
 
+    /// Whether field selectors may name the namespace.
+    fn selects_namespace(&self) -> bool {
+        true
+    }
+
+    /// The field that field selectors mean by this name.
+    fn renamed_field<'a>(&self, field: &'a str) -> &'a str {
+        field
+    }
+
     /// Why field selectors may not name this field.
     fn not_selectable(&self, field: &str) -> String {
         if self.selectable_fields().is_empty() {

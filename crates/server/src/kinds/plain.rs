@@ -85,7 +85,10 @@ impl Kind for Plain {
             WriteTarget::Status => {
                 let mut new = old.clone();
                 for part in ["metadata", "status"] {
-                    new[part] = object[part].clone();
+                    new[part] = object[part].take();
+                }
+                for field in self.info.kept_by_status {
+                    copy_field(&old["metadata"], &mut new["metadata"], field);
                 }
                 *object = new;
             }
@@ -138,6 +141,14 @@ impl Kind for Plain {
         if let Some(conversion) = &self.convert {
             (conversion.to)(object);
         }
+    }
+}
+
+fn copy_field(from: &Value, to: &mut Value, field: &str) {
+    let Some(to) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => drop(to.insert(field.to_owned(), value.clone())),
+        None => drop(to.remove(field)),
     }
 }
 

@@ -73,6 +73,8 @@ const FIELDS: &[&str] = &[
     "spec.hostNetwork",
     "status.phase",
     "status.podIP",
+    // Upstream takes it, and finds nothing there.
+    "status.podIPs",
     "status.nominatedNodeName",
 ];
 
@@ -204,6 +206,11 @@ impl Kind for Pod {
 
     fn selectable_fields(&self) -> &'static [&'static str] {
         FIELDS
+    }
+
+    /// Clients of long ago ask for a host.
+    fn renamed_field<'a>(&self, field: &'a str) -> &'a str {
+        if field == "spec.host" { "spec.nodeName" } else { field }
     }
 
     fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {

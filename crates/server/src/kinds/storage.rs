@@ -3,7 +3,9 @@
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean,
     checks::{immutable, items, qualified, text as text_of},
-    fill, integer,
+    fill,
+    info::METADATA,
+    integer,
     plain::Plain,
     text,
 };
@@ -156,6 +158,7 @@ pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
     },
     ..Plain::of(&KindInfo {
         status: true,
+        kept_by_status: METADATA,
         ..KindInfo::of_cluster(GROUP, "VolumeAttachment", "volumeattachments", "volumeattachment")
     })
 };

@@ -29,7 +29,11 @@ pub(in crate::kinds) static DEPLOYMENT: Plain = Plain {
         short_names: &["deploy"],
         categories: &["all"],
         status: true,
+        // As `deploymentStatusStrategy` has it.
+        kept_by_status: &["labels"],
         generation: true,
+        // They are copied to its ReplicaSets.
+        generation_of_annotations: true,
         subresources: &[SCALE],
         ..KindInfo::of(GROUP, "Deployment", "deployments", "deployment")
     })
