@@ -11,7 +11,12 @@ use futures::future::join_all;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use std::time::Duration;
 use store::Key;
+
+/// After what time something is tried again, the first time and at most.
+const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -20,13 +25,13 @@ impl ApiServer {
     pub async fn bootstrap(&self) {
         for name in NAMESPACES {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            self.make("/api/v1/namespaces", &body).await;
+            self.ensure_made("/api/v1/namespaces", &body).await;
         }
         self.tell_authorities().await;
         // What was begun before Podium ended goes on.
         definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
-            self.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+            self.ensure_made("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
     }
 
@@ -45,7 +50,7 @@ impl ApiServer {
         let all = "/api/v1/namespaces/kube-system/configmaps";
         let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
         let Some(stored) = self.store.get(&Key::new("configmaps", "kube-system", name)) else {
-            return self.make(all, &object).await;
+            return self.ensure_made(all, &object).await;
         };
         let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         if there["data"] != object["data"] {
@@ -70,13 +75,13 @@ impl ApiServer {
         let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
         let all = format!("/apis/rbac.authorization.k8s.io/v1/{place}{resource}");
         let Some(there) = self.store.get(&Key::new(resource, namespace, name.as_str())) else {
-            return self.make(&all, &object).await;
+            return self.ensure_made(&all, &object).await;
         };
         let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
         let one = format!("{all}/{name}");
         match reconcile(&there, &object) {
             Reconciled::Nothing => {}
-            Reconciled::Update(new) => self.ask(Method::PUT, &one, &new).await,
+            Reconciled::Update(new) => drop(self.ask(Method::PUT, &one, &new).await),
             Reconciled::Replace => {
                 self.ask(Method::DELETE, &one, &Value::Null).await;
                 self.make(&all, &object).await;
@@ -88,11 +93,39 @@ impl ApiServer {
         self.ask(Method::POST, path, object).await;
     }
 
-    /// Asks as the server itself; a PATCH is a merge patch.
-    pub(crate) async fn ask(&self, method: Method, path: &str, object: &Value) {
+    /// Makes what the system cannot be without. If that fails, because there is no room for it, say, it is tried again, in the
+    /// background, until it is there.
+    pub(crate) async fn ensure_made(&self, path: &str, object: &Value) {
+        if self.ask(Method::POST, path, object).await {
+            return;
+        }
+        let (server, path, object) = (self.clone(), path.to_owned(), object.clone());
+        tokio::spawn(async move {
+            let mut pause = RETRY;
+            loop {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_RETRY);
+                if server.answer_to_itself(Method::POST, &path, &object).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Asks as the server itself; a PATCH is a merge patch. Gives whether there is nothing left to do.
+    pub(crate) async fn ask(&self, method: Method, path: &str, object: &Value) -> bool {
+        let refused = self.answer_to_itself(method.clone(), path, object).await.err();
+        if let Some(status) = refused {
+            let name = &object["metadata"]["name"];
+            tracing::error!(%name, path, %method, %status, "the server's own request is refused");
+        }
+        refused.is_none()
+    }
+
+    async fn answer_to_itself(&self, method: Method, path: &str, object: &Value) -> Result<(), StatusCode> {
         let body = if object.is_null() { String::new() } else { object.to_string() };
         let mut request = Request::new(Full::<Bytes>::from(body));
-        let Ok(uri) = path.parse() else { return };
+        let Ok(uri) = path.parse() else { return Ok(()) };
         (*request.method_mut(), *request.uri_mut()) = (method.clone(), uri);
         let headers = request.headers_mut();
         headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
@@ -100,10 +133,8 @@ impl ApiServer {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
         }
         let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
-        if !response.status().is_success() && !is_settled(&method, response.status()) {
-            let name = &object["metadata"]["name"];
-            tracing::error!(%name, path, %method, status = %response.status(), "the server's own request is refused");
-        }
+        let status = response.status();
+        if status.is_success() || is_settled(&method, status) { Ok(()) } else { Err(status) }
     }
 }
 

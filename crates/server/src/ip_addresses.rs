@@ -150,7 +150,7 @@ async fn make_range(server: &ApiServer) {
     let (first, prefix) = SERVICE_RANGE;
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
         "metadata": {"name": DEFAULT}, "spec": {"cidrs": [format!("{first}/{prefix}")]}});
-    server.make(RANGES, &range).await;
+    server.ensure_made(RANGES, &range).await;
     let stored = server.store.get(&Key::new(service_ranges::STORAGE, "", DEFAULT)).map(|stored| read(&stored));
     if let Some(mut there) = stored.filter(|there| there["status"]["conditions"].as_array().is_none_or(Vec::is_empty)) {
         let message = "Kubernetes default Service CIDR is ready";

@@ -56,7 +56,7 @@ fn object(group: &str, version: &str, managed: &str, (of_group, of_version): (i6
 async fn make(server: ApiServer, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if server.store.get(&Key::new(STORAGE, "", name)).is_none() {
-        server.ask(Method::POST, ALL, &object).await;
+        server.ensure_made(ALL, &object).await;
     }
 }
 

@@ -93,7 +93,7 @@ const ROUNDS: usize = 5;
 async fn ensure(server: ApiServer, resource: &'static str, wanted: Value) {
     let name = super::name(&wanted);
     let Some(stored) = server.store.get(&Key::new(resource, "", name.as_str())) else {
-        return server.ask(Method::POST, &format!("{GROUP}/{resource}"), &wanted).await;
+        return server.ensure_made(&format!("{GROUP}/{resource}"), &wanted).await;
     };
     let mut there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
     let is_ours = there["metadata"]["annotations"][AUTO_UPDATE] == "true";

@@ -101,7 +101,7 @@ impl ApiServer {
         let data = json!({"since": Timestamp::now().strftime(DAY).to_string()});
         let Some(there) = self.store.get(&Key::new("configmaps", namespace, name)) else {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-            return self.make(&all, &object).await;
+            return self.ensure_made(&all, &object).await;
         };
         let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
         if there["data"]["since"].as_str().is_none_or(|since| Date::strptime(DAY, since).is_err()) {
