@@ -8,12 +8,13 @@ use std::{
     os::unix::{
         fs::{MetadataExt, PermissionsExt},
         net::UnixDatagram,
+        process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, Process, Setup, podium_binary};
+use tests::{Cluster, Kubectl, Process, Setup, podium_binary, wait_for};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("clusters run side by side and do not meet", clusters_run_side_by_side),
@@ -21,6 +22,9 @@ pub(crate) const TESTS: &[Alone] = &[
     ("the kubeconfig is the administrator's alone, and there while the API serves", the_kubeconfig_is_private),
     ("systemd is told when the node is Ready", systemd_is_told),
     ("what stands in the way is named", what_stands_in_the_way_is_named),
+    ("down leaves a mount that is the data directory to its owner", a_mount_is_its_owners),
+    ("a data directory is the same by whatever way", a_link_leads_to_the_same),
+    ("Podium goes on when nobody reads what it prints", nobody_reads),
     ("a runtime of somebody else is used, and left as it was", a_foreign_runtime_is_used),
 ];
 
@@ -174,9 +178,80 @@ fn what_stands_in_the_way_is_named() {
     let alone = "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]";
     check(&mut up(&fresh, &["--feature-gates", "RestartAllContainersOnContainerExits=true"]), &[alone]);
     check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
-    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 block"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["overlaps with the addresses of Services"]);
+    let unmade = dir.path().join("unmade");
+    check(up(&unmade, &[]).uid(65534), &["must be run as root"]);
+    assert!(!unmade.exists());
     check(&mut up(&fresh, &["--runtime-endpoint", "tcp://127.0.0.1:1"]), &["use unix://"]);
+    let nobody = format!("unix://{}", dir.path().join("nobody.sock").display());
+    check(
+        &mut up(&fresh, &["--runtime-endpoint", &nobody]),
+        &["--runtime-endpoint", "no container runtime answers there"],
+    );
+    let none = ["--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0"];
+    check(&mut up(&fresh, &none), &["must add up to something positive"]);
+    let theirs = dir.path().join("config");
+    std::fs::write(&theirs, "my other clusters").unwrap();
+    check(&mut up(&fresh, &["--kubeconfig", theirs.to_str().unwrap()]), &["did not write", "--kubeconfig"]);
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "my other clusters");
     down(&fresh);
+}
+
+/// A Podium whose API serves.
+fn serving(data_dir: &Path) -> Child {
+    let podium = up(data_dir, &[]).stdout(Stdio::null()).spawn().unwrap();
+    wait_for("the API to serve", Duration::from_secs(60), || {
+        if data_dir.join("admin.kubeconfig").exists() { Ok(()) } else { Err("no kubeconfig".to_owned()) }
+    });
+    podium
+}
+
+fn a_mount_is_its_owners() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("disk");
+    std::fs::create_dir(&data_dir).unwrap();
+    let mount =
+        |args: &[&str]| assert!(Command::new(args[0]).args(&args[1..]).arg(&data_dir).status().unwrap().success());
+    mount(&["mount", "-t", "tmpfs", "tmpfs"]);
+    std::fs::write(data_dir.join("mine"), "mine").unwrap();
+    let mut podium = serving(&data_dir);
+    podium.kill().unwrap();
+    podium.wait().unwrap();
+    down(&data_dir);
+    let left: Vec<_> = std::fs::read_dir(&data_dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    mount(&["umount"]);
+    assert_eq!(left, ["mine"]);
+    assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), 0, "it was a mount to the end");
+}
+
+fn a_link_leads_to_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let mut podium = serving(&link);
+    podium.kill().unwrap();
+    podium.wait().unwrap();
+    down(&real);
+    assert_eq!((traces(&real), traces(&link)), (BTreeSet::new(), BTreeSet::new()));
+}
+
+fn nobody_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("data");
+    let mut podium = up(&data_dir, &[]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(podium.stdout.take());
+    let config = data_dir.join("admin.kubeconfig");
+    let ready = "kubectl wait --for=condition=Ready node --all --timeout=60s";
+    wait_for("a node", Duration::from_secs(60), || {
+        let output = Command::new("sh").args(["-c", ready]).env("KUBECONFIG", &config).output().unwrap();
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    });
+    assert_eq!(podium.try_wait().unwrap(), None, "it is still there");
+    podium.kill().unwrap();
+    podium.wait().unwrap();
+    down(&data_dir);
 }
 
 fn a_foreign_runtime_is_used() {

@@ -1,7 +1,7 @@
 //! `podium run`: a throwaway cluster, its timeline and its exit code.
 
 use crate::Alone;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
     path::Path,
@@ -14,16 +14,32 @@ pub(crate) const TESTS: &[Alone] = &[
     ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_it_gracefully),
     ("what a podium run that was killed has left goes with the next one", a_killed_run_is_cleaned_up),
     ("podium run ends with 124 when time is up", time_is_up),
+    ("podium run ends what comes again, in order", what_comes_again_is_ended),
+    ("podium run ends with its Jobs, and finds the Pods whose names it did not choose", jobs_and_generated_names),
+    ("podium run of nothing that runs is over at once", nothing_to_wait_for),
+    ("podium run can be interrupted twice", interrupted_twice),
+    ("runc is found where Podium has found it", runc_is_found),
 ];
+
+/// A Pod with this script.
+fn pod(script: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template(script)})
+}
+
+fn template(script: &str) -> Value {
+    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 10,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]})
+}
 
 /// `podium run` of one Pod with this script, in a directory where it leaves nothing.
 fn command(dir: &Path, script: &str, timeout: &str) -> Command {
-    let (tar, manifest) = (dir.join("busybox.tar"), dir.join("pod.yaml"));
+    command_of(dir, &pod(script), timeout)
+}
+
+fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
+    let (tar, manifest) = (dir.join("busybox.tar"), dir.join("manifest.yaml"));
     test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 10,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
-    std::fs::write(&manifest, pod.to_string()).unwrap();
+    std::fs::write(&manifest, object.to_string()).unwrap();
     let mut command = Command::new(tests::podium_binary());
     command.arg("run").arg(&manifest).args(["--timeout", timeout, "--image"]).arg(&tar).env("TMPDIR", dir);
     command
@@ -38,8 +54,12 @@ fn outcome(dir: &Path, output: &Output) -> (i32, String) {
 }
 
 fn run(script: &str, timeout: &str) -> (i32, String) {
+    run_of(&pod(script), timeout)
+}
+
+fn run_of(object: &Value, timeout: &str) -> (i32, String) {
     let dir = tempfile::tempdir().unwrap();
-    let output = command(dir.path(), script, timeout).output().unwrap();
+    let output = command_of(dir.path(), object, timeout).output().unwrap();
     outcome(dir.path(), &output)
 }
 
@@ -88,4 +108,62 @@ fn a_killed_run_is_cleaned_up() {
     let (code, text) = outcome(dir.path(), &output);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains(&format!("removed what an earlier run left in {}", left.display())), "{text}");
+}
+
+fn what_comes_again_is_ended() {
+    let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
+    let mut spec = template(script);
+    spec["restartPolicy"] = "Always".into();
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}});
+    let (code, text) = run_of(&deployment, "8s");
+    assert_eq!(code, 124, "{text}");
+    assert!(text.contains("deployment/d [ScalingReplicaSet]"), "{text}");
+    assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
+}
+
+fn jobs_and_generated_names() {
+    let mut named = pod("echo it works");
+    named["metadata"] = json!({"generateName": "p-"});
+    let (code, text) = run_of(&named, "60s");
+    assert_eq!(code, 0, "{text}");
+    let job = |script| {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"backoffLimit": 0, "template": {"spec": template(script)}}})
+    };
+    let (code, text) = run_of(&job("exit 0"), "60s");
+    assert!(code == 0 && text.contains("job/j") && text.contains("Complete"), "{code} {text}");
+    let (code, text) = run_of(&job("exit 3"), "60s");
+    assert!(code == 1 && text.contains("job/j [BackoffLimitExceeded]"), "{code} {text}");
+}
+
+fn nothing_to_wait_for() {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+    let (code, text) = run_of(&map, "60s");
+    assert!(code == 0 && text.contains("there is nothing to wait for"), "{code} {text}");
+}
+
+fn interrupted_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stubborn = pod("trap '' TERM; echo it serves; while :; do sleep 0.1; done");
+    stubborn["spec"]["terminationGracePeriodSeconds"] = 3600.into();
+    let mut child = command_of(dir.path(), &stubborn, "600s").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut text = lines.find(|l| l.contains("| it serves")).expect("the Pod's log is shown");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let interrupt = || nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    interrupt();
+    lines.find(|l| l.contains("[Killing]")).expect("the Pod is being ended");
+    interrupt();
+    lines.for_each(|line| text += &line);
+    let output = Output { stdout: text.into_bytes(), ..child.wait_with_output().unwrap() };
+    let (code, text) = outcome(dir.path(), &output);
+    assert!(code == 130 && text.contains("interrupted again"), "{code} {text}");
+}
+
+fn runc_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = command(dir.path(), "echo it works", "60s").env("PATH", "/nowhere").output().unwrap();
+    let (code, text) = outcome(dir.path(), &output);
+    assert!(code == 0 && text.contains("| it works"), "{code} {text}");
 }

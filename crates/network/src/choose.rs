@@ -30,7 +30,7 @@ pub(crate) enum Wish {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChooseError {
     /// The given CIDR has no room for a gateway and a Pod.
-    #[error("the Pod CIDR {0} is not usable: it must be an IPv4 block between /8 and /29")]
+    #[error("the Pod CIDR {0} is not usable: it must be an IPv4 block of unicast addresses between /8 and /29")]
     Size(Ipv4Net),
     /// The given CIDR overlaps with addresses that are in use.
     #[error("the Pod CIDR {wanted} overlaps with {taken} on {device}")]
@@ -52,7 +52,7 @@ pub(crate) fn choose(wish: Wish, occupied: &[Occupied]) -> Result<Ipv4Net, Choos
     match wish {
         Wish::Given(net) => {
             let net = net.trunc();
-            if !(8..=29).contains(&net.prefix_len()) {
+            if !(8..=29).contains(&net.prefix_len()) || !is_unicast(net.network()) {
                 return Err(ChooseError::Size(net));
             }
             match collision(net, occupied) {
@@ -79,6 +79,11 @@ fn collision(net: Ipv4Net, occupied: &[Occupied]) -> Option<&Occupied> {
         let wide = other.net.prefix_len() < 16 && other.net.prefix_len() < net.prefix_len();
         !wide && (other.net.contains(&net) || net.contains(&other.net))
     })
+}
+
+/// Whether hosts can have such addresses.
+fn is_unicast(ip: Ipv4Addr) -> bool {
+    !(ip.octets()[0] == 0 || ip.is_loopback() || ip.octets()[0] >= 224)
 }
 
 /// The gateway: the first address of the block.
@@ -135,8 +140,16 @@ mod tests {
         check(
             "10.9.0.0/30",
             &[],
-            Err("the Pod CIDR 10.9.0.0/30 is not usable: it must be an IPv4 block between /8 and /29"),
+            Err(
+                "the Pod CIDR 10.9.0.0/30 is not usable: it must be an IPv4 block of unicast addresses between /8 and /29",
+            ),
         );
+        for none in ["224.0.0.0/24", "240.0.0.0/8", "127.1.0.0/16", "0.0.0.0/8"] {
+            let error = format!(
+                "the Pod CIDR {none} is not usable: it must be an IPv4 block of unicast addresses between /8 and /29"
+            );
+            check(none, &[], Err(&error));
+        }
     }
 
     #[test]

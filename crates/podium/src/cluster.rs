@@ -3,6 +3,7 @@
 use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
+use ipnet::Ipv4Net;
 use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
@@ -297,10 +298,20 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option
         return Ok((endpoint.clone(), None, None));
     }
     let mut options = network::Options::new(dir.root());
-    options.pod_cidr = args.pod_cidr.as_deref().map(str::parse).transpose().context("--pod-cidr")?;
+    options.pod_cidr = args.pod_cidr.as_deref().map(pod_cidr).transpose()?;
     let network = Network::prepare(options).await?;
     let containerd = OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone()).await?;
     Ok((containerd.endpoint(), Some(containerd), Some(network)))
+}
+
+fn pod_cidr(text: &str) -> Result<Ipv4Net> {
+    let cidr: Ipv4Net = text.parse().with_context(|| format!("--pod-cidr {text}: it must be an IPv4 block"))?;
+    let (first, prefix) = server::SERVICE_RANGE;
+    let services = Ipv4Net::new_assert(first, prefix);
+    if cidr.contains(&services) || services.contains(&cidr) {
+        anyhow::bail!("--pod-cidr {cidr} overlaps with the addresses of Services, {services}");
+    }
+    Ok(cidr)
 }
 
 fn node_name(args: &NodeArgs) -> Result<String> {

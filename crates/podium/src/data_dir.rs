@@ -21,13 +21,14 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Names a data directory; nothing is touched. The path becomes absolute, because runtimes and mounts need that.
+    /// Names a data directory; nothing is touched. The path becomes absolute, because runtimes and mounts need that, and
+    /// leads through no links: whatever way leads there, it is the same cluster.
     ///
     /// # Errors
-    /// When the working directory is gone.
+    /// When the working directory is gone, or a directory on the way cannot be read.
     pub(crate) fn new(root: &Path) -> Result<Self> {
-        let root = std::path::absolute(root).with_context(|| format!("data directory {}", root.display()))?;
-        Ok(Self { root })
+        let resolved = std::path::absolute(root).and_then(|root| resolved(&root));
+        Ok(Self { root: resolved.with_context(|| format!("data directory {}", root.display()))? })
     }
 
     /// The directory itself.
@@ -114,7 +115,8 @@ impl DataDir {
         }
         match std::fs::remove_dir(&self.root) {
             Ok(()) => Ok(true),
-            Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty => Ok(false),
+            // A mount is its owner's.
+            Err(e) if matches!(e.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::ResourceBusy) => Ok(false),
             Err(e) => Err(e).with_context(|| format!("cannot remove {}", self.root.display())),
         }
     }
@@ -183,6 +185,16 @@ impl DataDir {
     }
 }
 
+/// An absolute path without links, as far as it leads to something.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
+            Ok(resolved(parent)?.join(name))
+        }
+        (other, ..) => other,
+    }
+}
+
 /// Held for as long as a Podium uses a data directory; the kernel lets go of it when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -204,6 +216,18 @@ mod tests {
         });
         let _held = taken.unwrap();
         data_dir.lock_soon().await.unwrap_err();
+    }
+
+    #[test]
+    fn all_ways_lead_to_one_data_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for name in ["", "sub", "sub/more"] {
+            let root = |above: &Path| DataDir::new(&above.join(name)).unwrap().root;
+            assert_eq!(root(&link), root(&real), "{name}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `podium explain`: what the node's state machine knows about a Pod.
 
-use crate::{cli::ExplainArgs, data_dir::DataDir};
+use crate::{cli::ExplainArgs, data_dir::DataDir, print::say};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -32,15 +32,15 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
         http::Request::get(path).body(Vec::new())
     };
     if args.history {
-        print!("{}", client.request_text(ask("history")?).await?);
+        say!("{}", client.request_text(ask("history")?).await?.trim_end());
         return Ok(());
     }
     let explanation: Explanation = client.request(ask("explain")?).await?;
-    println!("pod/{name} is {}", explanation.state);
-    explanation.because.iter().for_each(|line| println!("  because {line}"));
-    explanation.next.iter().for_each(|line| println!("  next: {line}"));
+    say!("pod/{name} is {}", explanation.state);
+    explanation.because.iter().for_each(|line| say!("  because {line}"));
+    explanation.next.iter().for_each(|line| say!("  next: {line}"));
     if let Some(until) = explanation.until {
-        println!("  looks again at {until}");
+        say!("  looks again at {until}");
     }
     Ok(())
 }
@@ -49,16 +49,16 @@ fn unscheduled(name: &str, pod: &Pod) {
     let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
     let Some(condition) = conditions.into_iter().find(|c| c.type_ == "PodScheduled") else {
         let scheduler = pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or_default();
-        println!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
-        println!("  because no scheduler has looked at it yet; it asks for the one called {scheduler:?}");
+        say!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
+        say!("  because no scheduler has looked at it yet; it asks for the one called {scheduler:?}");
         return;
     };
-    println!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
-    println!("  because {}: {}", condition.reason.as_deref().unwrap_or(""), condition.message.as_deref().unwrap_or(""));
+    say!("pod/{name} is {}, not scheduled", api::pod::phase(pod));
+    say!("  because {}: {}", condition.reason.as_deref().unwrap_or(""), condition.message.as_deref().unwrap_or(""));
 }
 
 /// What is assigned to a node that nobody has registered.
 fn without_node(name: &str, pod: &Pod, node: &str) {
-    println!("pod/{name} is {}, assigned to node {node:?}, which is not there", api::pod::phase(pod));
-    println!("  next: it is deleted by the Pod garbage collector, unless the node comes");
+    say!("pod/{name} is {}, assigned to node {node:?}, which is not there", api::pod::phase(pod));
+    say!("  next: it is deleted by the Pod garbage collector, unless the node comes");
 }

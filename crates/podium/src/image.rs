@@ -2,6 +2,7 @@
 
 use crate::cli::{ImageCommand, RuntimeArgs};
 use crate::data_dir::DataDir;
+use crate::print::say;
 use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use runtime::{CriRuntime, ImportError, Runtime};
@@ -14,7 +15,7 @@ pub(crate) async fn run(command: ImageCommand) -> Result<()> {
             let endpoint = endpoint(&runtime)?;
             for file in &files {
                 for name in import(&endpoint, file).await? {
-                    println!("{name}");
+                    say!("{name}");
                 }
             }
             Ok(())
@@ -54,7 +55,7 @@ pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
 async fn list(endpoint: &str) -> Result<()> {
     let images =
         CriRuntime::new(endpoint, Path::new(""))?.images().await.context("is Podium up in this data directory?")?;
-    println!("{:<60} {:<20} SIZE", "IMAGE", "ID");
+    say!("{:<60} {:<20} SIZE", "IMAGE", "ID");
     let mut lines = Vec::new();
     for image in &images {
         let names = if image.tags.is_empty() { &image.digests[..1.min(image.digests.len())] } else { &image.tags };
@@ -66,6 +67,6 @@ async fn list(endpoint: &str) -> Result<()> {
         }
     }
     lines.sort();
-    lines.iter().for_each(|line| println!("{line}"));
+    lines.iter().for_each(|line| say!("{line}"));
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! Podium: Kubernetes Pods in one binary. The command line, and the wiring of the components; nothing else.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks to people")]
 
 mod cli;
 mod cluster;
@@ -10,6 +9,7 @@ mod explain;
 mod image;
 mod kubeconfig;
 mod kubelet_config;
+mod print;
 mod run;
 mod up;
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
-            eprintln!("podium: {}", told(&error));
+            print::error(format_args!("podium: {}", told(&error)));
             ExitCode::from(2)
         }
     }
@@ -64,6 +64,10 @@ fn told(error: &anyhow::Error) -> String {
 }
 
 async fn command(command: Command) -> anyhow::Result<i32> {
+    // Before anything is made that could not be removed.
+    if matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_)) && !nix::unistd::geteuid().is_root() {
+        anyhow::bail!("it must be run as root, for it makes containers, networks and mounts");
+    }
     match command {
         Command::Up(args) => Box::pin(up::up(args)).await.map(|()| 0),
         Command::Down(args) => up::down(args).await.map(|()| 0),

@@ -5,6 +5,7 @@ use crate::{
     cluster::{Access, Cluster},
     data_dir::DataDir,
     kubeconfig,
+    print::say,
 };
 use anyhow::{Context, Result, bail};
 use nix::{
@@ -40,11 +41,11 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
         cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
         () = stop.wait() => return Ok(()),
     };
-    println!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
+    say!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
     tokio::select! {
         ready = cluster.wait_node_ready() => {
             ready?;
-            println!("Node {} is Ready after {} ms. Now: export KUBECONFIG={}; kubectl get nodes", cluster.node, start.elapsed().as_millis(), kubeconfig.display());
+            say!("Node {} is Ready after {} ms. Now: export KUBECONFIG={}; kubectl get nodes", cluster.node, start.elapsed().as_millis(), kubeconfig.display());
             let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
             stop.wait().await;
         }
@@ -90,7 +91,7 @@ impl StopSignals {
 pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
     let dir = DataDir::new(&args.data_dir)?;
     if !dir.root().exists() {
-        println!("Nothing runs in {}", dir.root().display());
+        say!("Nothing runs in {}", dir.root().display());
         return Ok(());
     }
     if !dir.was_used() {
@@ -106,9 +107,9 @@ pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
     let lock = dir.lock()?;
     let gone = destroy(&dir).await?;
     drop(lock);
-    println!("Removed everything that ran in {}", dir.root().display());
+    say!("Removed everything that ran in {}", dir.root().display());
     if !gone {
-        println!("What else is in that directory was left there");
+        say!("What else is in that directory was left there");
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::{
     goal::Ended,
     timeline::{Line, Mood, Timeline, display_name},
 };
+use crate::print::say;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -45,7 +46,7 @@ impl Screen {
             (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
             _ => ("", ""),
         };
-        println!("{ms:>7} ms  {:<24} {on}{}{off}", line.subject, line.text);
+        say!("{ms:>7} ms  {:<24} {on}{}{off}", line.subject, line.text);
     }
 
     pub(super) fn say(self, subject: &str, text: &str, mood: Mood) {

@@ -101,13 +101,14 @@ fn shims_and_children(paths: &Paths) -> Vec<i32> {
     found
 }
 
+/// Unmounts what is mounted below a directory; one that is a mount itself is its owner's.
 pub(super) fn unmount_below(dir: &Path) -> Result<(), ContainerdError> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut points: Vec<PathBuf> = table
         .lines()
         .filter_map(|l| l.split(' ').nth(4))
         .map(|p| PathBuf::from(unescape(p)))
-        .filter(|p| p.starts_with(dir))
+        .filter(|p| p.starts_with(dir) && p != dir)
         .collect();
     points.sort();
     for point in points.iter().rev() {
