@@ -9,6 +9,7 @@ use tests::{Cluster, wait_for};
 pub(crate) const TESTS: &[Shared] = &[
     ("images of both archive formats are imported under every name in them", images_are_imported),
     ("an archive that is none is refused", an_archive_that_is_none_is_refused),
+    ("an archive that is broken or names nothing leaves nothing", a_broken_archive_leaves_nothing),
     ("explain says why, what next and until when", explain_says_why),
     ("the history of a Pod can be gone through again", a_history_is_replayed),
 ];
@@ -35,8 +36,8 @@ fn images_are_imported(cluster: &Cluster) {
     let (done, said) = podium(cluster, &["image", "import", docker.to_str().unwrap(), oci.to_str().unwrap()]);
     assert!(done && names.iter().all(|n| said.contains(n)), "{said}");
     let (_, list) = podium(cluster, &["image", "ls"]);
-    // Several names of one image are one line, for they are one image.
     assert!(list.starts_with("IMAGE") && list.contains("podium.local/pause"), "{list}");
+    assert!(names.iter().all(|name| list.lines().any(|line| line.starts_with(name))), "{list}");
     for (i, name) in ["twice:1", names[1], "oci:3"].into_iter().enumerate() {
         kubectl.apply(&pod(&format!("p{i}"), name, "exit 0").to_string());
         kubectl.wait_value(&format!("pod/p{i}"), "/status/phase", &json!("Succeeded"));
@@ -52,6 +53,40 @@ fn an_archive_that_is_none_is_refused(cluster: &Cluster) {
     assert!(!done && said.contains("cannot read /no/such/file.tar"), "{said}");
 }
 
+fn a_broken_archive_leaves_nothing(cluster: &Cluster) {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = |name: &str| {
+        let path = dir.path().join("archive.tar");
+        // Another layer than that of other tests: what is there already is not unpacked again.
+        let config = ImageConfig { cmd: Some(vec!["echo".to_owned(), name.to_owned()]), ..ImageConfig::default() };
+        test_images::busybox(&path, &[name], &config).unwrap();
+        std::fs::read(path).unwrap()
+    };
+    let import = |bytes: &[u8]| {
+        let path = dir.path().join("given");
+        std::fs::write(&path, bytes).unwrap();
+        podium(cluster, &["image", "import", path.to_str().unwrap()])
+    };
+    let mut nameless = archive("docker.io/library/nameless:1");
+    let tags = br#""RepoTags":["docker.io/library/nameless:1"]"#;
+    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("its name is in it");
+    let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
+    nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
+    let (done, said) = import(&nameless);
+    assert!(!done && said.contains("no image in the archive has a name"), "{said}");
+    let mut damaged = archive("docker.io/library/damaged:1");
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
+    let (done, said) = import(&damaged);
+    assert!(!done && said.contains("wrong diff id") && !said.contains("level=info"), "{said}");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &archive("docker.io/library/zipped:1")).unwrap();
+    let (done, said) = import(&gzip.finish().unwrap());
+    assert!(done && said.contains("docker.io/library/zipped:1"), "{said}");
+    let (_, list) = podium(cluster, &["image", "ls"]);
+    assert!(list.contains("library/zipped:1") && !list.contains("nameless") && !list.contains("damaged"), "{list}");
+}
+
 fn explain_says_why(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
@@ -59,9 +94,10 @@ fn explain_says_why(cluster: &Cluster) {
     let imageless = pod("imageless", "docker.io/library/nothing:1", "true");
     let mut unscheduled = pod("unscheduled", test_images::BUSYBOX, "true");
     unscheduled["spec"]["nodeSelector"] = json!({"no": "where"});
-    kubectl.apply(
-        &json!({"apiVersion": "v1", "kind": "List", "items": [crashes, runs, imageless, unscheduled]}).to_string(),
-    );
+    let mut others = pod("others", test_images::BUSYBOX, "true");
+    others["spec"]["schedulerName"] = json!("others");
+    let all = [crashes, runs, imageless, unscheduled, others];
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string());
     let check = |pod: &str, expected: &[&str]| {
         let pod = format!("pod/{pod}");
         wait_for(&format!("{pod} to be explained by {expected:?}"), Duration::from_secs(60), || {
@@ -73,6 +109,7 @@ fn explain_says_why(cluster: &Cluster) {
     check("runs", &["is Running", "container c runs since"]);
     check("imageless", &["is Pending", "container c waits, ErrImageNeverPull"]);
     check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
+    check("others", &["not scheduled", "the one called \"others\""]);
     let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
     assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
 }

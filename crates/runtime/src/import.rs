@@ -1,6 +1,13 @@
 //! Importing image archives into containerd, through its own `ctr`, which ships with it.
 
-use std::{collections::BTreeSet, io, path::PathBuf, process::Stdio};
+use flate2::write::MultiGzDecoder;
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::Stdio,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
@@ -43,11 +50,13 @@ pub async fn import(
     let stdin = child.stdin.take();
     let send = async {
         let Some(mut stdin) = stdin else { return Ok(()) };
-        let (mut buffer, mut sent) = (vec![0; 256 << 10], 0);
+        let (mut buffer, mut sent, mut unpack) = (vec![0; 256 << 10], 0, None);
         loop {
             let n = archive.read(&mut buffer).await.map_err(ImportError::Read)?;
+            let unpack = unpack.get_or_insert_with(|| Unpack::of(&buffer[..n]));
+            let plain = unpack.part(&buffer[..n]).map_err(ImportError::Read)?;
             // When ctr stops reading, its own words say why.
-            if n == 0 || stdin.write_all(&buffer[..n]).await.is_err() {
+            if n == 0 || stdin.write_all(&plain).await.is_err() {
                 return Ok(());
             }
             sent += n as u64;
@@ -74,6 +83,34 @@ pub async fn import(
         .map(|(name, _)| name.to_owned())
         .collect();
     if names.is_empty() { Err(ImportError::Nameless) } else { Ok(names) }
+}
+
+/// An archive as it comes: `docker save` is often piped through gzip.
+enum Unpack {
+    Plain,
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+}
+
+impl Unpack {
+    /// By how the archive begins.
+    fn of(begin: &[u8]) -> Self {
+        if begin.starts_with(&[0x1f, 0x8b]) {
+            Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new())))
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// What the next part of the archive is.
+    fn part<'a>(&mut self, part: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
+        match self {
+            Self::Plain => Ok(part.into()),
+            Self::Gzip(decoder) => {
+                decoder.write_all(part)?;
+                Ok(std::mem::take(decoder.get_mut()).into())
+            }
+        }
+    }
 }
 
 /// What images are called that are there.
