@@ -64,7 +64,7 @@ async fn report(shared: &Shared) {
     let mut shown: Option<(NodeState, Instant)> = None;
     let mut shutdown = shared.shutdown.changes();
     let mut nodes = own(shared);
-    let mut extended = Extended::new();
+    let (mut extended, mut cordoned) = (Extended::new(), false);
     loop {
         let state = NodeState::look(shared, extended.clone()).await;
         let fresh = shown
@@ -86,7 +86,7 @@ async fn report(shared: &Shared) {
                 () = tokio::time::sleep(pause) => {}
                 () = shared.evictions.changed.notified() => {}
                 _ = shutdown.changed() => {}
-                other = changed(&mut nodes, &extended) => extended = other,
+                other = changed(shared, &mut nodes, &extended, &mut cordoned) => extended = other,
             }
         };
         if shared.stop.run_until_cancelled(news).await.is_none() {
@@ -103,9 +103,20 @@ fn own(shared: &Shared) -> BoxStream<'static, Node> {
     nodes.filter_map(|node| std::future::ready(node.ok())).boxed()
 }
 
-/// Waits until the node has other extended resources than these.
-async fn changed(nodes: &mut BoxStream<'static, Node>, known: &Extended) -> Extended {
+/// Waits until the node has other extended resources than these. Tells when it is cordoned, and when it is no more.
+async fn changed(
+    shared: &Shared,
+    nodes: &mut BoxStream<'static, Node>,
+    known: &Extended,
+    cordoned: &mut bool,
+) -> Extended {
     while let Some(node) = nodes.next().await {
+        let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
+        if std::mem::replace(cordoned, is_cordoned) != is_cordoned {
+            let reason = if is_cordoned { "NodeNotSchedulable" } else { "NodeSchedulable" };
+            let message = format!("Node {} status is now: {reason}", shared.options.node_name);
+            shared.recorder.record_node(EventKind::Normal, reason, message);
+        }
         let now = node.status.as_ref().map(node_status::extended).unwrap_or_default();
         if now != *known {
             return now;

@@ -95,6 +95,8 @@ impl Loop {
     fn place(&mut self, uid: Uid, pod: Arc<Pod>) {
         let spec = pod.spec.as_ref();
         if spec.is_some_and(|s| s.scheduling_gates.as_ref().is_some_and(|g| !g.is_empty())) {
+            // Nobody has tried to place it: without its gates it is tried at once.
+            self.queue.forgive(&uid);
             if self.writer.needs_report(&pod, "SchedulingGated", message::GATED) {
                 self.writes.spawn(self.writer.clone().gated(uid, pod));
             } else {

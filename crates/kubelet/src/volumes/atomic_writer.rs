@@ -75,7 +75,19 @@ fn fill(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()>
         give_to_group(&target, group)?;
         fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
     }
-    Ok(())
+    if group.is_some() { give_dirs_to_group(version, group) } else { Ok(()) }
+}
+
+/// Directories are the group's, too, and so is what is made in them (`changeFilePermission`).
+fn give_dirs_to_group(dir: &Path, group: Option<u32>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give_dirs_to_group(&entry.path(), group)?;
+        }
+    }
+    give_to_group(dir, group)?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o2755))
 }
 
 /// Whether a version holds exactly these files.
