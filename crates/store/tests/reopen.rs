@@ -240,6 +240,27 @@ fn a_database_that_is_gone_is_not_made_anew() {
 }
 
 #[test]
+fn a_database_that_lost_a_part_is_not_completed() {
+    for (part, expected) in [
+        ("0.jnl", "it has no journal"),
+        ("keyspaces/1", "keyspaces/1/current is damaged: it is missing"),
+        ("keyspaces/1/current", "keyspaces/1/current is damaged: it is missing"),
+        ("keyspaces/0/current", "keyspaces/0/current is damaged: it is missing"),
+        ("keyspaces/1/v0", "keyspaces/1/v0 is damaged: it is missing"),
+    ] {
+        let folder = filled(3);
+        let path = folder.path().join("database").join(part);
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap();
+        } else {
+            fs::remove_file(path).unwrap();
+        }
+        check_refused(folder.path(), expected);
+        check_refused(folder.path(), expected);
+    }
+}
+
+#[test]
 fn a_damaged_table_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let options = FjallOptions { memtable_bytes: 4 << 10, ..fjall_options() };

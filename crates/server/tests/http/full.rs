@@ -2,7 +2,8 @@
 
 use crate::common::*;
 use serde_json::json;
-use store::CommitError;
+use std::time::Duration;
+use store::{CommitError, MemoryEngine};
 
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_serves_reads() {
@@ -43,4 +44,19 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
     // With room again, everything goes on; nobody saw what was refused.
     api.check(writes[2].clone(), 200, json!({"data": {"k": "v"}})).await;
     events.check("MODIFIED", json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+}
+
+#[tokio::test]
+async fn what_the_system_needs_is_made_as_soon_as_there_is_room() {
+    let engine = MemoryEngine::new();
+    engine.fail_next_commit(CommitError::Full);
+    let api = Api::over(engine).await;
+    let path = "/api/v1/namespaces/default";
+    api.check(get(path), 404, json!({})).await;
+    let made = async {
+        while api.ask(&get(path)).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), made).await.unwrap();
 }

@@ -143,10 +143,9 @@ async fn pages_show_one_revision() {
         json!({"message": "specifying resource version is not allowed when using continue"}),
     )
     .await;
-    for (query, message) in [
-        ("continue=junk", "continue key is not valid"),
-        ("limit=x", "limit: Invalid value: \"x\": must be a non-negative integer"),
-    ] {
+    for (query, message) in
+        [("continue=junk", "continue key is not valid"), ("limit=x", "strconv.ParseInt: parsing \"x\": invalid syntax")]
+    {
         api.check(get(format!("{CONFIG_MAPS}?{query}")), 400, json!({"message": message})).await;
     }
 }
@@ -220,4 +219,21 @@ async fn a_group_that_is_not_there_is_told_as_a_status() {
     let api = Api::new().await;
     let expected = json!({"kind": "Status", "reason": "NotFound", "code": 404});
     api.check(get("/apis/nothing.example.com/v1/things"), 404, expected).await;
+}
+
+#[tokio::test]
+async fn field_selectors_take_what_upstream_takes() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    for (path, status, items) in [
+        (format!("{PODS}?fieldSelector=spec.host%3D"), 200, json!([{}])),
+        (format!("{PODS}?fieldSelector=spec.host%3Dn"), 200, json!([])),
+        (format!("{PODS}?fieldSelector=status.podIPs%3Dx"), 200, json!([])),
+        (format!("{PODS}?fieldSelector=spec.other%3Dx"), 400, json!(null)),
+        ("/api/v1/nodes?fieldSelector=metadata.namespace%3Da".to_owned(), 400, json!(null)),
+    ] {
+        api.check(get(path), status, json!({"items": items})).await;
+    }
+    let message = r#"strconv.ParseInt: parsing "x": invalid syntax"#;
+    api.check(get(format!("{PODS}?limit=x")), 400, json!({"reason": "BadRequest", "message": message})).await;
 }

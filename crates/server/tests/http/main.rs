@@ -76,6 +76,7 @@ mod runtime_classes;
 mod security;
 #[cfg(test)]
 mod services;
+mod statuses;
 #[cfg(test)]
 mod tables;
 #[cfg(test)]

@@ -78,3 +78,27 @@ async fn partial_objects_are_metadata() {
     let mut events = api.watch_as(&get(format!("{CONFIG_MAPS}?watch=1")).header("accept", PARTIAL)).await;
     assert_eq!(events.check("ADDED", json!({})).await, partial);
 }
+
+#[tokio::test]
+async fn objects_and_lists_come_in_the_shape_that_was_asked_for() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let one = format!("{PODS}/p");
+    let shape = |kind: &str, version: &str| format!("application/json;as={kind};v={version};g=meta.k8s.io");
+    let (object, list) = (shape("PartialObjectMetadata", "v1"), shape("PartialObjectMetadataList", "v1"));
+    api.check(get(&one).header("accept", &object), 200, json!({"kind": "PartialObjectMetadata"})).await;
+    api.check(get(PODS).header("accept", &list), 200, json!({"kind": "PartialObjectMetadataList"})).await;
+    let message = "you requested PartialObjectMetadata, but the requested object is a list (*v1.PodList)";
+    api.check(get(PODS).header("accept", &object), 406, json!({"reason": "NotAcceptable", "message": message})).await;
+    let message = "you requested PartialObjectMetadataList, but the requested object is not a list (*v1.Pod)";
+    api.check(get(&one).header("accept", &list), 406, json!({"message": message})).await;
+    // A version of shapes that is not served is no choice.
+    for version in ["v1beta1", "v2"] {
+        let old = shape("Table", version);
+        api.check(get(PODS).header("accept", &old), 406, json!({"reason": "NotAcceptable"})).await;
+        let else_whole = format!("{old},application/json");
+        api.check(get(PODS).header("accept", &else_whole), 200, json!({"kind": "PodList"})).await;
+    }
+    let (content_type, _) = api.text(&get(&one).header("accept", "*/*;q=0.1, application/yaml")).await;
+    assert_eq!(content_type, "application/yaml");
+}

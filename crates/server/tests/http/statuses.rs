@@ -1,0 +1,65 @@
+//! What a write of the status may change beside it, and what counts as another generation.
+
+use crate::common::*;
+use serde_json::{Value, json};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn deployment() -> Value {
+    json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+#[tokio::test]
+async fn a_status_cannot_change_the_metadata_of_some_kinds() {
+    let api = Api::new().await;
+    let flows = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let level = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+    let attacher = json!({"attacher": "a.io", "nodeName": "n", "source": {"persistentVolumeName": "v"}});
+    let kept = json!({"labels": null, "annotations": null, "finalizers": null});
+    let taken = json!({"labels": {"l": "x"}, "annotations": {"a": "x"}, "finalizers": ["x.io/f"]});
+    for (path, object, expected) in [
+        (format!("{flows}/flowschemas"), json!({"spec": {"priorityLevelConfiguration": {"name": "catch-all"}}}), &kept),
+        (format!("{flows}/prioritylevelconfigurations"), json!({ "spec": level }), &kept),
+        ("/apis/storage.k8s.io/v1/volumeattachments".to_owned(), json!({ "spec": attacher }), &kept),
+        ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims".to_owned(), json!({"spec": {}}), &kept),
+        ("/api/v1/namespaces/default/replicationcontrollers".to_owned(), controller(), &taken),
+    ] {
+        let mut object = object;
+        object["metadata"] = json!({"name": "x"});
+        api.check(post(&path, &object), 201, json!({})).await;
+        let change = json!({"metadata": taken});
+        let answer = api.check(merge(format!("{path}/x/status"), &change), 200, json!({"metadata": expected})).await;
+        let apply_labels = json!({"apiVersion": answer.body["apiVersion"], "kind": answer.body["kind"],
+            "metadata": {"name": "x", "labels": {"by": "apply"}}});
+        let applied = api.ask(&apply(format!("{path}/x/status"), "applier", &apply_labels)).await;
+        assert_eq!(applied.status, 200, "{path}: {:?}", applied.body);
+        let owns = fields_of(&applied.body, "applier")["f:metadata"]["f:labels"].is_object();
+        assert_eq!(
+            (owns, applied.body["metadata"]["labels"]["by"] == "apply"),
+            (*expected == taken, *expected == taken),
+            "{path}"
+        );
+    }
+}
+
+fn controller() -> Value {
+    json!({"spec": {"selector": {"a": "b"}, "template": deployment()["spec"]["template"]}})
+}
+
+#[tokio::test]
+async fn a_deployments_annotations_are_another_generation() {
+    let api = Api::new().await;
+    api.check(post(DEPLOYMENTS, &deployment()), 201, json!({"metadata": {"generation": 1}})).await;
+    let one = format!("{DEPLOYMENTS}/d");
+    let annotated = json!({"metadata": {"annotations": {"a": "x"}}});
+    api.check(merge(&one, &annotated), 200, json!({"metadata": {"generation": 2}})).await;
+    api.check(merge(&one, &annotated), 200, json!({"metadata": {"generation": 2}})).await;
+    let labelled = json!({"metadata": {"labels": {"a": "x"}}});
+    api.check(merge(&one, &labelled), 200, json!({"metadata": {"generation": 2}})).await;
+    // Its status may change annotations, which is no wish, and not its labels.
+    let told =
+        json!({"metadata": {"annotations": {"a": "y"}, "labels": {"a": "y"}}, "status": {"observedGeneration": 2}});
+    let expected = json!({"metadata": {"generation": 2, "annotations": {"a": "y"}, "labels": {"a": "x"}}});
+    api.check(merge(format!("{one}/status"), &told), 200, expected).await;
+}
