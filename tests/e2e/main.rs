@@ -173,6 +173,7 @@ fn main() {
         audit::TESTS,
         identities::TESTS,
         images::ALONE,
+        podium::ALONE,
         jobs::ALONE,
         kills::TESTS,
         kubectl::ALONE,

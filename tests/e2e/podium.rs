@@ -1,15 +1,17 @@
 //! Podium's own commands on a running cluster: `image` and `explain`.
 
-use crate::Shared;
+use crate::{Alone, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
 use test_images::ImageConfig;
-use tests::{Cluster, wait_for};
+use tests::{Cluster, Setup, wait_for};
+
+pub(crate) const ALONE: &[Alone] =
+    &[("an archive that is broken or names nothing leaves nothing", a_broken_archive_leaves_nothing)];
 
 pub(crate) const TESTS: &[Shared] = &[
     ("images of both archive formats are imported under every name in them", images_are_imported),
     ("an archive that is none is refused", an_archive_that_is_none_is_refused),
-    ("an archive that is broken or names nothing leaves nothing", a_broken_archive_leaves_nothing),
     ("explain says why, what next and until when", explain_says_why),
     ("the history of a Pod can be gone through again", a_history_is_replayed),
 ];
@@ -53,40 +55,6 @@ fn an_archive_that_is_none_is_refused(cluster: &Cluster) {
     assert!(!done && said.contains("cannot read /no/such/file.tar"), "{said}");
 }
 
-fn a_broken_archive_leaves_nothing(cluster: &Cluster) {
-    let dir = tempfile::tempdir().unwrap();
-    let archive = |name: &str| {
-        let path = dir.path().join("archive.tar");
-        // Another layer than that of other tests: what is there already is not unpacked again.
-        let config = ImageConfig { cmd: Some(vec!["echo".to_owned(), name.to_owned()]), ..ImageConfig::default() };
-        test_images::busybox(&path, &[name], &config).unwrap();
-        std::fs::read(path).unwrap()
-    };
-    let import = |bytes: &[u8]| {
-        let path = dir.path().join("given");
-        std::fs::write(&path, bytes).unwrap();
-        podium(cluster, &["image", "import", path.to_str().unwrap()])
-    };
-    let mut nameless = archive("docker.io/library/nameless:1");
-    let tags = br#""RepoTags":["docker.io/library/nameless:1"]"#;
-    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("its name is in it");
-    let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
-    nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
-    let (done, said) = import(&nameless);
-    assert!(!done && said.contains("no image in the archive has a name"), "{said}");
-    let mut damaged = archive("docker.io/library/damaged:1");
-    let middle = damaged.len() / 2;
-    damaged[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
-    let (done, said) = import(&damaged);
-    assert!(!done && said.contains("wrong diff id") && !said.contains("level=info"), "{said}");
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::Write::write_all(&mut gzip, &archive("docker.io/library/zipped:1")).unwrap();
-    let (done, said) = import(&gzip.finish().unwrap());
-    assert!(done && said.contains("docker.io/library/zipped:1"), "{said}");
-    let (_, list) = podium(cluster, &["image", "ls"]);
-    assert!(list.contains("library/zipped:1") && !list.contains("nameless") && !list.contains("damaged"), "{list}");
-}
-
 fn explain_says_why(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
@@ -125,4 +93,39 @@ fn a_history_is_replayed(cluster: &Cluster) {
     assert_eq!(replayed.again, replayed.told);
     let container = &replayed.again.1.container_statuses.unwrap()[0];
     assert_eq!((container.restart_count, replayed.facts > 10), (1, true));
+}
+
+fn a_broken_archive_leaves_nothing() {
+    // What is there already would not be unpacked again.
+    let cluster = Setup::default().without_images().start();
+    let dir = tempfile::tempdir().unwrap();
+    let archive = |name: &str| {
+        let path = dir.path().join("archive.tar");
+        let config = ImageConfig { cmd: Some(vec!["echo".to_owned(), name.to_owned()]), ..ImageConfig::default() };
+        test_images::busybox(&path, &[name], &config).unwrap();
+        std::fs::read(path).unwrap()
+    };
+    let import = |bytes: &[u8]| {
+        let path = dir.path().join("given");
+        std::fs::write(&path, bytes).unwrap();
+        podium(&cluster, &["image", "import", path.to_str().unwrap()])
+    };
+    let mut nameless = archive("docker.io/library/nameless:1");
+    let tags = br#""RepoTags":["docker.io/library/nameless:1"]"#;
+    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("its name is in it");
+    let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
+    nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
+    let (done, said) = import(&nameless);
+    assert!(!done && said.contains("no image in the archive has a name"), "{said}");
+    let mut damaged = archive("docker.io/library/damaged:1");
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
+    let (done, said) = import(&damaged);
+    assert!(!done && said.contains("wrong diff id") && !said.contains("level=info"), "{said}");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &archive("docker.io/library/zipped:1")).unwrap();
+    let (done, said) = import(&gzip.finish().unwrap());
+    assert!(done && said.contains("docker.io/library/zipped:1"), "{said}");
+    let (_, list) = podium(&cluster, &["image", "ls"]);
+    assert!(list.contains("library/zipped:1") && !list.contains("nameless") && !list.contains("damaged"), "{list}");
 }

@@ -110,6 +110,11 @@ fn a_killed_run_is_cleaned_up() {
     assert!(text.contains(&format!("removed what an earlier run left in {}", left.display())), "{text}");
 }
 
+/// Whether a line is about this and says that.
+fn tells(text: &str, subject: &str, what: &str) -> bool {
+    text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
+}
+
 fn what_comes_again_is_ended() {
     let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
     let mut spec = template(script);
@@ -118,7 +123,7 @@ fn what_comes_again_is_ended() {
         "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}});
     let (code, text) = run_of(&deployment, "8s");
     assert_eq!(code, 124, "{text}");
-    assert!(text.contains("deployment/d [ScalingReplicaSet]"), "{text}");
+    assert!(tells(&text, "deployment/d", "[ScalingReplicaSet]"), "{text}");
     assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
 }
 
@@ -132,9 +137,9 @@ fn jobs_and_generated_names() {
         "spec": {"backoffLimit": 0, "template": {"spec": template(script)}}})
     };
     let (code, text) = run_of(&job("exit 0"), "60s");
-    assert!(code == 0 && text.contains("job/j") && text.contains("Complete"), "{code} {text}");
+    assert!(code == 0 && tells(&text, "job/j", "Complete"), "{code} {text}");
     let (code, text) = run_of(&job("exit 3"), "60s");
-    assert!(code == 1 && text.contains("job/j [BackoffLimitExceeded]"), "{code} {text}");
+    assert!(code == 1 && tells(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
 }
 
 fn nothing_to_wait_for() {

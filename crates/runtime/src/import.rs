@@ -101,11 +101,14 @@ impl Unpack {
         }
     }
 
-    /// What the next part of the archive is.
+    /// What the next part of the archive is; an empty one is its end.
     fn part<'a>(&mut self, part: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         match self {
             Self::Plain => Ok(part.into()),
             Self::Gzip(decoder) => {
+                if part.is_empty() {
+                    decoder.try_finish()?;
+                }
                 decoder.write_all(part)?;
                 Ok(std::mem::take(decoder.get_mut()).into())
             }

@@ -123,12 +123,17 @@ async fn a_node_that_comes_later_is_noticed() {
 async fn a_gated_pod_says_so_and_goes_when_the_gates_are_open() {
     let api = start();
     node(&api, "n1", "4");
-    pod(&api, "a", "1", |pod| pod["spec"]["schedulingGates"] = json!([{ "name": "quota" }]));
+    let gated = |gates: Value| pod(&api, "a", "1", move |pod| pod["spec"]["schedulingGates"] = gates);
+    gated(json!([{ "name": "quota" }, { "name": "more" }]));
     api.until("a condition", |api| condition(api, "a")["reason"] == "SchedulingGated").await;
     assert_eq!(condition(&api, "a")["message"], "Scheduling is blocked due to non-empty scheduling gates");
     assert!(events(&api, "FailedScheduling").is_empty());
+    gated(json!([{ "name": "quota" }]));
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let opened = tokio::time::Instant::now();
     pod(&api, "a", "1", |_| {});
     assert_eq!(bound(&api, "a").await, "n1");
+    assert!(opened.elapsed().as_millis() < 10, "nobody has tried to place it before");
 }
 
 #[tokio::test(start_paused = true)]
