@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Remove everything that ran in a data directory: Pods, mounts, network, and the directory's contents.
     Down(DataDirArgs),
-    /// Run manifests in a throwaway cluster and show what happens. Exit code: 0 all Pods Succeeded, 1 one Failed, 124 timeout.
+    /// Run manifests in a throwaway cluster and show what happens. Exit code: 0 all their Pods and Jobs succeeded, 1 one failed, 124 timeout.
     Run(RunArgs),
     /// Work with the images of a data directory's container runtime.
     #[command(subcommand)]
@@ -41,7 +41,8 @@ pub(crate) struct UpArgs {
     /// Address and port of the API server; port 0 takes a free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
     pub(crate) bind: SocketAddr,
-    /// Where to write the administrator's kubeconfig [default: DIR/admin.kubeconfig].
+    /// Where to write the administrator's kubeconfig, while the API serves [default: DIR/admin.kubeconfig]. What others wrote
+    /// there stays, and Podium does not start.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Who is let in by a token of their own: lines of token,user,uid,"group1,group2".
@@ -125,7 +126,7 @@ pub(crate) struct RunArgs {
     /// Give up after this long, for example 90s or 5m.
     #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Image archives to import first (docker-archive or OCI archive).
+    /// Image archives to import first (docker-archive or OCI archive, gzipped or not).
     #[arg(long = "image", value_name = "TAR")]
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
@@ -135,7 +136,7 @@ pub(crate) struct RunArgs {
 /// `podium image`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Import image archives (docker-archive or OCI archive).
+    /// Import image archives (docker-archive or OCI archive, gzipped or not).
     Import {
         /// Archives; `-` reads standard input.
         #[arg(required = true, value_name = "TAR")]
