@@ -27,6 +27,8 @@ fn is_documented(sent: &Sent, answer: &Answer) -> bool {
         500 if sent.path.contains("/eviction") => says("more than one PodDisruptionBudget"),
         // apiextensions-apiserver/pkg/registry/customresource/etcd.go: a custom object without what its scale is about.
         500 if sent.path.contains("/scale") => says("the spec replicas field"),
+        // pkg/registry/core/service/storage/alloc.go: no ServiceCIDR is ready (the fuzzer has deleted them all), or has an address.
+        500 if sent.path.contains("/services") => says("failed to allocate a serviceIP: range is full"),
         // apiserver/pkg/storage/errors.go: `ErrResourceVersionSetOnCreate`, of which nobody makes more.
         500 if sent.method == "POST" => says("resourceVersion should not be set on objects to be created"),
         _ => false,

@@ -37,10 +37,6 @@ pub(crate) fn remembered(names: &Names) -> Result<Option<Ipv4Net>, Error> {
 
 /// Remembers the CIDR.
 pub(crate) fn remember(names: &Names, pod_cidr: Ipv4Net) -> Result<(), Error> {
-    if remembered(names)? == Some(pod_cidr) {
-        // A full disk is no reason not to start.
-        return Ok(());
-    }
     let path = path(names);
     let text = serde_json::to_vec_pretty(&State { pod_cidr }).map_err(|e| Error::file("write", &path)(e.into()))?;
     replace(&path, &text)
@@ -48,6 +44,10 @@ pub(crate) fn remember(names: &Names, pod_cidr: Ipv4Net) -> Result<(), Error> {
 
 /// Writes a file so that it is there whole or not at all, also after a power cut.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    // With what it says already, a full disk is no reason not to start.
+    if fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
     let temporary = path.with_extension("tmp");
     let write = || {
         let mut file = File::create(&temporary)?;
