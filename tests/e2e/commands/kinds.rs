@@ -108,7 +108,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "prioritylevelconfiguration.flowcontrol.apiserver.k8s.io/NAME",
-        "{apiVersion: flowcontrol.apiserver.k8s.io/v1, kind: PriorityLevelConfiguration, spec: {type: Exempt}}",
+        "{apiVersion: flowcontrol.apiserver.k8s.io/v1, kind: PriorityLevelConfiguration, spec: {type: Limited, limited: {limitResponse: {type: Reject}}}}",
     ),
     (
         "ingress.networking.k8s.io/NAME",

@@ -86,7 +86,13 @@ async fn flow_control() {
         discovery: json!({"singularName": "flowschema", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "FlowSchema", "metadata": {"name": "f"}, "spec": {"priorityLevelConfiguration": {"name": "p"}, "distinguisherMethod": {"type": "ByUser"}}}),
         made: json!({"spec": {"matchingPrecedence": 1000}}),
-        wrong: &[(r#"{"spec": {"matchingPrecedence": -1}}"#, "spec.matchingPrecedence: Invalid value: -1: must be a positive value")],
+        wrong: &[
+            (r#"{"spec": {"matchingPrecedence": -1}}"#, "spec.matchingPrecedence: Invalid value: -1: must be a positive value"),
+            (
+                r#"{"spec": {"rules": [{"subjects": [{"kind": "User"}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["x"]}]}]}}"#,
+                "[spec.rules[0].subjects[0].user: Required value: user is required when subject kind is 'User', spec.rules[0].nonResourceRules[0].nonResourceURLs[0]: Invalid value: \"x\": must start with slash]",
+            ),
+        ],
         columns: "Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL",
         cells: json!(["f", "p", 1000, "ByUser", null, "?"]),
     }
@@ -97,7 +103,17 @@ async fn flow_control() {
         discovery: json!({"singularName": "prioritylevelconfiguration", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "PriorityLevelConfiguration", "metadata": {"name": "p"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
         made: json!({"spec": {"limited": {"nominalConcurrencyShares": 30, "limitResponse": {"queuing": {"queues": 64}}}}}),
-        wrong: &[(r#"{"spec": {"limited": null}}"#, "spec.limited: Required value: must not be empty when type is Limited")],
+        wrong: &[
+            (r#"{"spec": {"limited": null}}"#, "spec.limited: Required value: must not be empty when type is Limited"),
+            (
+                r#"{"spec": {"type": "Exempt", "limited": null}}"#,
+                "spec.type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'",
+            ),
+            (
+                r#"{"spec": {"limited": {"limitResponse": {"type": "Reject"}}}}"#,
+                "spec.limited.limitResponse.queuing: Forbidden: must be nil if limited.limitResponse.type is not Limited",
+            ),
+        ],
         columns: "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age",
         cells: json!(["p", "Limited", 30, 64, 8, 50, null]),
     }
