@@ -1,6 +1,6 @@
 //! Checks of single fields that many kinds share, in upstream's words.
 
-use super::{FieldErrors, FieldPath};
+use super::{FieldErrors, FieldPath, plain::path_segment};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -35,6 +35,14 @@ pub(in crate::kinds) fn subdomain(v: &Value, path: &FieldPath, errors: &mut Fiel
 
 pub(in crate::kinds) fn qualified(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     api::names::qualified_name(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+/// A part of a path of the API, which must be set (`IsPathSegmentName`).
+pub(in crate::kinds) fn path_part(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match v.as_str().unwrap_or("") {
+        "" => errors.required(path, ""),
+        part => path_segment(part).iter().for_each(|e| errors.invalid(path, v, e)),
+    }
 }
 
 pub(in crate::kinds) fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
