@@ -1,6 +1,7 @@
 //! Checks of single fields that many kinds share, in upstream's words.
 
 use super::{FieldErrors, FieldPath, plain::path_segment};
+use api::quantity::Amount;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -116,6 +117,13 @@ pub(in crate::kinds) fn must_be_cidr(v: &Value, path: &FieldPath, errors: &mut F
 pub(in crate::kinds) fn not_negative(v: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if v[key].as_i64().is_some_and(|n| n < 0) {
         errors.invalid(&path.child(key), &v[key], "must be greater than or equal to 0");
+    }
+}
+
+/// An amount that may not be below zero, if it is there (`ValidateNonnegativeQuantity`).
+pub(in crate::kinds) fn not_negative_quantity(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().and_then(|text| Amount::parse(text).ok()).is_some_and(Amount::is_negative) {
+        errors.invalid(path, v, "must be greater than or equal to 0");
     }
 }
 
