@@ -34,8 +34,25 @@ pub(in crate::kinds) fn subdomain(v: &Value, path: &FieldPath, errors: &mut Fiel
     api::names::dns1123_subdomain(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
 }
 
+pub(in crate::kinds) fn required_subdomain(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().unwrap_or("").is_empty() { errors.required(path, "") } else { subdomain(v, path, errors) }
+}
+
 pub(in crate::kinds) fn qualified(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     api::names::qualified_name(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+/// The name of a driver of storage or devices, which must be set (`ValidateCSIDriverName`).
+pub(in crate::kinds) fn csi_driver_name(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    const LONGEST: usize = 63;
+    let name = v.as_str().unwrap_or("");
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > LONGEST {
+        errors.too_long(path, LONGEST);
+    }
+    api::names::dns1123_subdomain(&name.to_lowercase()).iter().for_each(|e| errors.invalid(path, v, e));
 }
 
 /// A part of a path of the API, which must be set (`IsPathSegmentName`).
