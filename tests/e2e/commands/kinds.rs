@@ -158,7 +158,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "volumeattributesclass.storage.k8s.io/NAME",
-        "{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, driverName: example.com}",
+        "{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, driverName: example.com, parameters: {iops: '9'}}",
     ),
 ];
 
