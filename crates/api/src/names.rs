@@ -6,11 +6,13 @@ const SUBDOMAIN_MAX: usize = 253;
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN_1123: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const SUBDOMAIN_UNDERSCORE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+const WILDCARD_1123: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const QUALIFIED_SHAPE: &str = "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')";
 const ENV_VAR: &str =
     "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
@@ -61,6 +63,13 @@ pub fn dns1123_subdomain_with_underscore(s: &str) -> Vec<String> {
         (s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)),
         (!ok).then(|| SUBDOMAIN_UNDERSCORE.to_owned()),
     ])
+}
+
+/// What is wrong with a subdomain of which the first part is `*`, for any one; empty when nothing is.
+#[must_use]
+pub fn wildcard_dns1123_subdomain(s: &str) -> Vec<String> {
+    let ok = s.strip_prefix("*.").is_some_and(|rest| rest.split('.').all(is_label_1123));
+    collect([(s.len() > SUBDOMAIN_MAX).then(|| max_length(SUBDOMAIN_MAX)), (!ok).then(|| WILDCARD_1123.to_owned())])
 }
 
 /// What is wrong with an RFC 1035 label; empty when nothing is.
@@ -122,6 +131,13 @@ pub fn config_map_key(s: &str) -> Vec<String> {
     ])
 }
 
+/// What is wrong with a name that programs in C could have; empty when nothing is.
+#[must_use]
+pub fn c_identifier(s: &str) -> Vec<String> {
+    let ok = s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !s.starts_with(|c: char| c.is_ascii_digit());
+    collect([(s.is_empty() || !ok).then(|| C_IDENTIFIER.to_owned())])
+}
+
 /// What is wrong with the name of an environment variable (the relaxed rule of 1.34); empty when nothing is.
 #[must_use]
 pub fn env_var(s: &str) -> Vec<String> {
@@ -166,6 +182,8 @@ mod tests {
         let (long64, long254) = ("a".repeat(64), "a".repeat(254));
         check(dns1123_label, &["a", "0", "a-b", "123"], &["", "A", "-a", "a-", "a.b", "a_b", &long64]);
         check(dns1123_subdomain, &["a", "a.b", "a-b.c0"], &["", ".a", "a.", "a..b", "A.b", &long254]);
+        check(wildcard_dns1123_subdomain, &["*.a", "*.a.b"], &["*", "*.", "a.b", "*.*.a", "*a.b", "a.*.b"]);
+        check(c_identifier, &["a", "_", "A1_b"], &["", "1a", "a-b", "é"]);
         check(dns1035_label, &["a", "a1"], &["1a", "", "a-"]);
         check(qualified_name, &["a", "A_b.c", "x.io/Name"], &["", "/a", "x.io/", "a/b/c", "X/a", "-a", &long64]);
         check(label_value, &["", "A", "a.b_c-d"], &["-a", "a b", "é", &long64]);

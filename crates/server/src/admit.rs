@@ -1,6 +1,7 @@
 //! Admission: what other objects make of a write, and whether they allow it. What is decided by the object alone is its
 //! kind's; the decisions themselves are in the crate `admission`.
 
+mod admin_access;
 mod always_pull_images;
 mod connect;
 mod default_class;
@@ -107,6 +108,11 @@ pub(crate) fn check(
     trail: &Trail,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
+    let mut errors = FieldErrors::default();
+    admin_access::check(server, resource, object, old, &mut errors);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(info, object["metadata"]["name"].as_str().unwrap_or(""), &errors));
+    }
     if resource.target() == WriteTarget::Status {
         return Ok(Vec::new());
     }

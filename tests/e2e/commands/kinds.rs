@@ -108,7 +108,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "prioritylevelconfiguration.flowcontrol.apiserver.k8s.io/NAME",
-        "{apiVersion: flowcontrol.apiserver.k8s.io/v1, kind: PriorityLevelConfiguration, spec: {type: Exempt}}",
+        "{apiVersion: flowcontrol.apiserver.k8s.io/v1, kind: PriorityLevelConfiguration, spec: {type: Limited, limited: {limitResponse: {type: Reject}}}}",
     ),
     (
         "ingress.networking.k8s.io/NAME",
@@ -158,7 +158,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "volumeattributesclass.storage.k8s.io/NAME",
-        "{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, driverName: example.com}",
+        "{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, driverName: example.com, parameters: {iops: '9'}}",
     ),
 ];
 

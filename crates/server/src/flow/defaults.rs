@@ -69,7 +69,7 @@ pub(crate) fn mandatory() -> (Vec<Value>, Vec<Value>) {
 }
 
 /// Everything: schemas and levels.
-pub(super) fn all() -> (Vec<Value>, Vec<Value>) {
+pub(crate) fn all() -> (Vec<Value>, Vec<Value>) {
     let (mut schemas, mut levels) = mandatory();
     levels.extend([
         queued("system", 30, 33, 64, 6),

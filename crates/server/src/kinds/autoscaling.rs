@@ -4,7 +4,7 @@ mod v1;
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{items, text as text_of},
+    checks::{dns_label, items, not_negative_quantity, path_part, text as text_of},
     fill,
     plain::{Conversion, Plain},
     text,
@@ -124,9 +124,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     if least.as_i64().is_some_and(|n| most < n) {
         errors.invalid(&path.child("maxReplicas"), &json!(most), "must be greater than or equal to `minReplicas`");
     }
-    for field in ["kind", "name"].into_iter().filter(|f| text_of(&spec["scaleTargetRef"], f).is_empty()) {
-        errors.required(&path.child("scaleTargetRef").child(field), "");
-    }
+    reference_of(&spec["scaleTargetRef"], &path.child("scaleTargetRef"), errors);
     for (i, metric) in items(spec, "metrics").enumerate() {
         self::metric(metric, &path.child("metrics").index(i), errors);
     }
@@ -147,6 +145,15 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
                 errors.invalid(&path.child("periodSeconds"), period, &why);
             }
         }
+        let tolerance = &spec["behavior"][direction]["tolerance"];
+        not_negative_quantity(tolerance, &path.child("tolerance"), errors);
+    }
+}
+
+/// `ValidateCrossVersionObjectReference`.
+fn reference_of(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for field in ["kind", "name"] {
+        path_part(&object[field], &path.child(field), errors);
     }
 }
 
@@ -228,18 +235,27 @@ fn metric(metric: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
         return errors.not_supported(&path.child("type"), &metric["type"], &SOURCES.map(|(name, _)| name));
     };
-    let path = path.child(field);
+    let (whole, path) = (path, path.child(field));
     if metric[field].is_null() {
         return errors.required(&path, "must populate information for the given metric source");
     }
     if field.to_lowercase().contains("resource") && text_of(&metric[field], "name").is_empty() {
         errors.required(&path.child("name"), "must specify a resource name");
     }
+    for (_, other) in SOURCES.iter().filter(|(_, other)| other != field && !metric[other].is_null()) {
+        errors.forbidden(&whole.child(other), "must populate the given metric source only");
+    }
+    if kind == "Object" {
+        reference_of(&metric[field]["describedObject"], &path.child("describedObject"), errors);
+    }
     if let "Pods" | "Object" | "External" = kind {
         identifier(&metric[field]["metric"], &path.child("metric"), errors);
     }
-    if kind == "ContainerResource" && text_of(&metric[field], "container").is_empty() {
-        errors.required(&path.child("container"), "must specify a container");
+    if kind == "ContainerResource" {
+        match text_of(&metric[field], "container") {
+            "" => errors.required(&path.child("container"), "must specify a container"),
+            _ => dns_label(&metric[field]["container"], &path.child("container"), errors),
+        }
     }
     let (target, at) = (&metric[field]["target"], path.child("target"));
     self::target(kind, target, &at, errors);

@@ -1,6 +1,7 @@
 //! Checks of single fields that many kinds share, in upstream's words.
 
-use super::{FieldErrors, FieldPath};
+use super::{FieldErrors, FieldPath, plain::path_segment};
+use api::quantity::Amount;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -33,8 +34,33 @@ pub(in crate::kinds) fn subdomain(v: &Value, path: &FieldPath, errors: &mut Fiel
     api::names::dns1123_subdomain(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
 }
 
+pub(in crate::kinds) fn required_subdomain(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().unwrap_or("").is_empty() { errors.required(path, "") } else { subdomain(v, path, errors) }
+}
+
 pub(in crate::kinds) fn qualified(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     api::names::qualified_name(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+/// The name of a driver of storage or devices, which must be set (`ValidateCSIDriverName`).
+pub(in crate::kinds) fn csi_driver_name(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    const LONGEST: usize = 63;
+    let name = v.as_str().unwrap_or("");
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > LONGEST {
+        errors.too_long(path, LONGEST);
+    }
+    api::names::dns1123_subdomain(&name.to_lowercase()).iter().for_each(|e| errors.invalid(path, v, e));
+}
+
+/// A part of a path of the API, which must be set (`IsPathSegmentName`).
+pub(in crate::kinds) fn path_part(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match v.as_str().unwrap_or("") {
+        "" => errors.required(path, ""),
+        part => path_segment(part).iter().for_each(|e| errors.invalid(path, v, e)),
+    }
 }
 
 pub(in crate::kinds) fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -108,6 +134,13 @@ pub(in crate::kinds) fn must_be_cidr(v: &Value, path: &FieldPath, errors: &mut F
 pub(in crate::kinds) fn not_negative(v: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if v[key].as_i64().is_some_and(|n| n < 0) {
         errors.invalid(&path.child(key), &v[key], "must be greater than or equal to 0");
+    }
+}
+
+/// An amount that may not be below zero, if it is there (`ValidateNonnegativeQuantity`).
+pub(in crate::kinds) fn not_negative_quantity(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if v.as_str().and_then(|text| Amount::parse(text).ok()).is_some_and(Amount::is_negative) {
+        errors.invalid(path, v, "must be greater than or equal to 0");
     }
 }
 

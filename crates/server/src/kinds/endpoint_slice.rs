@@ -1,14 +1,15 @@
 //! EndpointSlice (`discovery.k8s.io/v1`). No traffic follows them yet.
 
+mod rules;
+
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, special_ip, subdomain, text as text_of},
+    AGE, Cell, FieldPath, KindInfo, NAME,
+    checks::{immutable, items},
     fill,
     plain::Plain,
     text,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 pub(super) static ENDPOINT_SLICE: Plain = Plain {
     columns: &[
@@ -23,7 +24,8 @@ pub(super) static ENDPOINT_SLICE: Plain = Plain {
             fill::at(object, &format!("/ports/{i}"), &[("name", json!("")), ("protocol", json!("TCP"))]);
         }
     },
-    validate,
+    prepare: |object, old, _| drop_topology(object, old),
+    validate: rules::validate,
     validate_change: |object, old, errors| {
         immutable(&object["addressType"], &old["addressType"], &FieldPath::new("addressType"), errors);
     },
@@ -58,46 +60,14 @@ fn addresses(slice: &Value) -> String {
     first(&all.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>())
 }
 
-/// `ValidateEndpointSlice`.
-fn validate(object: &Value, errors: &mut FieldErrors) {
-    let kind = text_of(object, "addressType");
-    let kinds = ["FQDN", "IPv4", "IPv6"];
-    match kind {
-        "" => errors.required(&FieldPath::new("addressType"), ""),
-        _ if kinds.contains(&kind) => {}
-        _ => errors.not_supported(&FieldPath::new("addressType"), &object["addressType"], &kinds),
+/// Where an endpoint is says another field in this version: what is new does not say it in the old one
+/// (`dropTopologyOnV1`).
+fn drop_topology(object: &mut Value, old: Option<&Value>) {
+    if old.is_some_and(|old| old["endpoints"] == object["endpoints"]) {
+        return;
     }
-    for (i, endpoint) in items(object, "endpoints").enumerate() {
-        let path = FieldPath::new("endpoints").index(i).child("addresses");
-        match items(endpoint, "addresses").count() {
-            0 => errors.required(&path, "must contain at least 1 address"),
-            count if count > 100 => errors.too_many(&path, count, 100),
-            _ => {}
-        }
-        for (j, address) in items(endpoint, "addresses").enumerate() {
-            let (path, ip) = (path.index(j), address.as_str().and_then(|a| a.parse::<std::net::IpAddr>().ok()));
-            match kind {
-                "IPv4" if !ip.is_some_and(|ip| ip.is_ipv4()) => {
-                    errors.invalid(&path, address, "must be a valid IPv4 address");
-                }
-                "IPv6" if !ip.is_some_and(|ip| ip.is_ipv6()) => {
-                    errors.invalid(&path, address, "must be a valid IPv6 address");
-                }
-                "IPv4" | "IPv6" => special_ip(address, &path, errors),
-                "FQDN" => subdomain(address, &path, errors),
-                _ => {}
-            }
-        }
-    }
-    let mut names = BTreeSet::new();
-    for (i, port) in items(object, "ports").enumerate() {
-        let path = FieldPath::new("ports").index(i);
-        if !names.insert(text_of(port, "name")) {
-            errors.duplicate(&path.child("name"), &port["name"]);
-        }
-        let protocols = ["SCTP", "TCP", "UDP"];
-        if !protocols.contains(&text_of(port, "protocol")) {
-            errors.not_supported(&path.child("protocol"), &port["protocol"], &protocols);
-        }
+    let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten();
+    for endpoint in endpoints.filter_map(Value::as_object_mut) {
+        endpoint.remove("deprecatedTopology");
     }
 }

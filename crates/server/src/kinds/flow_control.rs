@@ -1,5 +1,8 @@
 //! `flowcontrol.apiserver.k8s.io/v1`. What follows from these is in `flow`.
 
+mod level;
+mod schema;
+
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{items, text as text_of},
@@ -9,7 +12,6 @@ use super::{
     plain::Plain,
     text,
 };
-use crate::flow::defaults;
 use serde_json::{Value, json};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -24,7 +26,7 @@ pub(super) static FLOW_SCHEMA: Plain = Plain {
         text("MissingPL", Cell::Of(|f, _| json!(dangling(f)))),
     ],
     default: |object| fill::numbers_at(object, "/spec", &[("matchingPrecedence", 1000)]),
-    validate: flow_schema,
+    validate: schema::validate,
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
@@ -48,7 +50,7 @@ pub(super) static PRIORITY_LEVEL: Plain = Plain {
         let queues = [("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)];
         fill::numbers_at(object, "/spec/limited/limitResponse/queuing", &queues);
     },
-    validate: priority_level,
+    validate: level::validate,
     ..Plain::of(&KindInfo {
         needs_version: true,
         status: true,
@@ -72,42 +74,8 @@ fn dangling(schema: &Value) -> &str {
     found.map_or("?", |c| text_of(c, "status"))
 }
 
-/// `ValidateFlowSchemaSpec`.
-fn flow_schema(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let precedence = spec["matchingPrecedence"].as_i64().unwrap_or(0);
-    if precedence <= 0 || precedence > 10_000 {
-        let why = if precedence <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
-        errors.invalid(&path.child("matchingPrecedence"), &json!(precedence), why);
-    }
-    if precedence == 1 && object["metadata"]["name"] != "exempt" {
-        let why = "only the schema named 'exempt' may have matchingPrecedence 1";
-        errors.invalid(&path.child("matchingPrecedence"), &json!(1), why);
-    }
-    check_mandatory(object, &defaults::mandatory().0, &path, errors);
-    let method = &spec["distinguisherMethod"];
-    if !method.is_null() && !matches!(text_of(method, "type"), "ByNamespace" | "ByUser") {
-        let at = path.child("distinguisherMethod");
-        errors.not_supported(&at, method, &["ByNamespace", "ByUser"]);
-    }
-    if text_of(&spec["priorityLevelConfiguration"], "name").is_empty() {
-        let at = path.child("priorityLevelConfiguration").child("name");
-        errors.required(&at, "must reference a priority level");
-    }
-    for (i, rule) in items(spec, "rules").enumerate() {
-        let path = path.child("rules").index(i);
-        if items(rule, "subjects").next().is_none() {
-            errors.required(&path.child("subjects"), "subjects must contain at least one value");
-        }
-        if ["resourceRules", "nonResourceRules"].iter().all(|list| items(rule, list).next().is_none()) {
-            let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
-            errors.required(&path, why);
-        }
-    }
-}
-
 /// What must be there stays as it is, but for how much of the server those take that nothing holds up.
-fn check_mandatory(object: &Value, all: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_mandatory(object: &Value, all: &[Value], errors: &mut FieldErrors) {
     let Some(fixed) = all.iter().find(|o| o["metadata"]["name"] == object["metadata"]["name"]) else { return };
     let matters = |object: &Value| {
         let mut spec = object["spec"].clone();
@@ -118,34 +86,6 @@ fn check_mandatory(object: &Value, all: &[Value], path: &FieldPath, errors: &mut
     };
     if matters(object) != matters(fixed) {
         let why = format!("spec of '{}' must equal the fixed value", text_of(&fixed["metadata"], "name"));
-        errors.invalid(path, &object["spec"], &why);
-    }
-}
-
-/// `ValidatePriorityLevelConfigurationSpec`.
-fn priority_level(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    check_mandatory(object, &defaults::mandatory().1, &path, errors);
-    match text_of(spec, "type") {
-        "Exempt" if !spec["limited"].is_null() => {
-            errors.forbidden(&path.child("limited"), "must be nil if the type is not Limited");
-        }
-        "Limited" if spec["limited"].is_null() => {
-            errors.required(&path.child("limited"), "must not be empty when type is Limited");
-        }
-        "Exempt" => {}
-        "Limited" => {
-            let at = path.child("limited");
-            if spec["limited"]["nominalConcurrencyShares"].as_i64().is_some_and(|n| n < 0) {
-                let shares = &spec["limited"]["nominalConcurrencyShares"];
-                errors.invalid(&at.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
-            }
-            let response = &spec["limited"]["limitResponse"];
-            if !matches!(text_of(response, "type"), "Queue" | "Reject") {
-                let at = at.child("limitResponse").child("type");
-                errors.not_supported(&at, &json!(text_of(response, "type")), &["Queue", "Reject"]);
-            }
-        }
-        other => errors.not_supported(&path.child("type"), &json!(other), &["Exempt", "Limited"]),
+        errors.invalid(&FieldPath::new("spec"), &object["spec"], &why);
     }
 }

@@ -20,6 +20,14 @@ impl Kind for Lease {
         &INFO
     }
 
+    fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
+        drop_election(object, None);
+    }
+
+    fn prepare_update(&self, object: &mut Value, old: &Value, _ctx: &WriteContext) {
+        drop_election(object, Some(old));
+    }
+
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
         if spec["leaseDurationSeconds"].as_i64().is_some_and(|s| s <= 0) {
@@ -38,5 +46,15 @@ impl Kind for Lease {
 
     fn columns(&self) -> &'static [Column] {
         COLUMNS
+    }
+}
+
+/// Drops the fields of coordinated leader election (the feature `CoordinatedLeaderElection`, which is off and not
+/// implemented), unless the Lease had them already.
+fn drop_election(object: &mut Value, old: Option<&Value>) {
+    for field in ["strategy", "preferredHolder"] {
+        if old.is_none_or(|old| old["spec"][field].is_null()) {
+            object["spec"].as_object_mut().map(|spec| spec.remove(field));
+        }
     }
 }

@@ -8,7 +8,9 @@ mod validate;
 mod warnings;
 
 pub(super) use defaults::spec as default_spec;
-pub(super) use validate::{native_resource, overhead, resource_name, spec as validate_spec, tolerations};
+pub(super) use validate::{
+    native_resource, node_selector, overhead, resource_name, spec as validate_spec, tolerations,
+};
 
 use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
 use apply::Filter;

@@ -1,13 +1,16 @@
 //! `storage.k8s.io/v1`. Nothing provisions, attaches or publishes yet.
 
+mod class;
+mod driver;
+
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean,
-    checks::{immutable, items, qualified, text as text_of},
+    AGE, Cell, FieldPath, KindInfo, NAME, boolean,
+    checks::{csi_driver_name, immutable, items, not_negative_quantity, required_subdomain, text as text_of},
     fill,
     info::METADATA,
     integer,
     plain::Plain,
-    text,
+    selector, text,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +28,7 @@ pub(super) static STORAGE_CLASS: Plain = Plain {
     default: |object| {
         fill::at(object, "", &[("reclaimPolicy", json!("Delete")), ("volumeBindingMode", json!("Immediate"))]);
     },
-    validate: storage_class,
+    validate: class::storage,
     validate_change: |object, old, errors| {
         if object["parameters"] != old["parameters"] {
             errors.forbidden(&FieldPath::new("parameters"), "updates to parameters are forbidden.");
@@ -49,7 +52,7 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Plain = Plain {
         text("DriverName", Cell::At("/driverName")),
         AGE,
     ],
-    validate: |object, errors| required_name(&object["driverName"], &FieldPath::new("driverName"), errors),
+    validate: class::attributes,
     validate_change: |object, old, errors| {
         for field in ["driverName", "parameters"] {
             if object[field] != old[field] {
@@ -85,31 +88,14 @@ pub(super) static CSI_DRIVER: Plain = Plain {
         ];
         fill::at(object, "/spec", &values);
     },
-    validate: |object, errors| {
-        let path = FieldPath::new("spec");
-        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
-        if !policies.contains(&text_of(&object["spec"], "fsGroupPolicy")) {
-            errors.not_supported(&path.child("fsGroupPolicy"), &object["spec"]["fsGroupPolicy"], &policies);
-        }
-        for mode in items(&object["spec"], "volumeLifecycleModes") {
-            if !matches!(mode.as_str(), Some("Ephemeral" | "Persistent")) {
-                errors.not_supported(&path.child("volumeLifecycleModes"), mode, &["Ephemeral", "Persistent"]);
-            }
-        }
-    },
+    validate: driver::validate,
+    validate_change: driver::validate_change,
     ..Plain::of(&KindInfo { generation: true, ..KindInfo::of_cluster(GROUP, "CSIDriver", "csidrivers", "csidriver") })
 };
 pub(super) static CSI_NODE: Plain = Plain {
     columns: &[NAME, integer("Drivers", Cell::Count("/spec/drivers")), AGE],
-    validate: |object, errors| {
-        for (i, driver) in items(&object["spec"], "drivers").enumerate() {
-            let path = FieldPath::new("spec").child("drivers").index(i);
-            required_name(&driver["name"], &path.child("name"), errors);
-            if text_of(driver, "nodeID").is_empty() {
-                errors.required(&path.child("nodeID"), "");
-            }
-        }
-    },
+    validate: driver::validate_node,
+    validate_change: driver::validate_node_change,
     ..Plain::of(&KindInfo::of_cluster(GROUP, "CSINode", "csinodes", "csinode"))
 };
 pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
@@ -119,7 +105,9 @@ pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
         text("Capacity", Cell::Of(|c, _| json!(c["capacity"].as_str().unwrap_or("<unset>")))),
     ],
     validate: |object, errors| {
-        required_name(&object["storageClassName"], &FieldPath::new("storageClassName"), errors);
+        selector::validate(&object["nodeTopology"], &FieldPath::new("nodeTopology"), errors);
+        required_subdomain(&object["storageClassName"], &FieldPath::new("storageClassName"), errors);
+        not_negative_quantity(&object["capacity"], &FieldPath::new("capacity"), errors);
     },
     validate_change: |object, old, errors| {
         for field in ["nodeTopology", "storageClassName"] {
@@ -139,7 +127,7 @@ pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
     ],
     validate: |object, errors| {
         let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-        required_name(&spec["attacher"], &path.child("attacher"), errors);
+        csi_driver_name(&spec["attacher"], &path.child("attacher"), errors);
         let source = &spec["source"];
         if source["persistentVolumeName"].is_null() && source["inlineVolumeSpec"].is_null() {
             errors.required(
@@ -177,28 +165,4 @@ fn audiences(driver: &Value) -> String {
 fn modes(driver: &Value) -> String {
     let all: Vec<&str> = items(&driver["spec"], "volumeLifecycleModes").filter_map(Value::as_str).collect();
     if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
-}
-
-/// The name of a driver or class.
-fn required_name(name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match name.as_str().unwrap_or("") {
-        "" => errors.required(path, ""),
-        text => api::names::dns1123_subdomain(text).iter().for_each(|e| errors.invalid(path, name, e)),
-    }
-}
-
-/// `ValidateStorageClass`.
-fn storage_class(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("provisioner");
-    match text_of(object, "provisioner") {
-        "" => errors.required(&path, ""),
-        text => qualified(&json!(text.to_lowercase()), &path, errors),
-    }
-    for (field, supported) in
-        [("reclaimPolicy", ["Delete", "Retain"]), ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"])]
-    {
-        if !supported.contains(&text_of(object, field)) {
-            errors.not_supported(&FieldPath::new(field), &object[field], &supported);
-        }
-    }
 }

@@ -1,9 +1,12 @@
 //! Ingress and IngressClass.
 
+mod class;
+mod rules;
+
 use super::GROUP;
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, subdomain, text as text_of},
+    AGE, Cell, FieldPath, KindInfo, NAME,
+    checks::{immutable, items, text as text_of},
     fill, or_none,
     plain::Plain,
     text,
@@ -19,7 +22,8 @@ pub(in crate::kinds) static INGRESS: Plain = Plain {
         text("Ports", Cell::Of(|i, _| json!(if items(&i["spec"], "tls").next().is_some() { "80, 443" } else { "80" }))),
         AGE,
     ],
-    validate: ingress,
+    validate: rules::validate,
+    validate_new: rules::validate_new,
     ..Plain::of(&KindInfo {
         short_names: &["ing"],
         status: true,
@@ -35,7 +39,7 @@ pub(in crate::kinds) static INGRESS_CLASS: Plain = Plain {
         AGE,
     ],
     default: |object| fill::at(object, "/spec/parameters", &[("scope", json!("Cluster"))]),
-    validate: ingress_class,
+    validate: class::validate,
     validate_change: |object, old, errors| {
         let path = FieldPath::new("spec").child("controller");
         immutable(&object["spec"]["controller"], &old["spec"]["controller"], &path, errors);
@@ -71,110 +75,4 @@ fn addresses(ingress: &Value) -> String {
         ip => ip.to_owned(),
     };
     items(&ingress["status"]["loadBalancer"], "ingress").map(one).collect::<Vec<_>>().join(",")
-}
-
-/// `ValidateIngressSpec`.
-fn ingress(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    if items(spec, "rules").next().is_none() && spec["defaultBackend"].is_null() {
-        errors.invalid(&path, &spec["rules"], "either `defaultBackend` or `rules` must be specified");
-    }
-    if !spec["defaultBackend"].is_null() {
-        backend(&spec["defaultBackend"], &path.child("defaultBackend"), errors);
-    }
-    if !text_of(spec, "ingressClassName").is_empty() {
-        subdomain(&spec["ingressClassName"], &path.child("ingressClassName"), errors);
-    }
-    for (i, tls) in items(spec, "tls").enumerate() {
-        let path = path.child("tls").index(i);
-        for (j, host) in items(tls, "hosts").enumerate() {
-            let name = host.as_str().unwrap_or("");
-            subdomain(&json!(name.strip_prefix("*.").unwrap_or(name)), &path.child("hosts").index(j), errors);
-        }
-        if !text_of(tls, "secretName").is_empty() {
-            subdomain(&tls["secretName"], &path.child("secretName"), errors);
-        }
-    }
-    for (i, rule) in items(spec, "rules").enumerate() {
-        let path = path.child("rules").index(i);
-        let host = text_of(rule, "host");
-        if host.parse::<std::net::IpAddr>().is_ok() {
-            errors.invalid(&path.child("host"), &rule["host"], "must be a DNS name, not an IP address");
-        } else if !host.is_empty() {
-            let name = json!(host.strip_prefix("*.").unwrap_or(host));
-            subdomain(&name, &path.child("host"), errors);
-        }
-        let path = path.child("http").child("paths");
-        if !rule["http"].is_null() && items(&rule["http"], "paths").next().is_none() {
-            errors.required(&path, "");
-        }
-        for (j, p) in items(&rule["http"], "paths").enumerate() {
-            http_path(p, &path.index(j), errors);
-        }
-    }
-}
-
-fn http_path(p: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let place = text_of(p, "path");
-    match text_of(p, "pathType") {
-        "" => errors.required(&path.child("pathType"), "pathType must be specified"),
-        "Exact" | "Prefix" if !place.starts_with('/') => {
-            errors.invalid(&path.child("path"), &json!(place), "must be an absolute path");
-        }
-        "ImplementationSpecific" if !place.is_empty() && !place.starts_with('/') => {
-            errors.invalid(&path.child("path"), &json!(place), "must be an absolute path");
-        }
-        "Exact" | "Prefix" | "ImplementationSpecific" => {}
-        _ => {
-            let supported = ["Exact", "ImplementationSpecific", "Prefix"];
-            errors.not_supported(&path.child("pathType"), &p["pathType"], &supported);
-        }
-    }
-    backend(&p["backend"], &path.child("backend"), errors);
-}
-
-fn backend(backend: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (service, resource) = (&backend["service"], &backend["resource"]);
-    match (service.is_null(), resource.is_null()) {
-        (false, false) => errors.invalid(path, &json!(""), "cannot set both resource and service backends"),
-        (true, true) => errors.required(path, "resource or service backend is required"),
-        (true, false) => {}
-        (false, true) => {
-            let at = path.child("service");
-            match text_of(service, "name") {
-                "" => errors.required(&at.child("name"), ""),
-                name => {
-                    let wrong = api::names::dns1035_label(name);
-                    wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &service["name"], e));
-                }
-            }
-            let (name, number) = (text_of(&service["port"], "name"), service["port"]["number"].as_i64().unwrap_or(0));
-            match (name.is_empty(), number) {
-                (true, 0) => errors.required(path, "port name or number is required"),
-                (false, n) if n != 0 => errors.invalid(path, &json!(""), "cannot set both port name & port number"),
-                (true, n) if !(1..=65_535).contains(&n) => {
-                    let at = at.child("port").child("number");
-                    errors.invalid(&at, &json!(n), "must be between 1 and 65535, inclusive");
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// `ValidateIngressClassSpec`.
-fn ingress_class(object: &Value, errors: &mut FieldErrors) {
-    let (path, controller) = (FieldPath::new("spec").child("controller"), &object["spec"]["controller"]);
-    let text = controller.as_str().unwrap_or("");
-    if text.len() > 250 {
-        errors.too_long(&path, 250);
-    }
-    if text.is_empty() {
-        errors.required(&path, "");
-    } else if !text.contains('/') {
-        errors.invalid(&path, controller, "must be a domain-prefixed path (such as \"acme.io/foo\")");
-    } else {
-        let (domain, _) = text.split_once('/').unwrap_or_default();
-        subdomain(&json!(domain), &path, errors);
-    }
 }

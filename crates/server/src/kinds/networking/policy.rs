@@ -3,7 +3,7 @@
 use super::GROUP;
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{cidr, items, must_be_cidr, text as text_of},
+    checks::{self, cidr, items, must_be_cidr, text as text_of},
     fill,
     plain::Plain,
     selector, text,
@@ -68,19 +68,26 @@ fn policy_port(port: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !protocols.contains(&text_of(port, "protocol")) {
         errors.not_supported(&path.child("protocol"), &port["protocol"], &protocols);
     }
-    let at = path.child("port");
-    match &port["port"] {
-        Value::Null => {}
-        Value::String(name) => {
-            api::names::port_name(name).iter().for_each(|e| errors.invalid(&at, &port["port"], e));
+    let (at, last) = (path.child("endPort"), &port["endPort"]);
+    let mut wrong_end = |why: &str| {
+        if !last.is_null() {
+            errors.invalid(&at, last, why);
         }
-        number if !number.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) => {
-            errors.invalid(&at, number, "must be between 1 and 65535, inclusive");
+    };
+    match &port["port"] {
+        Value::Null => wrong_end("may not be specified when `port` is not specified"),
+        Value::String(name) => {
+            wrong_end("may not be specified when `port` is non-numeric");
+            let wrong = api::names::port_name(name);
+            wrong.iter().for_each(|e| errors.invalid(&path.child("port"), &port["port"], e));
         }
         number => {
-            let end = &port["endPort"];
-            if end.as_i64().is_some_and(|end| end < number.as_i64().unwrap_or(0)) {
-                errors.invalid(&path.child("endPort"), end, "must be greater than or equal to `port`");
+            checks::port(number, &path.child("port"), errors);
+            if last.as_i64() < number.as_i64() && !last.is_null() {
+                errors.invalid(&at, last, "must be greater than or equal to `port`");
+            }
+            if !last.is_null() {
+                checks::port(last, &at, errors);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::kinds::{FieldErrors, FieldPath, checks};
 use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 fn path() -> FieldPath {
     FieldPath::new("spec").child("cidrs")
@@ -27,7 +28,32 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
         _ => return errors.invalid(&path(), &object["spec"], "may only hold up to 2 values"),
     }
     for (i, cidr) in all.iter().enumerate() {
-        checks::must_be_cidr(cidr, &path().index(i), errors);
+        network(cidr, &path().index(i), errors);
+    }
+}
+
+/// A network as it is usually written, and no address in it (`IsValidCIDR`).
+fn network(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    checks::must_be_cidr(value, path, errors);
+    let Some((ip, bits)) = checks::cidr(value) else { return };
+    let network = match ip {
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => {
+            return errors.invalid(path, value, "must not have an IPv4-mapped IPv6 address");
+        }
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            IpAddr::from(Ipv4Addr::from_bits(ip.to_bits() & mask))
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            IpAddr::from(Ipv6Addr::from_bits(ip.to_bits() & mask))
+        }
+    };
+    let usual = format!("{network}/{bits}");
+    if network != ip {
+        errors.invalid(path, value, "must not have bits set beyond the prefix length");
+    } else if *value != usual.as_str() {
+        errors.invalid(path, value, &format!("must be in canonical form ({usual:?})"));
     }
 }
 
@@ -68,6 +94,14 @@ mod tests {
         check(json!(["2001:db8::/64", "10.0.0.0/24"]), None, &[]);
         let wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         check(json!(["10.0.0.0"]), None, &[&format!("spec.cidrs[0]: Invalid value: \"10.0.0.0\": {wrong}")]);
+        let at = "spec.cidrs[0]: Invalid value";
+        let beyond = "must not have bits set beyond the prefix length";
+        check(json!(["10.0.0.1/24"]), None, &[&format!("{at}: \"10.0.0.1/24\": {beyond}")]);
+        check(json!(["2001:db8::1/64"]), None, &[&format!("{at}: \"2001:db8::1/64\": {beyond}")]);
+        let canonical = "must be in canonical form (\"2001:db8::/64\")";
+        check(json!(["2001:DB8:0::/64"]), None, &[&format!("{at}: \"2001:DB8:0::/64\": {canonical}")]);
+        let mapped = "must not have an IPv4-mapped IPv6 address";
+        check(json!(["::ffff:10.0.0.0/120"]), None, &[&format!("{at}: \"::ffff:10.0.0.0/120\": {mapped}")]);
         let one_each = "spec.cidrs: Invalid value: {\"cidrs\":[\"10.0.0.0/24\",\"10.1.0.0/24\"]}: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         check(json!(["10.0.0.0/24", "10.1.0.0/24"]), None, &[one_each]);
         check(

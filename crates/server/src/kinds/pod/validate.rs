@@ -23,6 +23,7 @@ mod update;
 mod volume;
 
 pub(super) use ephemeral::update as ephemeral_update;
+pub(in crate::kinds) use node_affinity::selector as node_selector;
 pub(super) use resize::{prepare as prepare_resize, resize};
 pub(in crate::kinds) use resources::{native as native_resource, resource_name};
 pub(in crate::kinds) use scheduling::tolerations;

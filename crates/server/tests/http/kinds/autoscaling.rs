@@ -54,6 +54,26 @@ async fn both_versions() {
                 r#"{"spec": {"metrics": [{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "", "target": {"type": "Utilization", "averageUtilization": 5}}}]}}"#,
                 "spec.metrics[0].containerResource.container: Required value: must specify a container",
             ),
+            (
+                r#"{"spec": {"scaleTargetRef": {"kind": "..", "name": "a/b"}}}"#,
+                "[spec.scaleTargetRef.kind: Invalid value: \"..\": may not be '..', spec.scaleTargetRef.name: Invalid value: \"a/b\": may not contain '/']",
+            ),
+            (
+                r#"{"spec": {"behavior": {"scaleDown": {"tolerance": "-1"}}}}"#,
+                "spec.behavior.scaleDown.tolerance: Invalid value: \"-1\": must be greater than or equal to 0",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "Object", "object": {"describedObject": {"kind": "", "name": "x"}, "metric": {"name": "a"}, "target": {"type": "Value", "value": "1"}}}]}}"#,
+                "spec.metrics[0].object.describedObject.kind: Required value",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "a.b", "target": {"type": "Utilization", "averageUtilization": 5}}}]}}"#,
+                "spec.metrics[0].containerResource.container: Invalid value: \"a.b\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}}, "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}}]}}"#,
+                "spec.metrics[0].pods: Forbidden: must populate the given metric source only",
+            ),
             (r#"{"spec": {"metrics": [{"type": "Pods"}]}}"#, "spec.metrics[0].pods: Required value: must populate information for the given metric source"),
         ],
         columns,

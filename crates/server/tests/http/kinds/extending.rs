@@ -86,7 +86,13 @@ async fn flow_control() {
         discovery: json!({"singularName": "flowschema", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "FlowSchema", "metadata": {"name": "f"}, "spec": {"priorityLevelConfiguration": {"name": "p"}, "distinguisherMethod": {"type": "ByUser"}}}),
         made: json!({"spec": {"matchingPrecedence": 1000}}),
-        wrong: &[(r#"{"spec": {"matchingPrecedence": -1}}"#, "spec.matchingPrecedence: Invalid value: -1: must be a positive value")],
+        wrong: &[
+            (r#"{"spec": {"matchingPrecedence": -1}}"#, "spec.matchingPrecedence: Invalid value: -1: must be a positive value"),
+            (
+                r#"{"spec": {"rules": [{"subjects": [{"kind": "User"}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["x"]}]}]}}"#,
+                "[spec.rules[0].subjects[0].user: Required value: user is required when subject kind is 'User', spec.rules[0].nonResourceRules[0].nonResourceURLs[0]: Invalid value: \"x\": must start with slash]",
+            ),
+        ],
         columns: "Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL",
         cells: json!(["f", "p", 1000, "ByUser", null, "?"]),
     }
@@ -97,7 +103,17 @@ async fn flow_control() {
         discovery: json!({"singularName": "prioritylevelconfiguration", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "PriorityLevelConfiguration", "metadata": {"name": "p"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
         made: json!({"spec": {"limited": {"nominalConcurrencyShares": 30, "limitResponse": {"queuing": {"queues": 64}}}}}),
-        wrong: &[(r#"{"spec": {"limited": null}}"#, "spec.limited: Required value: must not be empty when type is Limited")],
+        wrong: &[
+            (r#"{"spec": {"limited": null}}"#, "spec.limited: Required value: must not be empty when type is Limited"),
+            (
+                r#"{"spec": {"type": "Exempt", "limited": null}}"#,
+                "spec.type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'",
+            ),
+            (
+                r#"{"spec": {"limited": {"limitResponse": {"type": "Reject"}}}}"#,
+                "spec.limited.limitResponse.queuing: Forbidden: must be nil if limited.limitResponse.type is not Limited",
+            ),
+        ],
         columns: "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age",
         cells: json!(["p", "Limited", 30, 64, 8, 50, null]),
     }
@@ -235,7 +251,14 @@ async fn devices_and_claims() {
         discovery: json!({"singularName": "deviceclass"}),
         manifest: json!({"apiVersion": group, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}}),
         made: json!({"metadata": {"generation": 1}}),
-        wrong: &[(r#"{"spec": {"selectors": [{}]}}"#, "spec.selectors[0].cel: Required value")],
+        wrong: &[
+            (r#"{"spec": {"selectors": [{}]}}"#, "spec.selectors[0].cel: Required value"),
+            (r#"{"spec": {"config": [{}]}}"#, "spec.config[0].opaque: Required value"),
+            (
+                r#"{"spec": {"extendedResourceName": "x"}}"#,
+                "spec.extendedResourceName: Invalid value: \"x\": must be a valid extended resource name",
+            ),
+        ],
         columns: "Name|Age",
         cells: json!(["gpu", null]),
     }
@@ -249,6 +272,9 @@ async fn devices_and_claims() {
         wrong: &[(
             r#"{"spec": {"devices": {"requests": [{"name": "r"}]}}}"#,
             "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+        ), (
+            r#"{"spec": {"devices": {"constraints": [{"requests": ["zz"], "matchAttribute": "nope"}], "config": [{"requests": ["r"], "opaque": {"driver": "d", "parameters": "x"}}]}}}"#,
+            "[spec.devices.constraints[0].requests[0]: Invalid value: \"zz\": must be the name of a request in the claim or the name of a request and a subrequest separated by '/', spec.devices.constraints[0].matchAttribute: Invalid value: \"nope\": a fully qualified name must be a domain and a name separated by a slash, spec.devices.config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object]",
         )],
         columns: "Name|State|Age",
         cells: json!(["c", "pending", null]),
@@ -278,10 +304,48 @@ async fn devices_and_claims() {
         wrong: &[(
             r#"{"spec": {"allNodes": true}}"#,
             "spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set",
+        ), (
+            r#"{"spec": {"pool": {"generation": -1, "resourceSliceCount": 0}, "devices": [{"name": "a"}, {"name": "a", "attributes": {"x": {}}}]}}"#,
+            "[spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero, spec.pool.generation: Invalid value: -1: must be greater than or equal to zero, spec.devices[1].attributes[x]: Invalid value: \"\": exactly one value must be specified, spec.devices[1]: Duplicate value: \"a\"]",
         )],
         columns: "Name|Node|Driver|Pool|Age",
         cells: json!(["s", "n", "example.com", "p", null]),
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn admin_access_to_devices_is_for_namespaces_that_are_marked() {
+    let api = Api::new().await;
+    let path = "/apis/resource.k8s.io/v1/namespaces/default";
+    let spec = json!({"devices": {"requests": [
+        {"name": "a", "exactly": {"deviceClassName": "gpu"}},
+        {"name": "b", "exactly": {"deviceClassName": "gpu", "adminAccess": true}},
+    ]}});
+    let claim = |name: &str, spec: &Value| json!({"metadata": {"name": name}, "spec": spec});
+    let template = json!({"metadata": {"name": "t"}, "spec": {"spec": spec}});
+    let marked = "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+    let cause = |field: &str| json!({"reason": "Invalid", "details": {"causes": [{"reason": "FieldValueForbidden", "field": field, "message": marked}]}});
+    let field = "spec.devices.requests[1].adminAccess";
+    api.check(post(format!("{path}/resourceclaims"), &claim("c", &spec)), 422, cause(field)).await;
+    api.check(post(format!("{path}/resourceclaimtemplates"), &template), 422, cause(field)).await;
+    let plain =
+        json!({"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpu", "adminAccess": false}}]}});
+    api.check(post(format!("{path}/resourceclaims"), &claim("plain", &plain)), 201, json!({})).await;
+    let result = json!({"request": "a", "driver": "d", "pool": "p", "device": "x", "adminAccess": true});
+    let given = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
+    let status = format!("{path}/resourceclaims/plain/status");
+    api.check(merge(&status, &given), 422, cause("status.allocation.devices.results[0].adminAccess")).await;
+    let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
+    api.check(merge("/api/v1/namespaces/default", &label), 200, json!({})).await;
+    api.check(post(format!("{path}/resourceclaims"), &claim("c", &spec)), 201, json!({})).await;
+    api.check(post(format!("{path}/resourceclaimtemplates"), &template), 201, json!({})).await;
+    api.check(merge(&status, &given), 200, json!({})).await;
+    // What has it already may be changed when the label is gone.
+    let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": null}}});
+    api.check(merge("/api/v1/namespaces/default", &label), 200, json!({})).await;
+    let note = json!({"metadata": {"labels": {"a": "b"}}});
+    api.check(merge(format!("{path}/resourceclaims/c"), &note), 200, json!({})).await;
+    api.check(merge(&status, &note), 200, json!({})).await;
 }

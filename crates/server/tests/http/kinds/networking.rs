@@ -22,6 +22,38 @@ async fn ingresses() {
                 r#"{"spec": {"rules": null, "defaultBackend": {"service": {"name": "web"}}}}"#,
                 "spec.defaultBackend: Required value: port name or number is required",
             ),
+            (
+                r#"{"spec": {"rules": null, "defaultBackend": {}}}"#,
+                "spec.defaultBackend: Invalid value: \"\": resource or service backend is required",
+            ),
+            (
+                r#"{"spec": {"rules": null, "defaultBackend": {"resource": {"apiGroup": "a.io", "kind": "", "name": "a/b"}}}}"#,
+                "[spec.defaultBackend.resource.kind: Required value, spec.defaultBackend.resource.name: Invalid value: \"a/b\": may not contain '/']",
+            ),
+            (
+                r#"{"spec": {"rules": null, "defaultBackend": {"service": {"name": "web", "port": {"name": "A_B"}}}}}"#,
+                "[spec.defaultBackend.service.port.name: Invalid value: \"A_B\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-), spec.defaultBackend.service.port.name: Invalid value: \"A_B\": must contain at least one letter (a-z)]",
+            ),
+            (
+                r#"{"spec": {"rules": null, "defaultBackend": {"service": {"name": "web", "port": {"number": 70000}}}}}"#,
+                "spec.defaultBackend.service.port.number: Invalid value: 70000: must be between 1 and 65535, inclusive",
+            ),
+            (
+                r#"{"spec": {"rules": [{"http": {"paths": [{"path": "/a//b/.", "pathType": "Exact", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}"#,
+                "[spec.rules[0].http.paths[0].path: Invalid value: \"/a//b/.\": must not contain '//', spec.rules[0].http.paths[0].path: Invalid value: \"/a//b/.\": cannot end with '/.']",
+            ),
+            (
+                r#"{"spec": {"rules": [{"http": {"paths": [{"path": "/a/../%2f/./%2F/..", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}"#,
+                "[spec.rules[0].http.paths[0].path: Invalid value: \"/a/../%2f/./%2F/..\": must not contain '/./', spec.rules[0].http.paths[0].path: Invalid value: \"/a/../%2f/./%2F/..\": must not contain '/../', spec.rules[0].http.paths[0].path: Invalid value: \"/a/../%2f/./%2F/..\": must not contain '%2f', spec.rules[0].http.paths[0].path: Invalid value: \"/a/../%2f/./%2F/..\": must not contain '%2F', spec.rules[0].http.paths[0].path: Invalid value: \"/a/../%2f/./%2F/..\": cannot end with '/..']",
+            ),
+            (
+                r#"{"spec": {"rules": [{"host": "*.*.x"}]}}"#,
+                "spec.rules[0].host: Invalid value: \"*.*.x\": a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ),
+            (
+                r#"{"metadata": {"annotations": {"kubernetes.io/ingress.class": "a"}}, "spec": {"ingressClassName": "b"}}"#,
+                "annotations.kubernetes.io/ingress.class: Invalid value: \"a\": must match `ingressClassName` when both are specified",
+            ),
             (r#"{"spec": {"rules": [{"host": "10.0.0.1"}]}}"#, "spec.rules[0].host: Invalid value: \"10.0.0.1\": must be a DNS name, not an IP address"),
             (
                 r#"{"spec": {"tls": [{"hosts": ["a_b"], "secretName": "s"}]}}"#,
@@ -39,10 +71,28 @@ async fn ingresses() {
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "c"},
             "spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "p"}}}),
         made: json!({"spec": {"parameters": {"scope": "Cluster"}}}),
-        wrong: &[(
-            r#"{"spec": {"controller": "c"}}"#,
-            "spec.controller: Invalid value: \"c\": must be a domain-prefixed path (such as \"acme.io/foo\")",
-        )],
+        wrong: &[
+            (
+                r#"{"spec": {"controller": "c"}}"#,
+                "spec.controller: Invalid value: \"c\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+            (
+                r#"{"spec": {"controller": "a.b/?"}}"#,
+                "spec.controller: Invalid value: \"?\": Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
+            ),
+            (
+                r#"{"spec": {"parameters": {"kind": "", "name": "", "scope": "X"}}}"#,
+                "[spec.parameters.kind: Required value, spec.parameters.name: Required value, spec.parameters.scope: Unsupported value: \"X\": supported values: \"Cluster\", \"Namespace\"]",
+            ),
+            (
+                r#"{"spec": {"parameters": {"scope": "Namespace"}}}"#,
+                "spec.parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'",
+            ),
+            (
+                r#"{"spec": {"parameters": {"namespace": "n"}}}"#,
+                "spec.parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'",
+            ),
+        ],
         columns: "Name|Controller|Parameters|Age",
         cells: json!(["c", "example.com/c", "P.example.com/p", null]),
     }
@@ -70,6 +120,10 @@ async fn network_policies() {
             (
                 r#"{"spec": {"policyTypes": ["Ingress", "Egress", "Ingress"]}}"#,
                 "spec.policyTypes: Invalid value: [\"Ingress\",\"Egress\",\"Ingress\"]: may not specify more than two policyTypes",
+            ),
+            (
+                r#"{"spec": {"egress": [{"ports": [{"port": "http", "endPort": 5}, {"endPort": 5}, {"port": 5, "endPort": 70000}, {"port": 9, "endPort": 8}, {"port": 0}, {"port": "a_b"}]}]}}"#,
+                "[spec.egress[0].ports[0].endPort: Invalid value: 5: may not be specified when `port` is non-numeric, spec.egress[0].ports[1].endPort: Invalid value: 5: may not be specified when `port` is not specified, spec.egress[0].ports[2].endPort: Invalid value: 70000: must be between 1 and 65535, inclusive, spec.egress[0].ports[3].endPort: Invalid value: 8: must be greater than or equal to `port`, spec.egress[0].ports[4].port: Invalid value: 0: must be between 1 and 65535, inclusive, spec.egress[0].ports[5].port: Invalid value: \"a_b\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)]",
             ),
             (r#"{"spec": {"ingress": [{"from": [{}]}]}}"#, "spec.ingress[0].from[0]: Required value: must specify a peer"),
             (
@@ -103,7 +157,13 @@ async fn addresses_and_their_ranges() {
         discovery: json!({"singularName": "servicecidr", "status": true}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}}),
         made: json!({}),
-        wrong: &[(r#"{"spec": {"cidrs": []}}"#, "spec.cidrs: Required value: at least one CIDR required")],
+        wrong: &[
+            (r#"{"spec": {"cidrs": []}}"#, "spec.cidrs: Required value: at least one CIDR required"),
+            (
+                r#"{"spec": {"cidrs": ["10.0.0.1/24"]}}"#,
+                "spec.cidrs[0]: Invalid value: \"10.0.0.1/24\": must not have bits set beyond the prefix length",
+            ),
+        ],
         columns: "Name|CIDRs|Age",
         cells: json!(["s", "10.1.0.0/24", null]),
     }

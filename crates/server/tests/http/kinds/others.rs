@@ -180,6 +180,31 @@ async fn endpoint_slices() {
             "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}]}),
         made: json!({"metadata": {"generation": 1}, "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}),
         wrong: &[
+            (
+                r#"{"endpoints": [{"addresses": ["10.0.0.1"], "hostname": "A_"}]}"#,
+                "endpoints[0].hostname: Invalid value: \"A_\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+            ),
+            (
+                r#"{"endpoints": [{"addresses": ["10.0.0.1"], "nodeName": "A_"}]}"#,
+                "endpoints[0].nodeName: Invalid value: \"A_\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ),
+            (
+                r#"{"endpoints": [{"addresses": ["10.0.0.1"], "hints": {"forZones": [{"name": "a"}, {"name": "a"}], "forNodes": [{"name": "n"}, {"name": "n"}]}}]}"#,
+                "[endpoints[0].hints.forZones[1].name: Duplicate value: \"a\", endpoints[0].hints.forNodes[1].name: Duplicate value: \"n\"]",
+            ),
+            (
+                r#"{"endpoints": [{"addresses": ["10.0.0.1"], "hints": {"forZones": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}, {"name": "e"}, {"name": "f"}, {"name": "g"}, {"name": "h"}, {"name": "i"}]}}]}"#,
+                "endpoints[0].hints.forZones: Too many: 9: must have at most 8 items",
+            ),
+            (r#"{"ports": [{"name": "A_"}]}"#, "ports[0].name: Invalid value: \"A_\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"),
+            (
+                r#"{"ports": [{"name": "a", "appProtocol": "a/b/c"}]}"#,
+                "ports[0].appProtocol: Invalid value: \"a/b/c\": a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            ),
+            (
+                r#"{"addressType": "FQDN", "endpoints": [{"addresses": ["A_B", "single"]}, {"addresses": ["a.b."]}]}"#,
+                "[endpoints[0].addresses[0]: Invalid value: \"A_B\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), endpoints[0].addresses[1]: Invalid value: \"single\": should be a domain with at least two segments separated by dots]",
+            ),
             (r#"{"addressType": "IPv5"}"#, "addressType: Unsupported value: \"IPv5\": supported values: \"FQDN\", \"IPv4\", \"IPv6\""),
             (r#"{"endpoints": [{"addresses": []}]}"#, "endpoints[0].addresses: Required value: must contain at least 1 address"),
         ],
@@ -188,4 +213,23 @@ async fn endpoint_slices() {
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn fields_that_are_gone_are_not_stored() {
+    let api = Api::new().await;
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let endpoint = json!({"addresses": ["10.0.0.1"], "deprecatedTopology": {"kubernetes.io/hostname": "x"}});
+    let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [endpoint]});
+    let made = api.check(post(slices, &slice), 201, json!({})).await.body;
+    assert_eq!(made["endpoints"][0]["deprecatedTopology"], Value::Null);
+    // The feature of coordinated leader election is off.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease =
+        json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "strategy": "foo", "preferredHolder": "b"}});
+    let made = api.check(post(leases, &lease), 201, json!({})).await.body;
+    assert_eq!(made["spec"], json!({"holderIdentity": "a"}));
+    let change = json!({"spec": {"holderIdentity": "c", "strategy": "foo"}});
+    let changed = api.check(merge(format!("{leases}/l"), &change), 200, json!({})).await.body;
+    assert_eq!(changed["spec"], json!({"holderIdentity": "c"}));
 }

@@ -18,6 +18,19 @@ async fn classes() {
                 r#"{"reclaimPolicy": "Keep"}"#,
                 "reclaimPolicy: Unsupported value: \"Keep\": supported values: \"Delete\", \"Retain\"",
             ),
+            (r#"{"parameters": {"": "b"}}"#, "parameters: Invalid value: \"\": field can not be empty."),
+            (
+                r#"{"allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": []}]}]}"#,
+                "allowedTopologies[0].matchLabelExpressions[0].values: Required value",
+            ),
+            (
+                r#"{"allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["b", "b"]}, {"key": "a", "values": ["b"]}]}]}"#,
+                "[allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: \"b\", allowedTopologies[0].matchLabelExpressions[1].key: Duplicate value: \"a\"]",
+            ),
+            (
+                r#"{"allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["b", "c"]}]}, {"matchLabelExpressions": [{"key": "a", "values": ["c", "b"]}]}]}"#,
+                "allowedTopologies[1].matchLabelExpressions: Duplicate value: \"\"",
+            ),
         ],
         columns: "Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age",
         cells: json!(["fast (default)", "example.com/p", "Delete", "Immediate", false, null]),
@@ -27,9 +40,12 @@ async fn classes() {
     Of {
         path: "/apis/storage.k8s.io/v1/volumeattributesclasses",
         discovery: json!({"singularName": "volumeattributesclass", "shortNames": ["vac"]}),
-        manifest: json!({"apiVersion": GROUP, "kind": "VolumeAttributesClass", "driverName": "example.com", "metadata": {"name": "gold"}}),
+        manifest: json!({"apiVersion": GROUP, "kind": "VolumeAttributesClass", "driverName": "example.com", "metadata": {"name": "gold"}, "parameters": {"iops": "9"}}),
         made: json!({}),
-        wrong: &[(r#"{"driverName": null}"#, "driverName: Required value")],
+        wrong: &[
+            (r#"{"driverName": null}"#, "driverName: Required value"),
+            (r#"{"parameters": {"iops": null}}"#, "parameters: Required value: must contain at least one key/value pair"),
+        ],
         columns: "Name|DriverName|Age",
         cells: json!(["gold", "example.com", null]),
     }
@@ -44,10 +60,20 @@ async fn drivers_and_what_they_attach() {
         discovery: json!({"singularName": "csidriver"}),
         manifest: json!({"apiVersion": GROUP, "kind": "CSIDriver", "metadata": {"name": "example.com"}, "spec": {}}),
         made: json!({"spec": {"attachRequired": true, "fsGroupPolicy": "ReadWriteOnceWithFSType", "volumeLifecycleModes": ["Persistent"]}}),
-        wrong: &[(
-            r#"{"spec": {"volumeLifecycleModes": ["Often"]}}"#,
-            "spec.volumeLifecycleModes: Unsupported value: \"Often\": supported values: \"Ephemeral\", \"Persistent\"",
-        )],
+        wrong: &[
+            (
+                r#"{"spec": {"volumeLifecycleModes": ["Often"]}}"#,
+                "spec.volumeLifecycleModes: Unsupported value: \"Often\": supported values: \"Ephemeral\", \"Persistent\"",
+            ),
+            (
+                r#"{"spec": {"tokenRequests": [{"audience": "a"}, {"audience": "a", "expirationSeconds": 5}, {"audience": "b", "expirationSeconds": 5}, {"audience": "", "expirationSeconds": 4294967297}]}}"#,
+                "[spec.tokenRequests[1].audience: Duplicate value: \"a\", spec.tokenRequests[2].expirationSeconds: Invalid value: 5: may not specify a duration less than 10 minutes, spec.tokenRequests[3].expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds]",
+            ),
+            (
+                r#"{"spec": {"nodeAllocatableUpdatePeriodSeconds": 5}}"#,
+                "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 5: must be greater than or equal to 10 seconds",
+            ),
+        ],
         columns: "Name|AttachRequired|PodInfoOnMount|StorageCapacity|TokenRequests|RequiresRepublish|Modes|Age",
         cells: json!(["example.com", true, false, false, "<unset>", false, "Persistent", null]),
     }
@@ -58,7 +84,17 @@ async fn drivers_and_what_they_attach() {
         discovery: json!({"singularName": "csinode"}),
         manifest: json!({"apiVersion": GROUP, "kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": [{"name": "example.com", "nodeID": "1"}]}}),
         made: json!({}),
-        wrong: &[(r#"{"spec": {"drivers": [{"name": "example.com"}]}}"#, "spec.drivers[0].nodeID: Required value")],
+        wrong: &[
+            (r#"{"spec": {"drivers": [{"name": "example.com"}]}}"#, "spec.drivers[0].nodeID: Required value"),
+            (
+                r#"{"spec": {"drivers": [{"name": "a", "nodeID": "x", "allocatable": {"count": -1}}, {"name": "a", "nodeID": "x"}]}}"#,
+                "[spec.drivers[0].allocatable.count: Invalid value: -1: must be greater than or equal to 0, spec.drivers[1].name: Duplicate value: \"a\"]",
+            ),
+            (
+                r#"{"spec": {"drivers": [{"name": "a", "nodeID": "x", "topologyKeys": ["a", "a", ""]}]}}"#,
+                "[spec.drivers[0]: Duplicate value: \"a\", spec.drivers[0]: Required value, spec.drivers[0]: Invalid value: \"\": name part must be non-empty, spec.drivers[0]: Invalid value: \"\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')]",
+            ),
+        ],
         columns: "Name|Drivers|Age",
         cells: json!(["n", 1, null]),
     }
@@ -69,7 +105,10 @@ async fn drivers_and_what_they_attach() {
         discovery: json!({"singularName": "csistoragecapacity"}),
         manifest: json!({"apiVersion": GROUP, "kind": "CSIStorageCapacity", "metadata": {"name": "c"}, "storageClassName": "fast", "capacity": "1Gi"}),
         made: json!({}),
-        wrong: &[(r#"{"storageClassName": null}"#, "storageClassName: Required value")],
+        wrong: &[
+            (r#"{"storageClassName": null}"#, "storageClassName: Required value"),
+            (r#"{"capacity": "-1"}"#, "capacity: Invalid value: \"-1\": must be greater than or equal to 0"),
+        ],
         columns: "Name|StorageClassName|Capacity",
         cells: json!(["c", "fast", "1Gi"]),
     }
@@ -87,4 +126,22 @@ async fn drivers_and_what_they_attach() {
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn what_a_driver_is_stays() {
+    let api = Api::new().await;
+    let path = "/apis/storage.k8s.io/v1";
+    let driver = json!({"metadata": {"name": "d"}, "spec": {}});
+    api.check(post(format!("{path}/csidrivers"), &driver), 201, json!({})).await;
+    let refused = |kind: &str, name: &str, words: &str| json!({"message": format!("{kind}.storage.k8s.io {name:?} is invalid: {words}")});
+    let change = merge(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
+    let words = "spec.attachedRequired: Invalid value: false: field is immutable";
+    api.check(change, 422, refused("CSIDriver", "d", words)).await;
+    let of = |id: &str, count: u32| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
+    api.check(post(format!("{path}/csinodes"), &of("x", 1)), 201, json!({})).await;
+    let one = format!("{path}/csinodes/n");
+    api.check(merge(&one, &of("x", 2)), 200, json!({})).await;
+    let words = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
+    api.check(merge(&one, &of("y", 2)), 422, refused("CSINode", "n", words)).await;
 }

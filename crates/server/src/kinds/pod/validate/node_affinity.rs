@@ -6,19 +6,24 @@ use serde_json::{Value, json};
 
 pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(required) = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") {
-        let path = path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
-        if items(required, "nodeSelectorTerms").next().is_none() {
-            errors.required(&path, "must have at least one node selector term");
-        }
-        for (i, one) in items(required, "nodeSelectorTerms").enumerate() {
-            term(one, true, &path.index(i), errors);
-        }
+        selector(required, &path.child("requiredDuringSchedulingIgnoredDuringExecution"), errors);
     }
     let list = "preferredDuringSchedulingIgnoredDuringExecution";
     for (i, preferred) in items(affinity, list).enumerate() {
         let path = path.child(list).index(i);
         weight(preferred, &path, errors);
         term(&preferred["preference"], false, &path.child("preference"), errors);
+    }
+}
+
+/// Nodes by their labels and fields (`ValidateNodeSelector`).
+pub(in crate::kinds) fn selector(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let path = path.child("nodeSelectorTerms");
+    if items(selector, "nodeSelectorTerms").next().is_none() {
+        errors.required(&path, "must have at least one node selector term");
+    }
+    for (i, one) in items(selector, "nodeSelectorTerms").enumerate() {
+        term(one, true, &path.index(i), errors);
     }
 }
 

@@ -1,0 +1,223 @@
+//! What a PriorityLevelConfiguration may say (`ValidatePriorityLevelConfiguration`).
+
+use super::check_mandatory;
+use crate::{
+    flow::defaults,
+    kinds::{FieldErrors, FieldPath, checks::text as text_of},
+};
+use serde_json::{Value, json};
+
+/// How many queues a level may have.
+const MOST_QUEUES: i64 = 10_000_000;
+/// How many bits of a hash choose the queues of a flow (`shufflesharding.MaxHashBits`).
+const HASH_BITS: f64 = 60.0;
+
+pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let kind = text_of(spec, "type");
+    // Nothing holds up the requests of an exempt level: there is only one.
+    if (object["metadata"]["name"] == "exempt") != (kind == "Exempt") {
+        let why = "must be 'Exempt' if and only if `name` is 'exempt'";
+        errors.invalid(&path.child("type"), &json!(kind), why);
+    }
+    let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
+    match kind {
+        "Exempt" => {
+            if !limited.is_null() {
+                errors.forbidden(&path.child("limited"), "must be nil if the type is not Limited");
+            }
+            let at = path.child("exempt");
+            shares(exempt, &at, errors);
+            lendable(exempt, &at, errors);
+        }
+        "Limited" => {
+            if !exempt.is_null() {
+                errors.forbidden(&path.child("exempt"), "must be nil if the type is Limited");
+            }
+            if limited.is_null() {
+                errors.required(&path.child("limited"), "must not be empty when type is Limited");
+            } else {
+                self::limited(limited, &path.child("limited"), errors);
+            }
+        }
+        other => errors.not_supported(&path.child("type"), &json!(other), &["Exempt", "Limited"]),
+    }
+    check_mandatory(object, &defaults::mandatory().1, errors);
+}
+
+fn shares(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let shares = &of["nominalConcurrencyShares"];
+    if shares.as_i64().is_some_and(|n| n < 0) {
+        errors.invalid(&path.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
+    }
+}
+
+fn lendable(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let percent = &of["lendablePercent"];
+    if percent.as_i64().is_some_and(|n| !(0..=100).contains(&n)) {
+        errors.invalid(&path.child("lendablePercent"), percent, "must be between 0 and 100, inclusive");
+    }
+}
+
+/// `ValidateLimitedPriorityLevelConfiguration`.
+fn limited(limited: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    shares(limited, path, errors);
+    let (response, at) = (&limited["limitResponse"], path.child("limitResponse"));
+    let queuing = &response["queuing"];
+    match text_of(response, "type") {
+        "Reject" if !queuing.is_null() => {
+            errors.forbidden(&at.child("queuing"), "must be nil if limited.limitResponse.type is not Limited");
+        }
+        "Queue" if queuing.is_null() => {
+            errors.required(&at.child("queuing"), "must not be empty if limited.limitResponse.type is Limited");
+        }
+        "Queue" => self::queuing(queuing, &at.child("queuing"), errors),
+        "Reject" => {}
+        other => errors.not_supported(&at.child("type"), &json!(other), &["Queue", "Reject"]),
+    }
+    lendable(limited, path, errors);
+    let borrowed = &limited["borrowingLimitPercent"];
+    if borrowed.as_i64().is_some_and(|n| n < 0) {
+        let why = "if specified, must be a non-negative integer";
+        errors.invalid(&path.child("borrowingLimitPercent"), borrowed, why);
+    }
+}
+
+/// `ValidatePriorityLevelQueuingConfiguration`.
+fn queuing(queuing: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let number = |field: &str| queuing[field].as_i64().unwrap_or(0);
+    let mut wrong = |field: &str, why: &str| errors.invalid(&path.child(field), &json!(number(field)), why);
+    if number("queueLengthLimit") <= 0 {
+        wrong("queueLengthLimit", "must be positive");
+    }
+    let (queues, hand) = (number("queues"), number("handSize"));
+    if queues <= 0 {
+        wrong("queues", "must be positive");
+    } else if queues > MOST_QUEUES {
+        wrong("queues", &format!("must not be greater than {MOST_QUEUES}"));
+    }
+    if hand <= 0 {
+        wrong("handSize", "must be positive");
+    } else if hand > queues {
+        wrong("handSize", &format!("should not be greater than queues ({queues})"));
+    } else if entropy(queues, hand) > HASH_BITS {
+        let why = format!(
+            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {HASH_BITS}"
+        );
+        wrong("handSize", &why);
+    }
+}
+
+/// How many bits of a hash it takes to deal that many of the queues (`RequiredEntropyBits`).
+#[expect(clippy::cast_precision_loss, reason = "both are numbers of 32 bits")]
+fn entropy(queues: i64, hand: i64) -> f64 {
+    ((queues as f64).log2() * hand as f64).ceil()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::defaults;
+
+    fn found(name: &str, spec: Value) -> Vec<String> {
+        let mut errors = FieldErrors::default();
+        validate(&json!({"metadata": {"name": name}, "spec": spec}), &mut errors);
+        errors.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    fn check(name: &str, spec: Value, expected: &[&str]) {
+        assert_eq!(found(name, spec), expected);
+    }
+
+    #[test]
+    fn the_levels_that_every_cluster_has_are_valid() {
+        for level in defaults::all().1 {
+            check(level["metadata"]["name"].as_str().unwrap(), level["spec"].clone(), &[]);
+        }
+    }
+
+    #[test]
+    fn only_the_level_exempt_is_exempt() {
+        let only = |kind: &str| {
+            format!("spec.type: Invalid value: {kind:?}: must be 'Exempt' if and only if `name` is 'exempt'")
+        };
+        check("exempt", json!({"type": "Exempt"}), &[]);
+        check("exempt", json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 7}}), &[]);
+        check("mine", json!({"type": "Exempt"}), &[&only("Exempt")]);
+        check(
+            "mine",
+            json!({"type": "", "limited": {}}),
+            &["spec.type: Unsupported value: \"\": supported values: \"Exempt\", \"Limited\""],
+        );
+        let limited = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+        assert_eq!(found("exempt", limited)[0], only("Limited"));
+        check(
+            "exempt",
+            json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": -1, "lendablePercent": 101}}),
+            &[
+                "spec.exempt.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
+                "spec.exempt.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_limited_level_says_how_much_it_gives_away() {
+        let of = |limited: Value| json!({"type": "Limited", "limited": limited});
+        let mut both = of(json!({"limitResponse": {"type": "Reject"}}));
+        both["exempt"] = json!({});
+        check("l", both, &["spec.exempt: Forbidden: must be nil if the type is Limited"]);
+        check(
+            "l",
+            of(json!({"limitResponse": {"type": "Reject"}, "lendablePercent": 101, "borrowingLimitPercent": -1})),
+            &[
+                "spec.limited.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
+                "spec.limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer",
+            ],
+        );
+        check(
+            "l",
+            of(json!({"nominalConcurrencyShares": -1, "limitResponse": {"type": "Drop"}})),
+            &[
+                "spec.limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
+                "spec.limited.limitResponse.type: Unsupported value: \"Drop\": supported values: \"Queue\", \"Reject\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn queues_can_be_dealt() {
+        let at = "spec.limited.limitResponse.queuing";
+        let of = |response: Value| json!({"type": "Limited", "limited": {"limitResponse": response}});
+        let queue = |queues: i64, hand: i64, length: i64| {
+            of(json!({"type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": length}}))
+        };
+        let forbidden = "Forbidden: must be nil if limited.limitResponse.type is not Limited";
+        check("l", of(json!({"type": "Reject", "queuing": {}})), &[&format!("{at}: {forbidden}")]);
+        let required = "Required value: must not be empty if limited.limitResponse.type is Limited";
+        check("l", of(json!({"type": "Queue"})), &[&format!("{at}: {required}")]);
+        check("l", queue(64, 8, 50), &[]);
+        check(
+            "l",
+            queue(2, 8, 5),
+            &[&format!("{at}.handSize: Invalid value: 8: should not be greater than queues (2)")],
+        );
+        check(
+            "l",
+            queue(100_000_000, 1, 5),
+            &[&format!("{at}.queues: Invalid value: 100000000: must not be greater than 10000000")],
+        );
+        check(
+            "l",
+            queue(-1, -1, -1),
+            &[
+                &format!("{at}.queueLengthLimit: Invalid value: -1: must be positive"),
+                &format!("{at}.queues: Invalid value: -1: must be positive"),
+                &format!("{at}.handSize: Invalid value: -1: must be positive"),
+            ],
+        );
+        let entropy = "required entropy bits of deckSize 128 and handSize 9 should not be greater than 60";
+        check("l", queue(128, 9, 50), &[&format!("{at}.handSize: Invalid value: 9: {entropy}")]);
+    }
+}
