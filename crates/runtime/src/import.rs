@@ -56,7 +56,7 @@ pub async fn import(
             let unpack = unpack.get_or_insert_with(|| Unpack::of(&buffer[..n]));
             let plain = unpack.part(&buffer[..n]).map_err(ImportError::Read)?;
             // When ctr stops reading, its own words say why.
-            if n == 0 || stdin.write_all(&plain).await.is_err() {
+            if stdin.write_all(&plain).await.is_err() || n == 0 {
                 return Ok(());
             }
             sent += n as u64;
