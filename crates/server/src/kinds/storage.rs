@@ -97,6 +97,13 @@ pub(super) static CSI_DRIVER: Plain = Plain {
             }
         }
     },
+    validate_change: |object, old, errors| {
+        // Upstream's path of attachRequired.
+        for (field, name) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
+        {
+            immutable(&object["spec"][field], &old["spec"][field], &FieldPath::new("spec").child(name), errors);
+        }
+    },
     ..Plain::of(&KindInfo { generation: true, ..KindInfo::of_cluster(GROUP, "CSIDriver", "csidrivers", "csidriver") })
 };
 pub(super) static CSI_NODE: Plain = Plain {

@@ -88,3 +88,17 @@ async fn drivers_and_what_they_attach() {
     .check()
     .await;
 }
+
+#[tokio::test]
+async fn how_a_driver_is_attached_stays() {
+    let api = Api::new().await;
+    let path = "/apis/storage.k8s.io/v1/csidrivers";
+    let driver = json!({"apiVersion": GROUP, "kind": "CSIDriver", "metadata": {"name": "example.com"}, "spec": {}});
+    api.check(post(path, &driver), 201, json!({"metadata": {"generation": 1}})).await;
+    let one = format!("{path}/example.com");
+    let spec = json!({"attachRequired": false, "volumeLifecycleModes": ["Ephemeral"]});
+    let message = "CSIDriver.storage.k8s.io \"example.com\" is invalid: [spec.attachedRequired: Invalid value: false: field is immutable, spec.volumeLifecycleModes: Invalid value: [\"Ephemeral\"]: field is immutable]";
+    api.check(merge(&one, &json!({"spec": spec})), 422, json!({"message": message})).await;
+    api.check(merge(&one, &json!({"spec": {"podInfoOnMount": true}})), 200, json!({"metadata": {"generation": 2}}))
+        .await;
+}
