@@ -2,6 +2,7 @@
 
 mod access;
 mod identity;
+mod selectors;
 
 use crate::{
     admit::outside,

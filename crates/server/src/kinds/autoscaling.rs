@@ -1,5 +1,6 @@
 //! HorizontalPodAutoscaler (`autoscaling/v2`, and `v1` in the form of which it was made). Nothing scales yet.
 
+mod behavior;
 mod v1;
 
 use super::{

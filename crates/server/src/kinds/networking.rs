@@ -48,11 +48,7 @@ pub(super) static SERVICE_CIDR: Plain = Plain {
     columns: &[NAME, text("CIDRs", Cell::Of(|c, _| json!(joined(&c["spec"]["cidrs"])))), AGE],
     validate: service_cidr::validate,
     validate_change: service_cidr::validate_change,
-    ..Plain::of(&KindInfo {
-        status: true,
-        generation: true,
-        ..KindInfo::of_cluster(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr")
-    })
+    ..Plain::of(&KindInfo { status: true, ..KindInfo::of_cluster(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr") })
 };
 
 fn joined(list: &Value) -> String {

@@ -44,6 +44,9 @@ impl Kind for Node {
         {
             spec.remove("unschedulable");
         }
+        if let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) {
+            one_pod_cidr(spec);
+        }
         // What a node has can be given out, unless it says otherwise.
         if object["status"]["allocatable"].is_null() && object["status"]["capacity"].is_object() {
             object["status"]["allocatable"] = object["status"]["capacity"].clone();
@@ -142,6 +145,17 @@ fn pod_cidrs(spec: &Value) -> Vec<&Value> {
     match spec["podCIDRs"].as_array() {
         Some(all) if !all.is_empty() => all.iter().collect(),
         _ => Some(&spec["podCIDR"]).filter(|c| c.as_str().is_some_and(|c| !c.is_empty())).into_iter().collect(),
+    }
+}
+
+/// The older field is the first of the newer one's; where they differ it is the older that counts, as with upstream's
+/// conversion (`Convert_v1_NodeSpec_To_core_NodeSpec`).
+fn one_pod_cidr(spec: &mut Value) {
+    let older = spec["podCIDR"].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
+    match (older, spec["podCIDRs"][0].as_str().map(str::to_owned)) {
+        (Some(older), first) if first.as_ref() != Some(&older) => spec["podCIDRs"] = json!([older]),
+        (None, Some(first)) => spec["podCIDR"] = json!(first),
+        _ => {}
     }
 }
 

@@ -11,24 +11,36 @@ pub(in crate::kinds) fn validate(selector: &Value, path: &FieldPath, errors: &mu
     metadata::labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
     for (i, r) in items(selector, "matchExpressions").enumerate() {
         let path = path.child("matchExpressions").index(i);
-        let (at, count) = (path.child("values"), items(r, "values").count());
-        match text(r, "operator") {
-            "In" | "NotIn" if count == 0 => {
-                errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if count > 0 => {
-                errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+        if !operator(r, &path, errors) {
+            errors.invalid(&path.child("operator"), &json!(text(r, "operator")), "not a valid selector operator");
         }
-        api::names::qualified_name(text(r, "key"))
-            .iter()
-            .for_each(|e| errors.invalid(&path.child("key"), &r["key"], e));
-        for (j, value) in items(r, "values").enumerate() {
-            let wrong = api::names::label_value(value.as_str().unwrap_or(""));
-            wrong.iter().for_each(|e| errors.invalid(&at.index(j), value, e));
+        label_requirement(r, &path, errors);
+    }
+}
+
+/// Checks that a requirement has values where its operator wants some; whether it is an operator at all.
+pub(crate) fn operator(r: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+    let (at, count) = (path.child("values"), items(r, "values").count());
+    match text(r, "operator") {
+        "In" | "NotIn" if count == 0 => {
+            errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
         }
+        "Exists" | "DoesNotExist" if count > 0 => {
+            errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ => return false,
+    }
+    true
+}
+
+/// Checks the label and its values that a requirement speaks of.
+pub(crate) fn label_requirement(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let wrong = api::names::qualified_name(text(r, "key"));
+    wrong.iter().for_each(|e| errors.invalid(&path.child("key"), &r["key"], e));
+    for (j, value) in items(r, "values").enumerate() {
+        let wrong = api::names::label_value(value.as_str().unwrap_or(""));
+        wrong.iter().for_each(|e| errors.invalid(&path.child("values").index(j), value, e));
     }
 }
 

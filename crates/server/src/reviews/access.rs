@@ -1,6 +1,6 @@
 //! Who may do what: `kubectl auth can-i` (`pkg/registry/authorization`).
 
-use super::Refused;
+use super::{Refused, selectors};
 use crate::{
     ApiServer, UserInfo,
     authz::{self, About, Attributes, Decision, ResourceAbout},
@@ -84,6 +84,7 @@ fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
     if somebody && nobody {
         errors.invalid(&path.child("user"), &json!(""), "at least one of user or group must be specified");
     }
+    selectors::validate(resource, &path.child("resourceAttributes"), &mut errors);
     metadata(review, &mut errors);
     if errors.is_empty() { Ok(()) } else { Err(Refused::Wrong(errors)) }
 }

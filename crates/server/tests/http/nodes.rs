@@ -173,7 +173,8 @@ async fn the_networks_of_a_node_and_its_provider_stay() {
     let given = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "a://1"});
     api.check(merge(&one, &json!({"spec": given})), 200, json!({})).await;
     let words = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
-    check(merge(&one, &json!({"spec": {"podCIDRs": ["10.0.1.0/24"]}})), words).await;
+    check(merge(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24"}})), words).await;
+    check(merge(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}})), words).await;
     let words = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
     check(merge(&one, &json!({"spec": {"providerID": "a://2"}})), words).await;
 }

@@ -112,7 +112,38 @@ async fn what_makes_no_sense_is_refused() {
         "spec.nonResourceAttributes: Invalid value: {\"path\":\"/\"}: disallowed on this kind of request",
     )
     .await;
+    let field = "spec.resourceAttributes.fieldSelector";
+    let label = "spec.resourceAttributes.labelSelector";
+    for (selectors, message) in [
+        (
+            json!({"fieldSelector": {"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}}),
+            format!("{field}.rawSelector: Invalid value: \"a=b\": may not specified at the same time as requirements"),
+        ),
+        (
+            json!({"labelSelector": {}}),
+            format!(
+                "{label}.requirements: Required value: when {label} is specified, requirements or rawSelector is required"
+            ),
+        ),
+        (
+            json!({"fieldSelector": {"requirements": [{"key": "", "operator": "In"}]}}),
+            format!(
+                "[{field}.requirements[0].key: Required value: must be specified, {field}.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn']"
+            ),
+        ),
+        (
+            json!({"labelSelector": {"requirements": [{"key": "a", "operator": "Exists", "values": ["-"]}]}}),
+            format!(
+                "[{label}.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', {label}.requirements[0].values[0]: Invalid value: \"-\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"
+            ),
+        ),
+    ] {
+        check("SelfSubjectAccessReview", json!({"spec": {"resourceAttributes": selectors}}), &message).await;
+    }
     let reviews = format!("{ACCESS}/selfsubjectaccessreviews");
+    // Newer clients may know operators that are not known here.
+    let newer = json!({"fieldSelector": {"requirements": [{"key": "a", "operator": "Near", "values": ["b"]}]}});
+    api.check(post(&reviews, &json!({"spec": {"resourceAttributes": newer}})), 201, json!({})).await;
     for ask in [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))] {
         api.check(ask, 405, json!({"reason": "MethodNotAllowed"})).await;
     }

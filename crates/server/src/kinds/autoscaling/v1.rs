@@ -1,5 +1,6 @@
 //! The older version: CPU has a field of its own, and what else there is stands in annotations, as upstream writes it.
 
+use super::behavior;
 use serde_json::{Map, Value, json};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -45,8 +46,8 @@ pub(super) fn from_stored(object: &mut Map<String, Value>) {
         let rest: Vec<Value> =
             all.iter().enumerate().filter(|(i, _)| Some(*i) != first).map(|(_, m)| in_note(m, "target")).collect();
         note(&mut notes, METRICS, rest);
-        if let Some(behavior) = spec.remove("behavior") {
-            notes.insert(BEHAVIOR.to_owned(), json!(behavior.to_string()));
+        if let Some(text) = spec.remove("behavior").and_then(behavior::written) {
+            notes.insert(BEHAVIOR.to_owned(), json!(text));
         }
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
@@ -99,8 +100,8 @@ pub(super) fn to_stored(object: &mut Map<String, Value>) {
         if !metrics.is_empty() {
             spec.insert("metrics".to_owned(), json!(metrics));
         }
-        if read(BEHAVIOR).is_object() {
-            spec.insert("behavior".to_owned(), read(BEHAVIOR));
+        if let Some(behavior) = notes.get(BEHAVIOR).and_then(Value::as_str).and_then(behavior::read) {
+            spec.insert("behavior".to_owned(), behavior);
         }
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {

@@ -123,6 +123,22 @@ async fn what_is_written_in_one_version_is_read_in_the_other() {
 }
 
 #[tokio::test]
+async fn a_behavior_stands_in_the_older_versions_annotation_as_upstream_writes_it() {
+    let api = Api::new().await;
+    let key = "autoscaling.alpha.kubernetes.io/behavior";
+    let note = r#"{"ScaleUp":{"StabilizationWindowSeconds":7},"Unknown":1}"#;
+    api.check(post(V1, &of("v1", json!({"metadata": {"annotations": {key: note}}}))), 201, json!({})).await;
+    let up = json!({"stabilizationWindowSeconds": 7, "selectPolicy": "Max"});
+    let newer = json!({"metadata": {"annotations": null}, "spec": {"behavior": {"scaleUp": up, "ScaleUp": null, "Unknown": null}}});
+    api.check(get(format!("{V2}/h")), 200, newer).await;
+    let older = api.check(get(format!("{V1}/h")), 200, json!({})).await.body;
+    let text = older["metadata"]["annotations"][key].as_str().unwrap_or("").to_owned();
+    let begins = r#"{"ScaleUp":{"StabilizationWindowSeconds":7,"SelectPolicy":"Max","Policies":[{"Type":"#;
+    assert!(text.starts_with(begins), "{text}");
+    assert!(text.contains(r#""ScaleDown":{"StabilizationWindowSeconds":null,"#), "{text}");
+}
+
+#[tokio::test]
 async fn a_group_says_which_of_its_versions_is_preferred() {
     let api = Api::new().await;
     let group = json!({"name": "autoscaling", "versions": [{"version": "v2"}, {"version": "v1"}], "preferredVersion": {"groupVersion": "autoscaling/v2"}});

@@ -170,3 +170,16 @@ async fn addresses_and_their_ranges() {
     .check()
     .await;
 }
+
+#[tokio::test]
+async fn a_range_of_services_stays_and_has_no_generation() {
+    let api = Api::new().await;
+    let path = "/apis/networking.k8s.io/v1/servicecidrs";
+    let range = json!({"metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}});
+    api.check(post(path, &range), 201, json!({"metadata": {"generation": null}})).await;
+    let one = format!("{path}/s");
+    let message = "ServiceCIDR.networking.k8s.io \"s\" is invalid: spec.cidrs[0]: Invalid value: \"10.2.0.0/24\": field is immutable";
+    api.check(merge(&one, &json!({"spec": {"cidrs": ["10.2.0.0/24"]}})), 422, json!({"message": message})).await;
+    let both = json!({"spec": {"cidrs": ["10.1.0.0/24", "2001:db8::/64"]}});
+    api.check(merge(&one, &both), 200, json!({"metadata": {"generation": null}})).await;
+}

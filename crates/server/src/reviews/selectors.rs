@@ -1,0 +1,36 @@
+//! What a question about access may say of selectors (`pkg/apis/authorization/validation`).
+//!
+//! Operators that nobody knows may be asked about: newer clients may know them.
+
+use crate::kinds::{FieldErrors, FieldPath, selector};
+use serde_json::Value;
+
+/// `validateResourceAttributes`.
+pub(super) fn validate(resource: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for field in ["fieldSelector", "labelSelector"] {
+        let (asked, path) = (&resource[field], path.child(field));
+        if asked.is_null() {
+            continue;
+        }
+        let requirements = asked["requirements"].as_array().map_or(&[][..], Vec::as_slice);
+        let raw = asked["rawSelector"].as_str().is_some_and(|raw| !raw.is_empty());
+        if raw && !requirements.is_empty() {
+            let why = "may not specified at the same time as requirements";
+            errors.invalid(&path.child("rawSelector"), &asked["rawSelector"], why);
+        }
+        if !raw && requirements.is_empty() {
+            let why = format!("when {path} is specified, requirements or rawSelector is required");
+            errors.required(&path.child("requirements"), &why);
+        }
+        for (i, requirement) in requirements.iter().enumerate() {
+            let path = path.child("requirements").index(i);
+            if field == "fieldSelector" && requirement["key"].as_str().unwrap_or("").is_empty() {
+                errors.required(&path.child("key"), "must be specified");
+            }
+            selector::operator(requirement, &path, errors);
+            if field == "labelSelector" {
+                selector::label_requirement(requirement, &path, errors);
+            }
+        }
+    }
+}
