@@ -10,6 +10,7 @@ pub(super) use policy::NETWORK_POLICY;
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME,
     checks::{immutable, text as text_of},
+    info::METADATA,
     plain::Plain,
     text,
 };
@@ -48,7 +49,11 @@ pub(super) static SERVICE_CIDR: Plain = Plain {
     columns: &[NAME, text("CIDRs", Cell::Of(|c, _| json!(joined(&c["spec"]["cidrs"])))), AGE],
     validate: service_cidr::validate,
     validate_change: service_cidr::validate_change,
-    ..Plain::of(&KindInfo { status: true, ..KindInfo::of_cluster(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr") })
+    ..Plain::of(&KindInfo {
+        status: true,
+        kept_by_status: METADATA,
+        ..KindInfo::of_cluster(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr")
+    })
 };
 
 fn joined(list: &Value) -> String {
