@@ -3,11 +3,22 @@
 use anyhow::{Context, Result, bail};
 use std::{io::ErrorKind, path::Path};
 
-/// Removes the file that a Podium wrote there.
+/// Removes the file at the place that was given, if a Podium wrote it; else the one of the data directory, which is Podium's,
+/// whatever became of it.
 ///
 /// # Errors
-/// When the file holds something else, which is left as it is.
-pub(crate) fn remove(path: &Path) -> Result<()> {
+/// When the file that was given holds something else, which is left as it is.
+pub(crate) fn clear(given: Option<&Path>, own: &Path) -> Result<()> {
+    match given {
+        Some(given) => remove(given),
+        None => {
+            let _ = std::fs::remove_file(own);
+            Ok(())
+        }
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -34,6 +45,9 @@ mod tests {
         let own = std::fs::read_to_string(&path).unwrap();
         remove(&path).unwrap();
         assert!(!path.exists());
+        let config: serde_json::Value = serde_json::from_str(&own).unwrap();
+        std::fs::write(&path, serde_saphyr::to_string(&config).unwrap()).unwrap();
+        remove(&path).unwrap();
         std::fs::write(&path, "").unwrap();
         remove(&path).unwrap();
         assert!(!path.exists());
@@ -44,5 +58,7 @@ mod tests {
             assert!(remove(&path).unwrap_err().to_string().contains("did not write"));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign);
         }
+        clear(None, &path).unwrap();
+        assert!(!path.exists());
     }
 }

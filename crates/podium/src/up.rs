@@ -6,6 +6,7 @@ use crate::{
     data_dir::DataDir,
     kubeconfig,
     print::say,
+    told,
 };
 use anyhow::{Context, Result, bail};
 use nix::{
@@ -27,7 +28,7 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let _lock = dir.lock_soon().await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| dir.kubeconfig());
     // An old one would say that the API serves.
-    kubeconfig::remove(&kubeconfig)?;
+    kubeconfig::clear(args.kubeconfig.as_deref(), &dir.kubeconfig())?;
     let tokens = args.token_auth_file.as_deref().map(token_file).transpose()?;
     let inflight = args.max_requests_inflight.saturating_add(args.max_mutating_requests_inflight);
     if inflight == 0 {
@@ -51,9 +52,11 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
         }
         () = stop.wait() => {}
     }
-    let removed = kubeconfig::remove(&kubeconfig);
+    if let Err(error) = kubeconfig::clear(args.kubeconfig.as_deref(), &dir.kubeconfig()) {
+        tracing::warn!("a kubeconfig is left: {}", told(&error));
+    }
     cluster.stop().await;
-    removed
+    Ok(())
 }
 
 fn token_file(path: &Path) -> Result<TokenFile> {

@@ -147,10 +147,11 @@ impl Pki {
     }
 }
 
-/// Whether this is what [`Pki::write_admin_kubeconfig`] writes, of whatever cluster, and nothing of anybody else.
+/// Whether this is what [`Pki::write_admin_kubeconfig`] writes, of whatever cluster, and nothing of anybody else. `kubectl
+/// config` may have written it again, in YAML.
 #[must_use]
 pub fn is_admin_kubeconfig(text: &str) -> bool {
-    let Ok(config) = serde_json::from_str::<Value>(text) else { return false };
+    let Ok(config) = serde_saphyr::from_str::<Value>(text) else { return false };
     [("clusters", "podium"), ("users", "podium-admin"), ("contexts", "podium")].iter().all(|(list, name)| {
         config[list].as_array().is_some_and(|all| matches!(all.as_slice(), [only] if only["name"] == *name))
     })
