@@ -1,9 +1,6 @@
 //! What a ResourceSlice may say of one device (`validateDevice`).
 
-use super::{
-    parts::{label, label_key, list, qualified_name, set, taint},
-    slice::{counters, only_true, said},
-};
+use super::parts::{counters, label, label_key, list, only_true, qualified_name, said, set, taint};
 use crate::kinds::{
     FieldErrors, FieldPath,
     checks::{items, subdomain, text as text_of},

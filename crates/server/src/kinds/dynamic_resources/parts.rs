@@ -4,7 +4,7 @@ use crate::kinds::{
     FieldErrors, FieldPath,
     checks::{csi_driver_name, dns_label, items, text as text_of},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// How long the name of what is in a domain may be.
@@ -16,6 +16,8 @@ const LONGEST_EXPRESSION: usize = 10 * 1024;
 /// How many selectors and configurations there may be.
 const MOST_SELECTORS: usize = 32;
 const MOST_CONFIGS: usize = 32;
+/// How many counters there may be in a set of them.
+const MOST_COUNTERS: usize = 32;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// Looks at each element of a list, if there are not too many (`validateSlice`).
@@ -179,4 +181,29 @@ pub(super) fn label_key(key: &Value, path: &FieldPath, errors: &mut FieldErrors)
 fn label_value(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let wrong = api::names::label_value(value.as_str().unwrap_or(""));
     wrong.iter().for_each(|e| errors.invalid(path, value, e));
+}
+
+pub(super) fn only_true(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if *value == false {
+        errors.invalid(path, value, "must be either unset or set to true");
+    }
+}
+
+/// Which of these fields say something.
+pub(super) fn said(of: &Value, fields: &[&str]) -> Vec<String> {
+    let is_set = |field: &&&str| !matches!(&of[**field], Value::Null | Value::Bool(false)) && of[**field] != "";
+    fields.iter().filter(is_set).map(|field| format!("`{field}`")).collect()
+}
+
+/// The counters of a set, or what a device takes of them.
+pub(super) fn counters(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (empty, at) = (Map::new(), path.child("counters"));
+    let all = of["counters"].as_object().unwrap_or(&empty);
+    if all.is_empty() {
+        errors.required(&at, "");
+    } else if all.len() > MOST_COUNTERS {
+        errors.too_many(&at, all.len(), MOST_COUNTERS);
+    } else {
+        all.keys().for_each(|name| label(&json!(name), &at.key(name), errors));
+    }
 }

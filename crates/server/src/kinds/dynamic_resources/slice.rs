@@ -2,21 +2,20 @@
 
 use super::{
     device,
-    parts::{label, set},
+    parts::{counters, label, only_true, said, set},
 };
 use crate::kinds::{
     FieldErrors, FieldPath,
     checks::{csi_driver_name, items, subdomain, text as text_of},
     pod::node_selector,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// How many devices a slice may have, and how many when these are tainted or share something.
 const MOST_DEVICES: usize = 128;
 const MOST_INVOLVED_DEVICES: usize = 64;
-/// How many sets of counters there may be, and how many counters in one.
+/// How many sets of counters there may be.
 const MOST_SETS: usize = 8;
-const MOST_COUNTERS: usize = 32;
 const LONGEST_POOL: usize = 253;
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
@@ -105,31 +104,6 @@ fn place(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             let why = format!("{WHY}, but multiple fields are set");
             errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), &why);
         }
-    }
-}
-
-pub(super) fn only_true(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if *value == false {
-        errors.invalid(path, value, "must be either unset or set to true");
-    }
-}
-
-/// Which of these fields say something.
-pub(super) fn said(of: &Value, fields: &[&str]) -> Vec<String> {
-    let is_set = |field: &&&str| !matches!(&of[**field], Value::Null | Value::Bool(false)) && of[**field] != "";
-    fields.iter().filter(is_set).map(|field| format!("`{field}`")).collect()
-}
-
-/// The counters of a set, or what a device takes of them.
-pub(super) fn counters(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (empty, at) = (Map::new(), path.child("counters"));
-    let all = of["counters"].as_object().unwrap_or(&empty);
-    if all.is_empty() {
-        errors.required(&at, "");
-    } else if all.len() > MOST_COUNTERS {
-        errors.too_many(&at, all.len(), MOST_COUNTERS);
-    } else {
-        all.keys().for_each(|name| label(&json!(name), &at.key(name), errors));
     }
 }
 
