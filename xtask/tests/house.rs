@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("expr", &["api"]),
     ("kubelet", &["api", "lifecycle", "runtime", "spdy"]),
     ("lifecycle", &["api"]),
-    ("network", &[]),
+    ("network", &["api"]),
     ("runtime", &["spdy"]),
     ("scheduler", &["api"]),
     ("schema", &["api", "expr"]),

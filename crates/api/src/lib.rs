@@ -3,6 +3,7 @@
 //! **Invariant:** pure functions over objects. No I/O, no clock, no client.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod affinity;
 pub mod cron;
 pub mod feature_gates;

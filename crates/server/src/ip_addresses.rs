@@ -14,7 +14,7 @@ use http::Method;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeSet, HashSet},
-    net::{IpAddr, Ipv4Addr},
+    net::Ipv4Addr,
 };
 use store::{EventKind, Key, Object, Scope, Store};
 
@@ -81,7 +81,7 @@ fn read(stored: &Object) -> Value {
 /// The addresses of a Service that has any.
 fn addresses(service: &Value) -> Vec<String> {
     let all = service["spec"]["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    all.filter(|ip| ip.parse::<IpAddr>().is_ok()).map(str::to_owned).collect()
+    all.filter_map(api::address::ip).map(|ip| ip.to_string()).collect()
 }
 
 /// The Service that an IPAddress says it is of.

@@ -9,6 +9,7 @@ use crate::{
     service_ranges::Ranges,
     status::ApiError,
 };
+use api::address::ipv4;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -31,7 +32,7 @@ impl Taken {
         let mut taken = Self { ips: HashSet::new(), own: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
-            let ip = other["spec"]["clusterIP"].as_str().and_then(|ip| ip.parse().ok());
+            let ip = other["spec"]["clusterIP"].as_str().and_then(ipv4);
             if *stored.key.namespace == *resource.namespace && *stored.key.name == *own {
                 taken.own = ip;
                 continue;
@@ -97,13 +98,13 @@ fn address(
     let ip = match asked {
         Some(ip) if ip == "None" => ip,
         Some(ip) => {
-            let why = match ip.parse() {
-                Ok(ip) if taken.own == Some(ip) => None,
-                Ok(ip) if taken.ips.contains(&ip) && ranges.refusal(ip).is_none() => {
+            let why = match ipv4(&ip) {
+                Some(ip) if taken.own == Some(ip) => None,
+                Some(ip) if taken.ips.contains(&ip) && ranges.refusal(ip).is_none() => {
                     Some("provided IP is already allocated".to_owned())
                 }
-                Ok(ip) => ranges.refusal(ip),
-                Err(_) => Some("the provided network does not match the current range".to_owned()),
+                Some(ip) => ranges.refusal(ip),
+                None => Some("the provided network does not match the current range".to_owned()),
             };
             if let Some(why) = why {
                 let mut errors = FieldErrors::default();

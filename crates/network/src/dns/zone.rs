@@ -2,6 +2,7 @@
 //! (the Kubernetes DNS specification, version 1.1.0; where it is silent, CoreDNS).
 
 use crate::services::traffic::{Slices, by_service, is_ready};
+use api::address::ipv4;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use std::collections::{BTreeSet, HashMap};
@@ -88,7 +89,7 @@ impl Zone {
         if spec.type_.as_deref() == Some("ExternalName") {
             let alias = spec.external_name.as_deref().unwrap_or_default().trim_end_matches('.').to_lowercase();
             self.entry(&own).alias = Some(alias).filter(|alias| !alias.is_empty());
-        } else if let Some(ip) = spec.cluster_ip.as_deref().and_then(|ip| ip.parse::<Ipv4Addr>().ok()) {
+        } else if let Some(ip) = spec.cluster_ip.as_deref().and_then(ipv4) {
             self.entry(&own).addresses.insert(ip);
             self.point(ip, &own);
             for port in spec.ports.iter().flatten() {
@@ -107,7 +108,7 @@ impl Zone {
         if !is_ready(endpoint) {
             return;
         }
-        for ip in endpoint.addresses.iter().filter_map(|ip| ip.parse::<Ipv4Addr>().ok()) {
+        for ip in endpoint.addresses.iter().filter_map(|ip| ipv4(ip)) {
             let dashed = ip.to_string().replace('.', "-");
             let target = format!("{}.{service}", endpoint.hostname.as_deref().unwrap_or(&dashed).to_lowercase());
             self.entry(service).addresses.insert(ip);

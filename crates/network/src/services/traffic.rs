@@ -1,11 +1,12 @@
 //! What the traffic of Services is, from the Services and their EndpointSlices: pure
 //! (upstream's `pkg/proxy/serviceport.go`, `endpointslicecache.go` and `topology.go`).
 
+use api::address::{cidr, ipv4};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 /// Services that somebody else leads say so with this label.
@@ -78,7 +79,7 @@ impl<'a> Led<'a> {
     fn of(service: &'a Service) -> Option<Self> {
         let is_others = service.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(OTHER_PROXY));
         let spec = service.spec.as_ref().filter(|spec| !is_others && spec.type_.as_deref() != Some("ExternalName"))?;
-        let cluster_ip = spec.cluster_ip.as_ref()?.parse().ok()?;
+        let cluster_ip = ipv4(spec.cluster_ip.as_ref()?)?;
         let (namespace, name) = (service.metadata.namespace.as_deref()?, service.metadata.name.as_deref()?);
         Some(Self { service, spec, namespace, name, cluster_ip })
     }
@@ -94,9 +95,9 @@ impl<'a> Led<'a> {
             cluster_ip: self.cluster_ip,
             port: u16::try_from(port.port).ok()?,
             node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
-            external_ips: spec.external_ips.iter().flatten().filter_map(|ip| ip.parse().ok()).collect(),
+            external_ips: spec.external_ips.iter().flatten().filter_map(|ip| ipv4(ip)).collect(),
             balancer_ips: balancer_ips(self.service),
-            sources: sources.filter_map(|cidr| cidr.trim().parse::<Ipv4Net>().ok()).map(|net| net.trunc()).collect(),
+            sources: sources.filter_map(|cidr| network(cidr.trim())).collect(),
             affinity: affinity(spec),
             internal_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
             external_local: spec.external_traffic_policy.as_deref() == Some("Local"),
@@ -127,12 +128,19 @@ fn protocol(name: Option<&str>) -> Option<&'static str> {
     }
 }
 
+fn network(text: &str) -> Option<Ipv4Net> {
+    match cidr(text)? {
+        (IpAddr::V4(ip), bits) => Ipv4Net::new(ip, bits).ok().map(|net| net.trunc()),
+        (IpAddr::V6(_), _) => None,
+    }
+}
+
 /// The addresses that a load balancer has for a Service, but those that it answers itself (`ipMode: Proxy`).
 fn balancer_ips(service: &Service) -> Vec<Ipv4Addr> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
     let by_packets = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
-    by_packets.filter_map(|ingress| ingress.ip.as_ref()?.parse().ok()).collect()
+    by_packets.filter_map(|ingress| ipv4(ingress.ip.as_ref()?)).collect()
 }
 
 /// Who answers: those that are ready, and where nobody is, those that still serve while they end.
@@ -170,7 +178,7 @@ fn of_slice<'a>(
     let number = found.and_then(|p| u16::try_from(p.port?).ok()).filter(|number| *number != 0);
     let endpoints = number.into_iter().flat_map(move |n| slice.endpoints.iter().map(move |e| (n, e)));
     // Only the first address counts, as upstream says of them all.
-    endpoints.filter_map(|(n, e)| Some((SocketAddrV4::new(e.addresses.first()?.parse().ok()?, n), e)))
+    endpoints.filter_map(|(n, e)| Some((SocketAddrV4::new(ipv4(e.addresses.first()?)?, n), e)))
 }
 
 /// A condition that is not told is true, says the API.

@@ -1,7 +1,7 @@
 //! Checks of single fields that many kinds share, in upstream's words.
 
 use super::{FieldErrors, FieldPath, plain::path_segment};
-use api::quantity::Amount;
+use api::{address, quantity::Amount};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -63,21 +63,21 @@ pub(in crate::kinds) fn path_part(v: &Value, path: &FieldPath, errors: &mut Fiel
     }
 }
 
+/// Refuses what is no address (`IsValidIPForLegacyField`).
 pub(in crate::kinds) fn ip(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if v.as_str().unwrap_or("").parse::<std::net::IpAddr>().is_err() {
+    if address::ip(v.as_str().unwrap_or("")).is_none() {
         errors.invalid(path, v, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     }
 }
 
 /// Whether it is an address of that family.
 pub(in crate::kinds) fn is_ipv6(v: &Value) -> bool {
-    v.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()).is_some_and(|ip| ip.is_ipv6())
+    v.as_str().and_then(address::ip).is_some_and(|ip| ip.is_ipv6())
 }
 
 /// Addresses that would lead back to whoever asks, or nowhere (`ValidateNonSpecialIP`).
 pub(in crate::kinds) fn special_ip(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(address) = value.as_str().and_then(|ip| ip.parse::<IpAddr>().ok()) else { return };
-    let address = address.to_canonical();
+    let Some(address) = value.as_str().and_then(address::ip) else { return };
     let (link_local, link_local_multicast) = match address {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] == 0xff02),
@@ -118,12 +118,10 @@ pub(in crate::kinds) fn is_cidr(value: &Value) -> bool {
 
 /// A network, and how many bits of an address name it.
 pub(in crate::kinds) fn cidr(value: &Value) -> Option<(IpAddr, u8)> {
-    let (ip, bits) = value.as_str()?.split_once('/')?;
-    let (ip, bits) = (ip.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
-    (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
+    address::cidr(value.as_str()?)
 }
 
-/// Refuses what is no network (`IsValidCIDR`).
+/// Refuses what is no network (`IsValidCIDRForLegacyField`).
 pub(in crate::kinds) fn must_be_cidr(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !is_cidr(v) {
         errors.invalid(path, v, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");

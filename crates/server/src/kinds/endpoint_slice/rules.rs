@@ -6,7 +6,7 @@ use crate::kinds::{
 };
 use api::names;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeSet;
 
 const MOST_ENDPOINTS: usize = 1000;
 const MOST_ADDRESSES: usize = 100;
@@ -62,7 +62,7 @@ fn endpoint(endpoint: &Value, kind: &str, path: &FieldPath, errors: &mut FieldEr
 }
 
 fn address(address: &Value, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let ip = address.as_str().and_then(|a| a.parse::<IpAddr>().ok());
+    let ip = address.as_str().and_then(api::address::ip);
     match kind {
         "IPv4" if !ip.is_some_and(|ip| ip.is_ipv4()) => errors.invalid(path, address, "must be a valid IPv4 address"),
         "IPv6" if !ip.is_some_and(|ip| ip.is_ipv6()) => errors.invalid(path, address, "must be a valid IPv6 address"),

@@ -2,7 +2,7 @@
 
 use crate::kinds::{FieldErrors, FieldPath, checks};
 use serde_json::Value;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 fn path() -> FieldPath {
     FieldPath::new("spec").child("cidrs")
@@ -36,19 +36,10 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
 fn network(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     checks::must_be_cidr(value, path, errors);
     let Some((ip, bits)) = checks::cidr(value) else { return };
-    let network = match ip {
-        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => {
-            return errors.invalid(path, value, "must not have an IPv4-mapped IPv6 address");
-        }
-        IpAddr::V4(ip) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-            IpAddr::from(Ipv4Addr::from_bits(ip.to_bits() & mask))
-        }
-        IpAddr::V6(ip) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-            IpAddr::from(Ipv6Addr::from_bits(ip.to_bits() & mask))
-        }
-    };
+    if matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some()) {
+        return errors.invalid(path, value, "must not have an IPv4-mapped IPv6 address");
+    }
+    let network = api::address::network((ip, bits));
     let usual = format!("{network}/{bits}");
     if network != ip {
         errors.invalid(path, value, "must not have bits set beyond the prefix length");
