@@ -186,7 +186,9 @@ pub(crate) async fn write(
         let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
         counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, Some(&old.object)))?;
         warnings.extend(metadata::warnings(&new.object, Some(&old.object)));
-        warnings.extend(kind.warnings(&new.object, Some(&old.object)));
+        if resource.subresource.is_none() {
+            warnings.extend(kind.warnings(&new.object, Some(&old.object)));
+        }
         // Who writes what is there already leaves no trace, not even a time.
         let is_same = new.object == old.object && new.managers.is_same_but_times(&old.managers);
         if is_same {

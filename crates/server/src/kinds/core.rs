@@ -55,9 +55,19 @@ fn check_access_modes(spec: &Value, path: &FieldPath, why: &str, errors: &mut Fi
     }
 }
 
+/// The annotation that said the storage class before there was a field, and what users of it are told.
+const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const CLASS_IS_FIELD: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+
+/// Warns of an annotation that is there and has become a field.
+fn old_annotation(object: &Value, name: &str, why: &str) -> Vec<String> {
+    let is_there = !object["metadata"]["annotations"][name].is_null();
+    is_there.then(|| format!("metadata.annotations[{name}]: {why}")).into_iter().collect()
+}
+
 /// The storage class of a volume or a claim, which an annotation said before there was a field.
 fn storage_class(object: &Value) -> String {
-    let old = &object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
+    let old = &object["metadata"]["annotations"][OLD_CLASS];
     old.as_str().unwrap_or_else(|| text(&object["spec"], "storageClassName")).to_owned()
 }
 

@@ -29,11 +29,31 @@ pub(super) static ENDPOINT_SLICE: Plain = Plain {
     validate_change: |object, old, errors| {
         immutable(&object["addressType"], &old["addressType"], &FieldPath::new("addressType"), errors);
     },
+    warnings: |object, _| warnings(object),
     ..Plain::of(&KindInfo {
         generation: true,
         ..KindInfo::of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice")
     })
 };
+
+/// Who writes slices with the addresses of others is told nothing of them.
+const CONTROLLERS: [&str; 2] = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
+
+/// `warnOnBadIPs`.
+fn warnings(object: &Value) -> Vec<String> {
+    let by = &object["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"];
+    if CONTROLLERS.iter().any(|controller| by == controller) {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    for (i, endpoint) in items(object, "endpoints").enumerate() {
+        for (j, ip) in items(endpoint, "addresses").filter_map(Value::as_str).enumerate() {
+            let path = || FieldPath::new("endpoints").index(i).child("addresses").index(j);
+            all.extend(api::address::ip_warning(ip, &path()));
+        }
+    }
+    all
+}
 
 /// How many a table shows.
 const MOST: usize = 3;

@@ -26,6 +26,7 @@ mod lease;
 mod namespace;
 mod networking;
 mod node;
+mod node_labels;
 mod plain;
 pub(crate) mod pod;
 mod policy;
@@ -34,6 +35,7 @@ mod rbac;
 mod reviews;
 mod runtime_class;
 mod secret;
+mod secret_pair;
 mod secret_rules;
 pub(crate) mod selector;
 mod service;
@@ -125,7 +127,7 @@ pub trait Kind: Send + Sync {
     /// Fills in what upstream's admission adds on every write to what clients left out: nobody owns it.
     fn complete(&self, _object: &mut Value) {}
 
-    /// What upstream warns of, though it takes it; `old` is there for an update.
+    /// What upstream warns of in the object itself, though it takes it; `old` is there for an update.
     fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }

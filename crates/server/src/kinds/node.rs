@@ -53,6 +53,10 @@ impl Kind for Node {
         }
     }
 
+    fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings(&object["spec"])
+    }
+
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         validate_pod_cidrs(&object["spec"], errors);
         let mut seen = BTreeSet::new();
@@ -157,6 +161,21 @@ fn one_pod_cidr(spec: &mut Value) {
         (None, Some(first)) => spec["podCIDR"] = json!(first),
         _ => {}
     }
+}
+
+/// `fieldIsDeprecatedWarnings`, and networks that are not written as they should be.
+fn warnings(spec: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    if !spec["configSource"].is_null() {
+        all.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if spec["externalID"].as_str().is_some_and(|id| !id.is_empty()) {
+        all.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    for (i, network) in pod_cidrs(spec).into_iter().filter_map(Value::as_str).enumerate() {
+        all.extend(api::address::cidr_warnings(network, &FieldPath::new("spec").child("podCIDRs").index(i)));
+    }
+    all
 }
 
 fn validate_pod_cidrs(spec: &Value, errors: &mut FieldErrors) {

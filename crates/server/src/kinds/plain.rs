@@ -25,6 +25,8 @@ pub(in crate::kinds) struct Plain {
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
     /// What the server finds out about an object, once its generation is known.
     pub(in crate::kinds) observe: fn(&mut Value),
+    /// What upstream warns of, though it takes it; the old object is there for an update.
+    pub(in crate::kinds) warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// What holds for a write of the status: the new object, then the old one.
     pub(in crate::kinds) validate_status: fn(&Value, &Value, &mut FieldErrors),
     /// What a deletion that begins changes.
@@ -53,6 +55,7 @@ impl Plain {
             validate_new: |_, _| {},
             validate_change: |_, _, _| {},
             observe: |_| {},
+            warnings: |_, _| Vec::new(),
             validate_status: |_, _, _| {},
             begin_deletion: |_| {},
             convert: None,
@@ -67,6 +70,10 @@ impl Kind for Plain {
 
     fn default(&self, object: &mut Value) {
         (self.default)(object);
+    }
+
+    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        (self.warnings)(object, old)
     }
 
     fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {

@@ -4,7 +4,7 @@ mod admit;
 
 pub(crate) use admit::admit;
 
-use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, pod, text};
+use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, node_labels, pod, text};
 use crate::metadata;
 use serde_json::{Value, json};
 
@@ -25,6 +25,12 @@ const COLUMNS: &[Column] = &[NAME, text("Handler", Cell::At("/handler")), AGE];
 impl Kind for RuntimeClass {
     fn info(&self) -> &'static KindInfo {
         &INFO
+    }
+
+    /// `GetWarningsForRuntimeClass`.
+    fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let labels = node_labels::of_map(&object["scheduling"]["nodeSelector"]);
+        labels.map(|(_, why)| format!("scheduling.nodeSelector: {why}")).collect()
     }
 
     /// `ValidateRuntimeClass`.

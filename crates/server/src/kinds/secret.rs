@@ -3,7 +3,7 @@
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext,
     config_map::{check_immutable, check_keys},
-    secret_rules, text,
+    secret_pair, secret_rules, text,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -31,6 +31,15 @@ impl Kind for Secret {
                 data[key] = json!(STANDARD.encode(value.as_str().unwrap_or("")));
             }
         }
+    }
+
+    /// `warningsForSecret`.
+    fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        if object["type"] != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let part = |key: &str| STANDARD.decode(object["data"][key].as_str().unwrap_or("")).unwrap_or_default();
+        secret_pair::wrong(&part("tls.crt"), &part("tls.key")).map(str::to_owned).into_iter().collect()
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {

@@ -4,6 +4,7 @@ mod change;
 mod status;
 mod traffic;
 mod validate;
+mod warnings;
 
 use super::{
     AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, Subresource, WriteContext, WriteTarget, fill::set, or_none,
@@ -71,6 +72,10 @@ impl Kind for Service {
         if is_balanced {
             status::default(object);
         }
+    }
+
+    fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::service(object)
     }
 
     fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {

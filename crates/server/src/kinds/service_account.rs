@@ -1,6 +1,7 @@
 //! ServiceAccount.
 
 use super::{AGE, Cell, Column, Kind, KindInfo, NAME, Subresource, text};
+use serde_json::Value;
 
 pub(super) struct ServiceAccount;
 
@@ -16,11 +17,21 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("ServiceAccount", "serviceaccounts", "serviceaccount")
 };
 
+/// Asks that Pods of the account mount no Secrets but those that it names.
+const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
+
 const COLUMNS: &[Column] = &[NAME, text("Secrets", Cell::Count("/secrets")), AGE];
 
 impl Kind for ServiceAccount {
     fn info(&self) -> &'static KindInfo {
         &INFO
+    }
+
+    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let annotated = |object: &Value| !object["metadata"]["annotations"][MOUNTABLE].is_null();
+        let is_new = annotated(object) && !old.is_some_and(annotated);
+        let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        is_new.then(|| format!("metadata.annotations[{MOUNTABLE}]: {why}")).into_iter().collect()
     }
 
     fn columns(&self) -> &'static [Column] {

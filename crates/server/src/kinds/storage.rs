@@ -8,7 +8,7 @@ use super::{
     checks::{csi_driver_name, immutable, items, not_negative_quantity, required_subdomain, text as text_of},
     fill,
     info::METADATA,
-    integer,
+    integer, node_labels,
     plain::Plain,
     selector, text,
 };
@@ -29,6 +29,7 @@ pub(super) static STORAGE_CLASS: Plain = Plain {
         fill::at(object, "", &[("reclaimPolicy", json!("Delete")), ("volumeBindingMode", json!("Immediate"))]);
     },
     validate: class::storage,
+    warnings: |object, _| class::warnings(object),
     validate_change: |object, old, errors| {
         if object["parameters"] != old["parameters"] {
             errors.forbidden(&FieldPath::new("parameters"), "updates to parameters are forbidden.");
@@ -108,6 +109,11 @@ pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
         selector::validate(&object["nodeTopology"], &FieldPath::new("nodeTopology"), errors);
         required_subdomain(&object["storageClassName"], &FieldPath::new("storageClassName"), errors);
         not_negative_quantity(&object["capacity"], &FieldPath::new("capacity"), errors);
+    },
+    warnings: |object, _| {
+        let mut all = Vec::new();
+        node_labels::of_selector(&object["nodeTopology"], &FieldPath::new("nodeTopology"), &mut all);
+        all
     },
     validate_change: |object, old, errors| {
         for field in ["nodeTopology", "storageClassName"] {

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 /// The template of most kinds.
 pub(in crate::kinds) const SPEC: &str = "/spec/template";
+/// The same as a path.
+pub(in crate::kinds) const SPEC_PATH: &[&str] = &["spec", "template"];
 
 /// Columns that tell of the Pods that are made, for `-o wide`.
 pub(in crate::kinds) const CONTAINERS: Column =
@@ -70,6 +72,28 @@ pub(in crate::kinds) fn validate_selected(
         let why = "`selector` does not match template `labels`";
         errors.invalid(&path.child("metadata").child("labels"), &template["metadata"]["labels"], why);
     }
+}
+
+/// What is odd in a kind's template, whenever what is wanted has changed.
+pub(in crate::kinds) fn warnings(object: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
+    let generation = |object: &Value| object["metadata"]["generation"].clone();
+    if old.is_some_and(|old| generation(old) == generation(object)) {
+        return Vec::new();
+    }
+    let template = path.iter().fold(object, |value, part| &value[*part]);
+    pod::template_warnings(template, &path.iter().fold(FieldPath::default(), |at, part| at.child(part)))
+}
+
+/// The same, and what is odd in the name, of kinds whose names become those of their Pods.
+pub(in crate::kinds) fn warnings_with_name(object: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
+    let wrong = api::names::dns1123_label(text_of(&object["metadata"], "name"));
+    let name = (old.is_none() && !wrong.is_empty()).then(|| {
+        format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            wrong.join(" ")
+        )
+    });
+    name.into_iter().chain(warnings(object, old, path)).collect()
 }
 
 /// Labels of a template, as tables show them.

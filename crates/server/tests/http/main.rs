@@ -92,6 +92,8 @@ mod validation_spec;
 #[cfg(test)]
 mod validation_systems;
 #[cfg(test)]
+mod warnings;
+#[cfg(test)]
 mod watches;
 #[cfg(test)]
 mod webhooks;

@@ -29,6 +29,7 @@ pub(in crate::kinds) static DAEMON_SET: Plain = Plain {
     default,
     validate,
     validate_change: same_selector,
+    warnings: |object, old| template::warnings(object, old, template::SPEC_PATH),
     ..Plain::of(&KindInfo {
         short_names: &["ds"],
         categories: &["all"],

@@ -25,6 +25,7 @@ pub(in crate::kinds) static DEPLOYMENT: Plain = Plain {
     default,
     validate,
     validate_change: same_selector,
+    warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
     ..Plain::of(&KindInfo {
         short_names: &["deploy"],
         categories: &["all"],

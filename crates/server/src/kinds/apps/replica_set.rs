@@ -23,6 +23,7 @@ pub(in crate::kinds) static REPLICA_SET: Plain = Plain {
     default,
     validate,
     validate_change: same_selector,
+    warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
     ..Plain::of(&KindInfo {
         short_names: &["rs"],
         categories: &["all"],

@@ -3,10 +3,11 @@
 use super::{GROUP, SCALE, deployment::ready, not_negatives, selector_and_template};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
-    checks::{int_or_percent, not_negative, percent},
+    checks::{int_or_percent, items, not_negative, percent},
     core::default_claim,
     fill,
     plain::Plain,
+    pod::claim_warnings,
     template::{self, CONTAINERS, IMAGES},
     text,
 };
@@ -20,6 +21,7 @@ pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
     name: api::names::dns1123_label,
     validate,
     validate_change,
+    warnings,
     ..Plain::of(&KindInfo {
         short_names: &["sts"],
         categories: &["all"],
@@ -29,6 +31,19 @@ pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
         ..KindInfo::of(GROUP, "StatefulSet", "statefulsets", "statefulset")
     })
 };
+
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let (spec, mut all) = (&object["spec"], template::warnings(object, old, template::SPEC_PATH));
+    for (i, claim) in items(spec, "volumeClaimTemplates").enumerate() {
+        let path = FieldPath::new("spec").child("volumeClaimTemplates").index(i);
+        claim_warnings(&claim["spec"], &path, &mut all);
+    }
+    if spec["revisionHistoryLimit"].as_i64().is_some_and(|limit| limit < 0) {
+        let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        all.push(format!("spec.revisionHistoryLimit: {why}"));
+    }
+    all
+}
 
 /// What an update may change.
 const UPDATABLE: [&str; 7] = [

@@ -34,6 +34,7 @@ pub(in crate::kinds) static CRON_JOB: Plain = Plain {
     ],
     default,
     validate,
+    warnings,
     ..Plain::of(&KindInfo {
         short_names: &["cj"],
         categories: &["all"],
@@ -45,6 +46,17 @@ pub(in crate::kinds) static CRON_JOB: Plain = Plain {
 
 /// Names of Jobs are made of that of their CronJob, and a time.
 const LONGEST_NAME: usize = 52;
+
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let of_template = template::warnings_with_name(object, old, &["spec", "jobTemplate", "spec", "template"]);
+    let indexes = job::too_many_indexes(&object["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec");
+    let mut all: Vec<String> = indexes.into_iter().chain(of_template).collect();
+    if old.is_some() && text_of(&object["spec"], "schedule").contains("TZ") {
+        // The field's path is upstream's.
+        all.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
+    }
+    all
+}
 
 /// `SetDefaults_CronJob`.
 fn default(object: &mut Value) {

@@ -35,6 +35,10 @@ pub(in crate::kinds) static JOB: Plain = Plain {
     validate: |job, errors| validate(&job["spec"], &FieldPath::new("spec"), errors),
     validate_new: last_host,
     validate_change,
+    warnings: |job, old| {
+        let of_template = template::warnings_with_name(job, old, template::SPEC_PATH);
+        too_many_indexes(&job["spec"], "spec").into_iter().chain(of_template).collect()
+    },
     validate_status: status::validate,
     ..Plain::of(&KindInfo {
         categories: &["all"],
@@ -44,6 +48,20 @@ pub(in crate::kinds) static JOB: Plain = Plain {
         ..KindInfo::of(GROUP, "Job", "jobs", "job")
     })
 };
+
+/// Above both of these an indexed Job may lose track of its indexes.
+const MANY_COMPLETIONS: i64 = 100_000;
+const MUCH_PARALLELISM: i64 = 10_000;
+
+/// Warns of a Job with very many indexes (`WarningsForJobSpec`).
+pub(super) fn too_many_indexes(spec: &Value, path: &str) -> Option<String> {
+    let more = |field: &str, limit: i64| spec[field].as_i64().is_some_and(|n| n > limit);
+    let too_many = spec["completionMode"] == "Indexed"
+        && more("completions", MANY_COMPLETIONS)
+        && more("parallelism", MUCH_PARALLELISM);
+    let why = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail";
+    too_many.then(|| format!("{path}: {why}"))
+}
 
 /// How many Pods of an indexed Job may run at once, and how many indexes may fail.
 const MOST_INDEXES: i64 = 100_000;

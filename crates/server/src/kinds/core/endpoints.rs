@@ -19,6 +19,7 @@ pub(in crate::kinds) static ENDPOINTS: Plain = Plain {
         }
     },
     validate,
+    warnings: |object, _| warnings(object),
     ..Plain::of(&KindInfo {
         short_names: &["ep"],
         created_by_update: true,
@@ -49,6 +50,23 @@ fn shown(object: &Value) -> String {
         count if count > MOST => format!("{} + {} more...", all[..MOST].join(","), count - MOST),
         _ => all.join(","),
     }
+}
+
+/// Of addresses that are not written as they should be, unless the controller has copied them.
+fn warnings(object: &Value) -> Vec<String> {
+    if object["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    for (i, subset) in items(object, "subsets").enumerate() {
+        for list in ["addresses", "notReadyAddresses"] {
+            for (j, address) in items(subset, list).enumerate() {
+                let path = || FieldPath::new("subsets").index(i).child(list).index(j).child("ip");
+                all.extend(api::address::ip_warning(text_of(address, "ip"), &path()));
+            }
+        }
+    }
+    all
 }
 
 /// `validateEndpointSubsets`.

@@ -1,11 +1,14 @@
 //! PersistentVolume. Nothing binds it to a claim yet.
 
-use super::{access_modes, check_access_modes, check_positive, storage_class};
+use super::{
+    CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, old_annotation, storage_class,
+};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
-    checks::{immutable, text as text_of},
-    fill,
+    checks::{immutable, items, text as text_of},
+    fill, node_labels,
     plain::Plain,
+    pod::gone_plugins,
     text,
 };
 use serde_json::{Value, json};
@@ -32,6 +35,7 @@ pub(in crate::kinds) static PERSISTENT_VOLUME: Plain = Plain {
     prepare,
     validate,
     validate_change,
+    warnings: |object, _| warnings(object),
     ..Plain::of(&KindInfo {
         short_names: &["pv"],
         namespaced: false,
@@ -39,6 +43,24 @@ pub(in crate::kinds) static PERSISTENT_VOLUME: Plain = Plain {
         ..KindInfo::core("PersistentVolume", "persistentvolumes", "persistentvolume")
     })
 };
+
+/// What upstream warns of, though it takes it (`pkg/api/persistentvolume/util.go`).
+fn warnings(object: &Value) -> Vec<String> {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let mut all = old_annotation(object, OLD_CLASS, CLASS_IS_FIELD);
+    let options = "deprecated since v1.31; use \"mountOptions\" attribute instead";
+    all.extend(old_annotation(object, "volume.beta.kubernetes.io/mount-options", options));
+    if spec["persistentVolumeReclaimPolicy"] == "Recycle" {
+        let why = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        all.push(format!("spec.persistentVolumeReclaimPolicy: {why}"));
+    }
+    let at = path.child("nodeAffinity").child("required").child("nodeSelectorTerms");
+    for (i, term) in items(&spec["nodeAffinity"]["required"], "nodeSelectorTerms").enumerate() {
+        node_labels::of_term(term, false, &at.index(i), &mut all);
+    }
+    gone_plugins(spec, &path, &mut all);
+    all
+}
 
 /// What a spec says beside where the volume is.
 const NO_SOURCES: [&str; 9] = [

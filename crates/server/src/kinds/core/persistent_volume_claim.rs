@@ -1,11 +1,15 @@
 //! PersistentVolumeClaim. Nothing binds it to a volume yet: its phase stays Pending.
 
-use super::{access_modes, check_access_modes, check_positive, persistent_volume::attributes_class, storage_class};
+use super::{
+    CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, old_annotation,
+    persistent_volume::attributes_class, storage_class,
+};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
     checks::{subdomain, text as text_of},
     fill,
     plain::Plain,
+    pod::claim_warnings,
     selector, text,
 };
 use api::quantity::Amount;
@@ -33,12 +37,20 @@ pub(in crate::kinds) static PERSISTENT_VOLUME_CLAIM: Plain = Plain {
     prepare,
     validate,
     validate_change,
+    warnings: |object, _| warnings(object),
     ..Plain::of(&KindInfo {
         short_names: &["pvc"],
         status: true,
         ..KindInfo::core("PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim")
     })
 };
+
+/// What upstream warns of, though it takes it (`pkg/api/persistentvolumeclaim/util.go`).
+fn warnings(object: &Value) -> Vec<String> {
+    let mut all = old_annotation(object, OLD_CLASS, CLASS_IS_FIELD);
+    claim_warnings(&object["spec"], &FieldPath::new("spec"), &mut all);
+    all
+}
 
 /// What an update may change: how much, and of which attributes.
 const UPDATABLE: [&str; 2] = ["resources", "volumeAttributesClassName"];

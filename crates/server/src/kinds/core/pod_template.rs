@@ -11,5 +11,6 @@ pub(in crate::kinds) static POD_TEMPLATE: Plain = Plain {
     ],
     default: |object| template::default(object, "/template"),
     validate: |object, errors| template::validate(&object["template"], &FieldPath::new("template"), errors),
+    warnings: |object, old| template::warnings(object, old, &["template"]),
     ..Plain::of(&KindInfo { generation: true, ..KindInfo::core("PodTemplate", "podtemplates", "podtemplate") })
 };

@@ -27,6 +27,7 @@ pub(in crate::kinds) static REPLICATION_CONTROLLER: Plain = Plain {
     fields: &["status.replicas"],
     default,
     validate,
+    warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
     ..Plain::of(&KindInfo {
         short_names: &["rc"],
         categories: &["all"],

@@ -24,6 +24,7 @@ pub(in crate::kinds) static INGRESS: Plain = Plain {
     ],
     validate: rules::validate,
     validate_new: rules::validate_new,
+    warnings: |object, old| warnings(object, old.is_none()),
     ..Plain::of(&KindInfo {
         short_names: &["ing"],
         status: true,
@@ -31,6 +32,15 @@ pub(in crate::kinds) static INGRESS: Plain = Plain {
         ..KindInfo::of(GROUP, "Ingress", "ingresses", "ingress")
     })
 };
+/// The annotation that became a field.
+const CLASS: &str = "kubernetes.io/ingress.class";
+
+fn warnings(object: &Value, is_new: bool) -> Vec<String> {
+    let is_annotated = is_new && !object["metadata"]["annotations"][CLASS].is_null();
+    let told = || format!("annotation {CLASS:?} is deprecated, please use 'spec.ingressClassName' instead");
+    is_annotated.then(told).into_iter().collect()
+}
+
 pub(in crate::kinds) static INGRESS_CLASS: Plain = Plain {
     columns: &[
         NAME,

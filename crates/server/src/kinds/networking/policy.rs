@@ -8,6 +8,7 @@ use crate::kinds::{
     plain::Plain,
     selector, text,
 };
+use api::address;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -15,6 +16,7 @@ pub(in crate::kinds) static NETWORK_POLICY: Plain = Plain {
     columns: &[NAME, text("Pod-Selector", Cell::Of(|p, _| selector::shown(&p["spec"]["podSelector"]))), AGE],
     default: default_policy,
     validate: network_policy,
+    warnings: |object, _| warnings(object),
     ..Plain::of(&KindInfo {
         short_names: &["netpol"],
         generation: true,
@@ -124,6 +126,23 @@ fn ip_block(block: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.invalid(&at, except, "must be a strict subset of `cidr`");
         }
     }
+}
+
+/// `networkPolicyWarnings`.
+fn warnings(object: &Value) -> Vec<String> {
+    let (path, mut all) = (FieldPath::new("spec"), Vec::new());
+    for (list, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (i, rule) in items(&object["spec"], list).enumerate() {
+            for (j, peer) in items(rule, peers).enumerate().filter(|(_, peer)| !peer["ipBlock"].is_null()) {
+                let (at, block) = (path.child(list).index(i).child(peers).index(j).child("ipBlock"), &peer["ipBlock"]);
+                all.extend(address::cidr_warnings(text_of(block, "cidr"), &at.child("cidr")));
+                for (k, except) in items(block, "except").filter_map(Value::as_str).enumerate() {
+                    all.extend(address::cidr_warnings(except, &at.child("except").index(k)));
+                }
+            }
+        }
+    }
+    all
 }
 
 /// Whether a network is a part of another, and smaller.

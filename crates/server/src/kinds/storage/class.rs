@@ -3,6 +3,7 @@
 use crate::kinds::{
     FieldErrors, FieldPath,
     checks::{items, qualified, text as text_of},
+    node_labels,
 };
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,19 @@ pub(super) fn storage(object: &Value, errors: &mut FieldErrors) {
         }
     }
     topologies(object, errors);
+}
+
+/// `GetWarningsForStorageClass`.
+pub(super) fn warnings(object: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    for (i, topology) in items(object, "allowedTopologies").enumerate() {
+        for (j, expression) in items(topology, "matchLabelExpressions").enumerate() {
+            let path = || FieldPath::new("allowedTopologies").index(i).child("matchLabelExpressions").index(j);
+            let why = node_labels::warning(text_of(expression, "key"));
+            all.extend(why.map(|why| format!("{}: {why}", path())));
+        }
+    }
+    all
 }
 
 /// `ValidateVolumeAttributesClass`.
