@@ -93,6 +93,8 @@ gates! {
     GracefulNodeShutdownBasedOnPodPriority: Beta, true;
     /// Static Pods may not refer to objects of the API.
     PreventStaticPodAPIReferences: Beta, true;
+    /// A node gets tokens only for those whom its Pods talk to.
+    ServiceAccountNodeAudienceRestriction: Beta, true;
     /// KEP-3962: policies in CEL that change what is written.
     MutatingAdmissionPolicy: Beta, false;
     /// KEP-961: several Pods of a StatefulSet may be replaced at once.

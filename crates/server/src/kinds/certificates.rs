@@ -1,5 +1,6 @@
 //! CertificateSigningRequest (`certificates.k8s.io/v1`). Controllers sign for Kubernetes' own signers.
 
+pub(super) mod signer_name;
 mod status;
 
 use super::{
@@ -13,7 +14,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use x509_parser::{
-    certification_request::X509CertificationRequest, error::X509Error, pem::parse_x509_pem, prelude::FromDer,
+    certification_request::X509CertificationRequest,
+    error::X509Error,
+    pem::parse_x509_pem,
+    prelude::FromDer,
+    x509::{AttributeTypeAndValue, X509Name},
 };
 
 const GROUP: &str = "certificates.k8s.io";
@@ -145,6 +150,20 @@ fn conditions_of(object: &Value, kind: &str) -> Vec<Value> {
 
 /// The organizations of which whoever makes a request says to be, if it is one (`ParseCSR`, `CheckSignature`).
 pub(crate) fn organizations(request: &str) -> Result<Vec<String>, String> {
+    subject(request, |subject| texts(subject.iter_organization()))
+}
+
+/// The common names that a request for a certificate asks for.
+pub(crate) fn common_names(request: &str) -> Result<Vec<String>, String> {
+    subject(request, |subject| texts(subject.iter_common_name()))
+}
+
+fn texts<'a>(parts: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Vec<String> {
+    parts.filter_map(|part| part.as_str().ok()).map(str::to_owned).collect()
+}
+
+/// Reads the subject of a request whose signature is that of its key.
+fn subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, String> {
     let bytes = STANDARD.decode(request).unwrap_or_default();
     let block = parse_x509_pem(&bytes).ok().filter(|(_, pem)| pem.label == "CERTIFICATE REQUEST");
     let (_, pem) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
@@ -154,8 +173,7 @@ pub(crate) fn organizations(request: &str) -> Result<Vec<String>, String> {
         X509Error::SignatureUnsupportedAlgorithm => "x509: cannot verify signature: algorithm unimplemented",
         _ => "x509: the signature of the request is not that of its key",
     })?;
-    let subject = &parsed.certification_request_info.subject;
-    Ok(subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect())
+    Ok(read(&parsed.certification_request_info.subject))
 }
 
 /// `validateCertificateSigningRequest`.
@@ -180,19 +198,11 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         }
     }
     let at = path.child("signerName");
-    match text_of(spec, "signerName") {
-        "" => errors.required(&at, ""),
-        "kubernetes.io/legacy-unknown" => {
-            errors.invalid(&at, &spec["signerName"], "the legacy signerName is not allowed via this API version");
-        }
-        name if !name.contains('/') => {
-            errors.invalid(
-                &at,
-                &spec["signerName"],
-                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-            );
-        }
-        _ => {}
+    if text_of(spec, "signerName") == "kubernetes.io/legacy-unknown" {
+        let why = "the legacy signerName is not allowed via this API version";
+        errors.invalid(&at, &spec["signerName"], why);
+    } else {
+        signer_name::validate(&spec["signerName"], &at, errors);
     }
     status::check_conditions(object, errors);
     if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {

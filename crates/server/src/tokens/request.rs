@@ -35,8 +35,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let mut body = serde_json::to_value(&request).map_err(ApiError::internal)?;
     outside::body(server, resource, call, ["authentication.k8s.io", "v1", "TokenRequest"], &mut body, dry).await?;
     request.spec = serde_json::from_value(body["spec"].take()).map_err(ApiError::internal)?;
-    let bound = serde_json::to_value(&request.spec.bound_object_ref).unwrap_or_default();
-    node::restrict_token(server, &call.user, resource, &bound)?;
+    node::restrict_token(server, &call.user, resource, &serde_json::to_value(&request.spec).unwrap_or_default())?;
     let account = stored(server, "serviceaccounts", &resource.namespace, name);
     let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
     let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);

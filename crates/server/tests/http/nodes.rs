@@ -15,7 +15,9 @@ async fn api() -> Api {
         api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await;
     }
     let mut object = pod("p");
-    object["spec"]["volumes"] = json!([{"name": "s", "secret": {"secretName": "mine"}}]);
+    let tokens = ["", "vault"].map(|to| json!({"serviceAccountToken": {"path": format!("t{to}"), "audience": to}}));
+    object["spec"]["volumes"] =
+        json!([{"name": "s", "secret": {"secretName": "mine"}}, {"name": "t", "projected": {"sources": tokens}}]);
     object["spec"]["nodeName"] = json!("n");
     api.check(post(PODS, &object), 201, json!({})).await;
     let mut elsewhere = pod("q");
@@ -72,6 +74,16 @@ async fn a_node_writes_its_own_node_and_lease() {
     let labels = json!({"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b"}}});
     let message = r#"nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/a"#;
     api.check(by(merge(format!("{nodes}/n"), &labels)), 403, denied(message)).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "nope", "uid": "1"}]);
+    let message = r#"nodes "n" is forbidden: node "n" is not allowed to modify ownerReferences"#;
+    let owned = json!({"metadata": {"ownerReferences": owner}});
+    api.check(by(merge(format!("{nodes}/n"), &owned)), 403, denied(message)).await;
+    api.check(by(merge(format!("{nodes}/n/status"), &owned)), 403, denied(message)).await;
+    let source =
+        json!({"spec": {"configSource": {"configMap": {"name": "c", "namespace": "d", "kubeletConfigKey": "k"}}}});
+    let message =
+        r#"nodes "n" is forbidden: node "n" is not allowed to update configSource to a new non-nil configSource"#;
+    api.check(by(merge(format!("{nodes}/n"), &source)), 403, denied(message)).await;
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     api.check(by(merge(format!("{nodes}/n/status"), &ready)), 200, json!({})).await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
@@ -134,8 +146,69 @@ async fn a_node_gets_tokens_for_its_own_pods() {
     let message = "node requested token bound to a pod scheduled on a different node";
     api.check(ask(pod("q", uid("q").await)), 403, refused(message)).await;
     api.check(post(accounts, &json!({"metadata": {"name": "unused"}})), 201, json!({})).await;
+    let missing = json!({"reason": "NotFound", "message": "pod \"nope\" not found"});
+    api.check(ask(pod("nope", json!("x"))), 404, missing).await;
     let unused = by(post(format!("{accounts}/unused/token"), &json!({})));
     api.check(unused, 403, json!({"reason": "Forbidden"})).await;
+}
+
+#[tokio::test]
+async fn a_node_gets_tokens_for_those_whom_its_pods_talk_to() {
+    let api = api().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    api.check(post(accounts, &json!({"metadata": {"name": "default"}})), 201, json!({})).await;
+    let driver = json!({"metadata": {"name": "d.example.com"}, "spec": {"tokenRequests": [{"audience": "of-driver"}]}});
+    api.check(post("/apis/storage.k8s.io/v1/csidrivers", &driver), 201, json!({})).await;
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "d.example.com", "volumeHandle": "h"}}});
+    api.check(post("/api/v1/persistentvolumes", &volume), 201, json!({})).await;
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "v",
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    api.check(post("/api/v1/namespaces/default/persistentvolumeclaims", &claim), 201, json!({})).await;
+    let mut stores = pod("stores");
+    stores["spec"]["nodeName"] = json!("n");
+    stores["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    api.check(post(PODS, &stores), 201, json!({})).await;
+    let ask = async |pod: &str, audiences: Value| {
+        let uid = api.ask(&get(format!("{PODS}/{pod}"))).await.body["metadata"]["uid"].clone();
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid});
+        let spec = json!({"audiences": audiences, "boundObjectRef": bound});
+        by(post(format!("{accounts}/default/token"), &json!({"spec": spec})))
+    };
+    let refused = |why: &str| denied(&format!("serviceaccounts \"default\" is forbidden: {why}"));
+    for audiences in [json!([]), json!([""]), json!(["vault"])] {
+        api.check(ask("p", audiences).await, 201, json!({})).await;
+    }
+    api.check(ask("stores", json!(["of-driver"])).await, 201, json!({})).await;
+    let two = refused("node may only request 0 or 1 audiences");
+    api.check(ask("p", json!(["vault", "other"])).await, 403, two).await;
+    let why = "audience \"of-driver\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience";
+    api.check(ask("p", json!(["of-driver"])).await, 403, refused(why)).await;
+    // What Pods do not say, roles can allow: for plugins that get credentials for images.
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["of-driver"], "verbs": ["request-serviceaccounts-token-audience"]}]);
+    api.bind("audiences", json!([{"kind": "Group", "name": "system:nodes"}]), rules).await;
+    api.check(ask("p", json!(["of-driver"])).await, 201, json!({})).await;
+}
+
+#[tokio::test]
+async fn a_node_asks_for_its_own_certificates() {
+    let api = api().await;
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let ask = |signer: &str| {
+        by(post(
+            requests,
+            &json!({"metadata": {"generateName": "r"}, "spec": {"signerName": signer,
+            "request": CERTIFICATE_REQUEST, "usages": ["digital signature", "client auth"]}}),
+        ))
+    };
+    for signer in ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"] {
+        let answer = api.ask(&ask(signer)).await;
+        let message = answer.body["message"].as_str().unwrap_or("").to_owned();
+        assert_eq!(answer.status, 403, "{message}");
+        assert!(message.ends_with("is forbidden: can only create a node CSR with CN=system:node:n"), "{message}");
+    }
+    api.check(ask("example.com/other"), 201, json!({})).await;
 }
 
 #[tokio::test]

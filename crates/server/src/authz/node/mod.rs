@@ -2,9 +2,11 @@
 
 mod relations;
 mod restriction;
+mod tokens;
 
 pub(crate) use relations::is_related;
-pub(crate) use restriction::{End, Operation, restrict, restrict_end, restrict_token};
+pub(crate) use restriction::{End, Operation, restrict, restrict_end};
+pub(crate) use tokens::restrict_token;
 
 use super::{About, Attributes, ResourceAbout, Rule};
 use crate::{UserInfo, user::NODES};

@@ -2,7 +2,13 @@
 //! (`plugin/pkg/admission/noderestriction`).
 
 use super::name as node_of;
-use crate::{ApiServer, UserInfo, kinds::pod::mirror, object, request::Resource, status::ApiError};
+use crate::{
+    ApiServer, UserInfo,
+    kinds::{certificates, pod::mirror},
+    object,
+    request::Resource,
+    status::ApiError,
+};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -44,6 +50,7 @@ pub(crate) fn restrict(
         ("", "pods") => pod(server, node, resource.subresource.as_deref(), operation),
         ("", "nodes") => own_node(node, name, operation),
         ("", "persistentvolumeclaims") => claim(node, operation),
+        ("certificates.k8s.io", "certificatesigningrequests") => own_certificate(node, operation),
         ("coordination.k8s.io", "leases") if &*resource.namespace != super::LEASES => {
             Err(format!("can only access leases in the {:?} system namespace", super::LEASES))
         }
@@ -161,6 +168,8 @@ fn server_side_objects(pod: &Value) -> Option<&'static str> {
     }
 }
 
+const UPDATE_SOURCE: &str = "update configSource to a new non-nil configSource";
+
 fn own_node(node: &str, name: &str, operation: Operation<'_>) -> Result<(), String> {
     if name != node {
         return Err(format!("node {node:?} is not allowed to modify node {name:?}"));
@@ -171,8 +180,18 @@ fn own_node(node: &str, name: &str, operation: Operation<'_>) -> Result<(), Stri
         Operation::Update(new, old) => (new, old),
         Operation::Delete(_) | Operation::Evict(_) => return Ok(()),
     };
-    if !old.is_null() && new["spec"]["taints"] != old["spec"]["taints"] {
+    let source = |node: &Value| node["spec"]["configSource"].clone();
+    if !source(new).is_null() && source(new) != source(old) {
+        let what = if old.is_null() { "create pods with a non-nil configSource" } else { UPDATE_SOURCE };
+        return Err(format!("node {node:?} is not allowed to {what}"));
+    }
+    let changed = |[part, field]: [&str; 2]| !old.is_null() && new[part][field] != old[part][field];
+    if changed(["spec", "taints"]) {
         return Err(format!("node {node:?} is not allowed to modify taints"));
+    }
+    // The garbage collector takes what has an owner that is not there: the node would be made anew, without its taints.
+    if changed(["metadata", "ownerReferences"]) {
+        return Err(format!("node {node:?} is not allowed to modify ownerReferences"));
     }
     let forbidden = forbidden_labels(&new["metadata"]["labels"], &old["metadata"]["labels"]);
     if forbidden.is_empty() {
@@ -183,6 +202,21 @@ fn own_node(node: &str, name: &str, operation: Operation<'_>) -> Result<(), Stri
         Operation::Create(_) => format!("node {node:?} is not allowed to set the following labels: {forbidden}"),
         _ => format!("is not allowed to modify labels: {forbidden}"),
     })
+}
+
+/// A certificate for a node is asked for by that node.
+fn own_certificate(node: &str, operation: Operation<'_>) -> Result<(), String> {
+    const OF_NODES: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+    let Operation::Create(request) = operation else { return Ok(()) };
+    if !OF_NODES.iter().any(|signer| request["spec"]["signerName"] == *signer) {
+        return Ok(());
+    }
+    let names = certificates::common_names(request["spec"]["request"].as_str().unwrap_or(""));
+    let names = names.map_err(|why| format!("unable to parse csr: {why}"))?;
+    if names == [format!("system:node:{node}")] {
+        return Ok(());
+    }
+    Err(format!("can only create a node CSR with CN=system:node:{node}"))
 }
 
 /// Of a claim to storage a node tells how large it is, and nothing else.
@@ -233,28 +267,7 @@ fn is_forbidden(label: &str) -> bool {
     within("node-restriction.kubernetes.io") || ((within("kubernetes.io") || within("k8s.io")) && !kubelets)
 }
 
-/// Refuses a node a token that is not for a Pod of its own.
-pub(crate) fn restrict_token(
-    server: &ApiServer,
-    user: &UserInfo,
-    resource: &Resource,
-    bound: &Value,
-) -> Result<(), ApiError> {
-    let Some(node) = node_of(user) else { return Ok(()) };
-    let (name, text) = (resource.name.as_deref().unwrap_or(""), |field: &str| bound[field].as_str().unwrap_or(""));
-    let why = if bound["apiVersion"] != "v1" || bound["kind"] != "Pod" || text("name").is_empty() {
-        "node requested token not bound to a pod"
-    } else if text("uid").is_empty() {
-        "node requested token with a pod binding without a uid"
-    } else if stored(server, "pods", &resource.namespace, text("name"))["spec"]["nodeName"] != node {
-        "node requested token bound to a pod scheduled on a different node"
-    } else {
-        return Ok(());
-    };
-    Err(ApiError::forbidden(resource.kind.info(), name, why))
-}
-
-fn stored(server: &ApiServer, resource: &'static str, namespace: &str, name: &str) -> Value {
+pub(super) fn stored(server: &ApiServer, resource: &'static str, namespace: &str, name: &str) -> Value {
     let found = server.store.get(&Key::new(resource, namespace, name));
     found.and_then(|object| serde_json::from_slice(&object.data).ok()).unwrap_or_default()
 }
