@@ -3,6 +3,7 @@
 use super::{downward, file_path, key_paths, mode, non_reserved};
 use crate::kinds::{
     FieldErrors, FieldPath,
+    certificates::signer_name,
     checks::{items, text},
     selector,
 };
@@ -90,8 +91,10 @@ fn bundle(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             }
         }
         (None, Some(signer)) => {
-            if signer.is_empty() {
-                errors.required(&path.child("signerName"), "must be a valid signer name");
+            let at = path.child("signerName");
+            match signer {
+                "" => errors.required(&at, "must be a valid signer name"),
+                _ => signer_name::validate(&source["signerName"], &at, errors),
             }
             selector::validate(&source["labelSelector"], &path.child("labelSelector"), errors);
         }
