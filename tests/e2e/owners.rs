@@ -7,6 +7,7 @@ use tests::{Cluster, Kubectl, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("what belongs to a deleted object goes with it", dependents_go),
     ("kubectl delete --cascade=foreground waits for what belongs to an object", foreground),
+    ("an owner is known by its name and in its namespace", owners_are_named),
     ("kubectl delete --cascade=orphan leaves what belongs to an object", orphans_stay),
 ];
 
@@ -35,6 +36,35 @@ fn dependents_go(cluster: &Cluster) {
     kubectl.run("delete configmap other").ok();
     kubectl.run("delete configmap owner").ok();
     eventually("the Pod is gone", || kubectl.get("pod/p").is_none());
+}
+
+fn owners_are_named(cluster: &Cluster) {
+    let (kubectl, elsewhere) = (cluster.kubectl(), cluster.kubectl());
+    config_map(&kubectl, "owner", None, &[]);
+    config_map(&kubectl, "other", None, &[]);
+    let own = reference(&kubectl, "owner");
+    let dependent = |kubectl: &Kubectl, name: &str, changed: Value| {
+        let mut reference = own.clone();
+        changed.as_object().into_iter().flatten().for_each(|(field, value)| reference[field] = value.clone());
+        let metadata = json!({"name": name, "ownerReferences": [reference]});
+        kubectl.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string());
+    };
+    dependent(&kubectl, "right", json!({}));
+    dependent(&kubectl, "another", json!({"name": "other"}));
+    dependent(&kubectl, "nobody", json!({"name": "nobody"}));
+    dependent(&kubectl, "kind", json!({"kind": "Secret"}));
+    dependent(&elsewhere, "far", json!({}));
+    eventually("those who name no owner are gone", || {
+        let gone = |kubectl: &Kubectl, name: &str| kubectl.get(&format!("configmap/{name}")).is_none();
+        ["another", "nobody", "kind"].iter().all(|name| gone(&kubectl, name)) && gone(&elsewhere, "far")
+    });
+    assert!(kubectl.get("configmap/right").is_some());
+    eventually("it is told why", || {
+        let told = |(reason, message): &(String, String)| {
+            reason == "OwnerRefInvalidNamespace" && message.contains("does not exist in namespace")
+        };
+        elsewhere.events("far").iter().any(told)
+    });
 }
 
 fn foreground(cluster: &Cluster) {

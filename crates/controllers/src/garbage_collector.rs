@@ -8,9 +8,11 @@ mod kinds;
 mod outline;
 
 use crate::clients::Clients;
+use crate::recorder::Recorder;
 use crate::watch::Change;
 use crate::worker::{self, Controller, is_code};
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kinds::Event;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
@@ -29,6 +31,7 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 
 struct GarbageCollector {
     client: Client,
+    recorder: Recorder,
     /// By `group/version` and kind, and whether its objects have a namespace.
     kinds: HashMap<(String, String), (Arc<ApiResource>, bool)>,
     graph: Graph,
@@ -123,7 +126,7 @@ impl GarbageCollector {
     async fn attempt_to_delete(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
         let mut kinds = Vec::with_capacity(node.owners().len());
         for owner in node.owners() {
-            kinds.push(self.owner(node, owner).await?);
+            kinds.push(self.owner(uid, node, owner).await?);
         }
         if kinds.contains(&Owner::Solid) {
             let lost = |o: &OwnerReference| {
@@ -157,10 +160,12 @@ impl GarbageCollector {
         }
     }
 
-    async fn owner(&self, node: &Node, reference: &OwnerReference) -> Result<Owner, kube::Error> {
-        if let Some(owner) = self.graph.get(&reference.uid) {
+    async fn owner(&self, uid: &str, node: &Node, reference: &OwnerReference) -> Result<Owner, kube::Error> {
+        // A uid under another name or kind is no owner: what the reference names is asked for.
+        if let Some(owner) = self.graph.get(&reference.uid).filter(|owner| self.is_named(owner, reference)) {
             // An owner in another namespace is none.
             if owner.namespace.is_some() && owner.namespace != node.namespace {
+                self.tell_of_namespace(uid, node, reference).await;
                 return Ok(Owner::Dangling);
             }
             let waits = owner.waits_for_dependents() && reference.block_owner_deletion == Some(true);
@@ -178,6 +183,30 @@ impl GarbageCollector {
         let found = api.get_opt(&reference.name).await?;
         let same = found.is_some_and(|o| o.metadata.uid.as_deref() == Some(reference.uid.as_str()));
         Ok(if same { Owner::Solid } else { Owner::Dangling })
+    }
+
+    /// Whether a reference says what this owner is called, whatever version of its kind it names.
+    fn is_named(&self, owner: &Node, reference: &OwnerReference) -> bool {
+        let kind = self.kinds.get(&(reference.api_version.clone(), reference.kind.clone()));
+        let of = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
+        *owner.name == *reference.name && kind.is_none_or(|(resource, _)| of(resource) == of(&owner.resource))
+    }
+
+    /// Upstream's `reportInvalidNamespaceOwnerRef`.
+    async fn tell_of_namespace(&self, uid: &str, node: &Node, reference: &OwnerReference) {
+        let namespace = node.namespace.as_deref().unwrap_or_default();
+        let OwnerReference { api_version, kind, name, uid: owner, .. } = reference;
+        let named = format!("[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {owner}]");
+        let message = format!("ownerRef {named} does not exist in namespace {namespace:?}");
+        let about = ObjectReference {
+            api_version: Some(node.resource.api_version.clone()),
+            kind: Some(node.resource.kind.clone()),
+            namespace: node.namespace.as_deref().map(str::to_owned),
+            name: Some(node.name.to_string()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.recorder.tell(&about, true, "OwnerRefInvalidNamespace", &message).await;
     }
 
     /// The dependents stay, and no longer name it; then it may go.
@@ -262,5 +291,6 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let kinds = known.iter().flat_map(|served| served.names().map(|name| (name, served.what()))).collect();
     let unlisted = known.iter().map(|served| of(&served.resource)).collect();
     let events = kinds::events(&clients.shared(), known);
-    worker::run(GarbageCollector { client, kinds, graph: Graph::default(), unlisted }, events, stop).await;
+    let recorder = Recorder::new(client.clone(), "garbage-collector-controller");
+    worker::run(GarbageCollector { client, recorder, kinds, graph: Graph::default(), unlisted }, events, stop).await;
 }
