@@ -81,7 +81,7 @@ impl Attributes {
         let part = |i: usize| rest.get(i).map_or_else(String::new, |p| (*p).to_owned());
         let query = Query::parse(query);
         let named = rest.len() > 1;
-        let selects = if named { Vec::new() } else { selected(&query) };
+        let selects = if named { Vec::new() } else { selected(query.get("fieldSelector").unwrap_or("")) };
         let name = if named || !reads_many(method) { part(1) } else { selected_name(&selects) };
         let verb = verb(method, named, &query).to_owned();
         let namespace = namespace.to_owned();
@@ -130,8 +130,8 @@ fn verb(method: &Method, named: bool, query: &Query) -> &'static str {
 }
 
 /// The fields that a field selector leaves one value; one that makes no sense leaves none.
-fn selected(query: &Query) -> Vec<(String, String)> {
-    let selector = FieldSelector::parse(query.get("fieldSelector").unwrap_or("")).unwrap_or_default();
+pub(crate) fn selected(selector: &str) -> Vec<(String, String)> {
+    let selector = FieldSelector::parse(selector).unwrap_or_default();
     selector.terms.into_iter().filter(|(.., equal)| *equal).map(|(field, value, _)| (field, value)).collect()
 }
 

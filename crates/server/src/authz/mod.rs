@@ -11,7 +11,7 @@ mod policy;
 mod rule;
 mod signers;
 
-pub(crate) use attributes::{About, Attributes, ResourceAbout};
+pub(crate) use attributes::{About, Attributes, ResourceAbout, selected};
 pub(crate) use cover::quoted;
 pub(crate) use follow::Follower;
 pub(crate) use impersonate::impersonate;

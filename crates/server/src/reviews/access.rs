@@ -59,6 +59,10 @@ fn wanted(spec: &Value) -> Attributes {
 
 /// The fields that a selector leaves one value.
 fn selects(selector: &Value) -> Vec<(String, String)> {
+    // As a request would have it.
+    if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
+        return authz::selected(raw);
+    }
     let requirements = selector["requirements"].as_array().into_iter().flatten();
     let one = |r: &Value| match r["values"].as_array().map(Vec::as_slice) {
         Some([value]) if r["operator"] == "In" => Some((r["key"].as_str()?.to_owned(), value.as_str()?.to_owned())),

@@ -67,6 +67,28 @@ async fn who_may_ask_about_others_is_told_what_they_may_do() {
 }
 
 #[tokio::test]
+async fn a_question_may_have_a_selector_as_a_request_has_it() {
+    let api = api().await;
+    let ask = |selector: Value| {
+        let about = json!({"verb": "list", "resource": "pods", "fieldSelector": selector});
+        let spec = json!({"user": "system:node:n", "groups": ["system:nodes"], "resourceAttributes": about});
+        post(format!("{ACCESS}/subjectaccessreviews"), &json!({"spec": spec}))
+    };
+    for (raw, allowed) in [
+        ("spec.nodeName=n", true),
+        ("spec.nodeName=n,status.phase!=Failed", true),
+        ("spec.nodeName=m", false),
+        ("spec.nodeName!=n", false),
+        ("no sense", false),
+    ] {
+        let expected = json!({"status": {"allowed": allowed}});
+        api.check(ask(json!({"rawSelector": raw})), 201, expected).await;
+    }
+    let requirement = json!({"key": "spec.nodeName", "operator": "In", "values": ["n"]});
+    api.check(ask(json!({"requirements": [requirement]})), 201, json!({"status": {"allowed": true}})).await;
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let api = api().await;
     let check = async |kind: &str, review: Value, message: &str| {
