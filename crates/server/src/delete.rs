@@ -210,7 +210,10 @@ async fn reviewed(
         if options.dry_run || (value == before && !gone) {
             return Ok((current, gone));
         }
-        let (expect, encode) = (Expect::Revision(current.revision), object::encoder(kind, value));
+        // What has no grace and goes at once is shown as it was: nothing of its deletion was ever written.
+        let is_graceful = kind.graceful_deletion(&before, options.grace).is_some();
+        let last = if gone && !is_graceful { before } else { value };
+        let (expect, encode) = (Expect::Revision(current.revision), object::encoder(kind, last));
         let write =
             if gone { Write::delete(key.clone(), expect, encode) } else { Write::put(key.clone(), expect, encode) };
         match server.store.write(write).await {

@@ -135,3 +135,24 @@ async fn a_watch_ends_in_time_and_bookmarks_say_how_far_it_came() {
     }
     api.watch(&format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=18446744073709551615")).await;
 }
+
+#[tokio::test]
+async fn what_goes_at_once_is_shown_as_it_was() {
+    let api = Api::new().await;
+    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    api.create_config_map("c", json!({})).await;
+    let made = events.check("ADDED", json!({})).await;
+    api.check(delete(format!("{CONFIG_MAPS}/c")), 200, json!({})).await;
+    let gone = json!({"metadata": {"uid": made["metadata"]["uid"], "deletionTimestamp": null, "deletionGracePeriodSeconds": null}});
+    events.check("DELETED", gone).await;
+    // A Pod that was told to end shows that it was.
+    api.bound_pod("p").await;
+    let mut events = api.watch(&format!("{PODS}?watch=1&fieldSelector=metadata.name%3Dp")).await;
+    events.check("ADDED", json!({})).await;
+    let ending = api.check(delete(format!("{PODS}/p")), 200, json!({})).await.body;
+    let time = ending["metadata"]["deletionTimestamp"].clone();
+    events.check("MODIFIED", json!({"metadata": {"deletionTimestamp": time}})).await;
+    api.check(delete(format!("{PODS}/p?gracePeriodSeconds=0")), 200, json!({})).await;
+    let gone = events.check("DELETED", json!({"metadata": {"deletionGracePeriodSeconds": 0}})).await;
+    assert!(gone["metadata"]["deletionTimestamp"].is_string(), "{gone}");
+}
