@@ -1,6 +1,9 @@
 //! Who may do what, as kubectl asks for it, gives it and uses it.
 
-use crate::Shared;
+use crate::{
+    Shared,
+    strangers::{authority, kubeconfig},
+};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
@@ -8,6 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a service account does what is bound to it, and no more", an_account_acts),
     ("kubectl asks what somebody may do, and acts as them", somebody_is_asked_about),
     ("a role that is made of others follows them", a_role_follows_its_parts),
+    ("whose certificate or token nobody knows is told so", strangers_are_told),
 ];
 
 /// kubectl for somebody who has nothing but a token of the namespace's account `default`.
@@ -24,6 +28,31 @@ fn with_a_token(cluster: &Cluster, kubectl: &Kubectl) -> impl Fn(&[&str]) -> Vec
         let known = ["--server", &server, "--certificate-authority", &file, "--token", &token, "-n", &namespace];
         known.iter().chain(args).map(|arg| (*arg).to_owned()).collect()
     }
+}
+
+fn strangers_are_told(cluster: &Cluster) {
+    let (dir, own) = (tempfile::tempdir().unwrap(), cluster.kubectl());
+    let config: Value = serde_json::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
+    let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned();
+    let pki = |file: &str| std::fs::read_to_string(cluster.data_dir().join("pki").join(file)).unwrap();
+    let (ca, key) = (pki("ca.crt"), pki("ca.key"));
+    let (others, others_key) = authority();
+    let as_user = |name: &str, signer: Option<(&str, &str)>| {
+        Kubectl::new(kubeconfig(dir.path(), name, &server, &ca, signer, "system:masters"), own.namespace())
+    };
+    let stranger = as_user("stranger", Some((&others, &others_key)));
+    let nobody = as_user("nobody", None);
+    for who in [&stranger, &nobody] {
+        for path in ["/api/v1/nodes", "/healthz", "/version"] {
+            let told = who.run(&format!("get --raw {path}")).failed();
+            assert!(told.contains("You must be logged in to the server"), "{path}: {told}");
+        }
+    }
+    assert_eq!(as_user("known", Some((&ca, &key))).run("get --raw /healthz").ok(), "ok");
+    // A token that holds counts, whatever else is shown.
+    let token = own.run("create token default").ok();
+    let shown = stranger.args(&["--token", token.trim(), "get", "--raw", "/version"], "");
+    assert!(shown.ok().contains("gitVersion"));
 }
 
 fn an_account_acts(cluster: &Cluster) {

@@ -72,6 +72,7 @@ mod skew;
 mod stateful_sets;
 mod static_pods;
 mod stop_signals;
+mod strangers;
 mod streams;
 mod surprises;
 mod taints;

@@ -1,49 +1,15 @@
 //! The node's own HTTPS port.
 
-use crate::Alone;
-use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
-use serde_json::json;
-use std::{
-    net::TcpListener,
-    path::{Path, PathBuf},
+use crate::{
+    Alone,
+    strangers::{authority, kubeconfig},
 };
+use serde_json::json;
+use std::net::TcpListener;
 use tests::{Kubectl, Setup};
 
 pub(crate) const TESTS: &[Alone] =
     &[("a node answers HTTPS where it is told to, and only whom it knows", a_node_answers_https)];
-
-/// The PEM of an authority that a test makes of its own.
-fn authority() -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::default();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "others");
-    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
-}
-
-/// A kubeconfig for the node's port whose user has a certificate of this authority, or a token that says nothing.
-fn kubeconfig(dir: &Path, name: &str, port: u16, ca: &str, signer: Option<(&str, &str)>, group: &str) -> PathBuf {
-    let write = |file: &str, text: &str| {
-        let path = dir.join(format!("{name}.{file}"));
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let user = signer.map_or(json!({"token": "of-nobody"}), |(certificate, key)| {
-        let issuer = Issuer::from_ca_cert_pem(certificate, KeyPair::from_pem(key).unwrap()).unwrap();
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.distinguished_name.push(DnType::OrganizationName, group);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let own = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&own, &issuer).unwrap().pem();
-        json!({"client-certificate": write("crt", &certificate), "client-key": write("key", &own.serialize_pem())})
-    });
-    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": format!("https://127.0.0.1:{port}"),
-            "certificate-authority": write("ca", ca)}}],
-        "users": [{"name": "u", "user": user}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
-    write("kubeconfig", &config.to_string())
-}
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -66,7 +32,8 @@ fn a_node_answers_https() {
     let pki = |file: &str| std::fs::read_to_string(cluster.data_dir().join("pki").join(file)).unwrap();
     let (ca, key) = (pki("ca.crt"), pki("ca.key"));
     let as_user = |name: &str, signer: Option<(&str, &str)>, group: &str| {
-        Kubectl::new(kubeconfig(dir.path(), name, port, &ca, signer, group), "default")
+        let server = format!("https://127.0.0.1:{port}");
+        Kubectl::new(kubeconfig(dir.path(), name, &server, &ca, signer, group), "default")
     };
     let admin = as_user("admin", Some((&ca, &key)), "system:masters");
     assert_eq!(admin.run("get --raw /healthz").ok(), "ok");

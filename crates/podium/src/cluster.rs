@@ -135,7 +135,7 @@ impl Cluster {
             addressed.bootstrap_addresses().await;
             addressed.bootstrap_token_tracking().await;
         });
-        tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
+        tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");

@@ -61,7 +61,7 @@ impl Services {
         stop: &CancellationToken,
     ) -> Result<()> {
         if let Some(listener) = self.api {
-            tasks.spawn(server::serve(server.clone(), listener, pki.server_config()?, stop.clone()));
+            tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
         }
         let (ip, prefix) = server::SERVICE_RANGE;
         let hears_at = SocketAddrV4::new(self.network.gateway, self.names.port());

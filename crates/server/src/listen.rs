@@ -1,13 +1,12 @@
 //! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
 
-use crate::{ApiServer, UserInfo, audit::Peer, unread::Dropped, user::CREDENTIAL_ID};
+use crate::{ApiServer, UserInfo, audit::Peer, pki::ServerTls, unread::Dropped, user::CREDENTIAL_ID};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use rustls::ServerConfig;
 use sha2::{Digest, Sha256};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,8 +17,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// Who does not finish the handshake by then has gone.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// How long the lines before a body may be together, in bytes: upstream's `MaxHeaderBytes`.
+const MAX_HEADERS: u32 = 1 << 20;
+
 /// Serves until told to stop, and forgets events as they expire; connections that are open then end with the process.
-pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
+pub async fn serve(server: ApiServer, listener: TcpListener, tls: ServerTls, stop: CancellationToken) {
     tokio::select! {
         () = accept(server.clone(), listener, tls, stop) => {}
         () = server.clone().aggregate() => {}
@@ -27,8 +29,8 @@ pub async fn serve(server: ApiServer, listener: TcpListener, tls: Arc<ServerConf
     }
 }
 
-async fn accept(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>, stop: CancellationToken) {
-    let acceptor = TlsAcceptor::from(tls);
+async fn accept(server: ApiServer, listener: TcpListener, tls: ServerTls, stop: CancellationToken) {
+    let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     loop {
         let stream = tokio::select! {
             () = stop.cancelled() => return,
@@ -36,11 +38,11 @@ async fn accept(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>
         };
         match stream {
             Ok((stream, peer)) => {
-                let (server, acceptor, stop) = (server.clone(), acceptor.clone(), stop.clone());
+                let (server, tls, acceptor, stop) = (server.clone(), tls.clone(), acceptor.clone(), stop.clone());
                 tokio::spawn(async move {
                     tokio::select! {
                         () = stop.cancelled() => {}
-                        () = connection(server, acceptor, stream, Peer(peer)) => {}
+                        () = connection(server, &tls, acceptor, stream, Peer(peer)) => {}
                     }
                 });
             }
@@ -52,17 +54,25 @@ async fn accept(server: ApiServer, listener: TcpListener, tls: Arc<ServerConfig>
     }
 }
 
-async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream, peer: Peer) {
+/// Marks a request whose client shows a certificate that nobody knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnknownCertificate;
+
+async fn connection(server: ApiServer, tls: &ServerTls, acceptor: TlsAcceptor, stream: TcpStream, peer: Peer) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
-    let user = stream.get_ref().1.peer_certificates().and_then(|chain| identity(chain.first()?));
+    let chain = stream.get_ref().1.peer_certificates().filter(|chain| !chain.is_empty());
+    let known = chain.filter(|chain| tls.knows(chain));
+    let unknown = (chain.is_some() && known.is_none()).then_some(UnknownCertificate);
+    let user = known.and_then(|chain| identity(chain.first()?));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
         let (server, user) = (server.clone(), user.clone());
         async move { Ok::<_, Infallible>(server.handle(user, request.map(Dropped::later)).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http2().max_concurrent_streams(1000);
+    builder.http2().max_concurrent_streams(1000).max_header_list_size(MAX_HEADERS);
     // How a connection ends is its client's affair.
     let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
 }

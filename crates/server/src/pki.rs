@@ -1,20 +1,24 @@
 //! The cluster's own certificate authority, its serving certificate, and the administrator's.
 
 mod authority;
+mod clients;
 mod usages;
 
 pub use authority::Authority;
+pub use clients::ServerTls;
 
 use crate::{FrontProxy, SigningKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use clients::Anybody;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType,
 };
 use rustls::{
     CipherSuite, RootCertStore, ServerConfig,
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use serde_json::{Value, json};
 use std::{
@@ -101,14 +105,15 @@ impl Pki {
         SigningKey::from_pem(&self.service_accounts)
     }
 
-    /// TLS for the server: a client may show a certificate of this authority.
+    /// TLS for the server: a client may show a certificate, and is known by it when this authority has signed it.
     ///
     /// # Errors
     /// When a certificate cannot be used.
-    pub fn server_config(&self) -> Result<Arc<ServerConfig>, PkiError> {
-        let mut config = tls(&self.serving, &self.ca)?;
+    pub fn server_tls(&self) -> Result<ServerTls, PkiError> {
+        let (provider, known) = (provider(), known(&self.ca)?);
+        let mut config = tls(&self.serving, provider, Arc::new(Anybody(Arc::clone(&known))))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config.into())
+        Ok(ServerTls { config: config.into(), known })
     }
 
     /// TLS for a node's own API, with a certificate that this authority issues for it now: a client may show a certificate
@@ -124,7 +129,7 @@ impl Pki {
     ) -> Result<Arc<ServerConfig>, PkiError> {
         let issuer = Issuer::from_ca_cert_pem(&self.ca, KeyPair::from_pem(&self.ca_key)?)?;
         let serving = issue(&node_params(node, ips)?, &issuer)?;
-        Ok(tls(&serving, clients.unwrap_or(&self.ca))?.into())
+        Ok(tls(&serving, provider(), known(clients.unwrap_or(&self.ca))?)?.into())
     }
 
     /// Writes the administrator's kubeconfig, whole or not at all, for its owner's eyes only.
@@ -157,32 +162,45 @@ pub fn is_admin_kubeconfig(text: &str) -> bool {
     })
 }
 
-/// TLS with a certificate and its key; a client may show a certificate of these authorities.
-fn tls((serving, key): &(String, String), authorities: &str) -> Result<ServerConfig, PkiError> {
-    let failed = |e: &dyn std::fmt::Display| PkiError::Use(e.to_string());
-    let chain = |pem: &str| {
-        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| failed(&e))
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in chain(authorities)? {
-        roots.add(certificate).map_err(|e| failed(&e))?;
-    }
+fn unusable(e: impl std::fmt::Display) -> PkiError {
+    PkiError::Use(e.to_string())
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(unusable)
+}
+
+fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
     // AES-128 before AES-256 whatever a client prefers, as servers in Go: ten rounds for a block and not fourteen. (The sort is
     // stable: TLS 1.3 stays before 1.2.)
     provider.cipher_suites.sort_by_key(|suite| !matches!(suite.suite(), CipherSuite::TLS13_AES_128_GCM_SHA256));
-    let provider = Arc::new(provider);
-    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
-        .allow_unauthenticated()
-        .build()
-        .map_err(|e| failed(&e))?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| failed(&e))?;
+    provider.into()
+}
+
+/// Knows clients by certificates that one of these authorities has signed.
+fn known(authorities: &str) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authorities)? {
+        roots.add(certificate).map_err(unusable)?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
+    builder.allow_unauthenticated().build().map_err(unusable)
+}
+
+/// TLS with a certificate and its key, for clients that show one of theirs.
+fn tls(
+    (serving, key): &(String, String),
+    provider: Arc<CryptoProvider>,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, PkiError> {
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unusable)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|e| failed(&e))?
+        .map_err(unusable)?
         .with_client_cert_verifier(clients)
-        .with_single_cert(chain(serving)?, key)
-        .map_err(|e| failed(&e))?;
+        .with_single_cert(certificates(serving)?, key)
+        .map_err(unusable)?;
     config.ignore_client_order = true;
     Ok(config)
 }

@@ -4,6 +4,7 @@ use crate::status::ApiError;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
@@ -52,6 +53,15 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// The same answer, for a client that asked for its head. Over HTTP/2 nobody else leaves out the body.
+pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    Response::from_parts(head, Full::default().map_err(|never| match never {}).boxed_unsync())
 }
 
 /// Marks an answer whose body goes on: each chunk is whole lines of JSON.

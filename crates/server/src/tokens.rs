@@ -10,7 +10,7 @@ mod legacy;
 mod listed;
 mod request;
 
-pub(crate) use bearer::{bearer, identify};
+pub(crate) use bearer::{bearer, identify, shown};
 pub(crate) use discovery::answer as discovery;
 pub use key::SigningKey;
 pub use listed::{TokenFile, TokenFileError};

@@ -7,6 +7,7 @@ use crate::{
     compress, deadline, discovery, form,
     forward::Outgoing,
     health,
+    listen::UnknownCertificate,
     metrics::{self, Measured},
     object, openapi, protobuf, proxy,
     reply::{self, Body, BoxError, Reply},
@@ -45,7 +46,7 @@ impl ApiServer {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
         let (head, body) = request.into_parts();
         let trail = Trail::begin(self.audit.as_ref(), &head);
-        let is_pretty = form::is_pretty(&head);
+        let (is_pretty, is_head) = (form::is_pretty(&head), head.method == http::Method::HEAD);
         let work = AssertUnwindSafe(self.answer(user, head, body, &trail)).catch_unwind();
         let response = match Box::pin(work).await {
             Ok(Ok(response)) => response,
@@ -60,7 +61,8 @@ impl ApiServer {
         let response = trail.answered(response).await;
         let response = form::answer(response, form).await;
         let response = if is_pretty { form::pretty(response).await } else { response };
-        if gzip { compress::answer(response) } else { response }
+        let response = if gzip { compress::answer(response) } else { response };
+        if is_head { reply::without_body(response) } else { response }
     }
 
     async fn answer<B>(&self, user: Option<UserInfo>, mut head: Parts, body: B, trail: &Trail) -> Reply
@@ -75,10 +77,13 @@ impl ApiServer {
         let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
         let user = match user {
             // What everybody is told needs nobody's name, unless it is noted.
-            None if is_open && !trail.is_on() => None,
+            None if is_open && !trail.is_on() && tokens::shown(&head.headers).is_none() => None,
             user => user.or_else(|| tokens::bearer(self, &head.headers, now())),
         };
-        if is_open {
+        // A name that does not hold is nobody's, not everybody's.
+        let has_failed = user.is_none()
+            && (head.extensions.get::<UnknownCertificate>().is_some() || tokens::shown(&head.headers).is_some());
+        if is_open && !has_failed {
             trail.user(&user.unwrap_or_else(UserInfo::anonymous).authenticated()).await;
             let is_version = path.starts_with("/version");
             return if is_version {

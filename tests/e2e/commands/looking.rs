@@ -12,12 +12,26 @@ use tests::Cluster;
 pub(super) const TESTS: &[Shared] = &[
     ("kubectl get prints Pods in every form", get_prints_every_form),
     ("kubectl get selects by labels, fields and namespaces", get_selects),
+    ("kubectl get takes a selector of thousands of names", get_takes_long_selectors),
     ("kubectl get -w prints changes as events", get_watches),
     ("kubectl describe pod has the sections that a user looks for", describe_tells_of_a_pod),
     ("kubectl describe tells of nodes, ConfigMaps, Secrets and namespaces", describe_tells_of_other_kinds),
     ("kubectl events and get events tell of a Pod", events_tell_of_a_pod),
     ("kubectl asks what a cluster is and has", a_cluster_tells_of_itself),
 ];
+
+fn get_takes_long_selectors(cluster: &Cluster) {
+    let shell = shell(cluster);
+    let kubectl = shell.kubectl();
+    for name in ["name-7", "other"] {
+        kubectl.run(&format!("create configmap {name}")).ok();
+        kubectl.run(&format!("label configmap {name} app={name}")).ok();
+    }
+    let names: Vec<String> = (0..4000).map(|i| format!("name-{i}")).collect();
+    let selector = format!("app in ({})", names.join(","));
+    let got = kubectl.args(&["get", "configmaps", "-o", "name", "-l", &selector], "").ok();
+    assert_eq!(got.trim(), "configmap/name-7");
+}
 
 fn get_prints_every_form(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);

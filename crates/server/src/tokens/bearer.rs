@@ -5,14 +5,16 @@ use crate::{UserInfo, service::ApiServer};
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 
-/// Who shows a token that holds.
-pub(crate) fn bearer(server: &ApiServer, headers: &HeaderMap, now: Timestamp) -> Option<UserInfo> {
+/// The token that somebody shows.
+pub(crate) fn shown(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.trim().split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return None;
-    }
-    identify(server, token.trim(), &[], now).ok().map(|(user, _)| user)
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+/// Who shows a token that holds.
+pub(crate) fn bearer(server: &ApiServer, headers: &HeaderMap, now: Timestamp) -> Option<UserInfo> {
+    identify(server, shown(headers)?, &[], now).ok().map(|(user, _)| user)
 }
 
 /// Whom a token stands for, and for which of these audiences; without any, the API's own is meant.

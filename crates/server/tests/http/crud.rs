@@ -246,3 +246,15 @@ async fn the_generation_counts_changes_of_the_spec() {
     let made = api.create_config_map("a", json!({})).await;
     assert!(made["metadata"]["generation"].is_null());
 }
+
+#[tokio::test]
+async fn who_asks_for_a_head_gets_no_body() {
+    let api = Api::new().await;
+    for (path, status) in [("/version", 200), ("/healthz", 200), ("/nowhere", 404)] {
+        let whole = api.ask(&get(path)).await;
+        let head = api.ask(&Ask { method: "HEAD", ..get(path) }).await;
+        assert_eq!((head.status, &head.body), (status, &Value::Null), "{path}");
+        assert_eq!(head.headers["content-type"], whole.headers["content-type"], "{path}");
+        assert!(head.headers["content-length"].to_str().unwrap() != "0", "{path}");
+    }
+}
