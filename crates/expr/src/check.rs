@@ -132,7 +132,7 @@ fn call(call: &CallExpr, names: &Names<'_>) -> Found {
             let types = match &target {
                 Type::Optional(of) if late.is_of_optional() => vec![(**of).clone()],
                 _ if late.is_of_optional() => vec![Type::Dyn],
-                range => elements(range).map(|(key, value)| vec![key, value])?,
+                range => elements(range).map(|(key, value)| late.types([key, value]))?,
             };
             let own = late.variables().iter().copied().zip(types).collect();
             let inner = Names { own, outer: Some(names) };

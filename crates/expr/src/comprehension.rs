@@ -3,6 +3,7 @@
 use crate::{
     EvalError, Value,
     eval::{Evaluator, Outcome, Scope},
+    functions::lists,
     value::Key,
 };
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, operators as op};
@@ -86,7 +87,7 @@ pub(crate) struct Late<'a> {
 }
 
 /// The names of those, with how many variables each has, and how many expressions.
-pub(crate) const LATE: [(&str, usize, usize); 9] = [
+pub(crate) const LATE: [(&str, usize, usize); 12] = [
     ("optMap", 1, 1),
     ("optFlatMap", 1, 1),
     ("all", 2, 1),
@@ -96,6 +97,9 @@ pub(crate) const LATE: [(&str, usize, usize); 9] = [
     ("transformList", 2, 2),
     ("transformMap", 2, 1),
     ("transformMap", 2, 2),
+    ("transformMapEntry", 2, 1),
+    ("transformMapEntry", 2, 2),
+    ("sortBy", 1, 1),
 ];
 
 /// The macro that a call is.
@@ -122,9 +126,18 @@ impl Late<'_> {
         self.name.starts_with("opt")
     }
 
+    fn sorts(&self) -> bool {
+        self.name == "sortBy"
+    }
+
+    /// The types of its variables, for those of an index or key and of a value.
+    pub(crate) fn types<T>(&self, [key, value]: [T; 2]) -> Vec<T> {
+        if self.sorts() { vec![value] } else { vec![key, value] }
+    }
+
     /// What it gives is `true` or `false`.
     pub(crate) fn is_question(&self) -> bool {
-        !self.is_of_optional() && !self.name.starts_with("transform")
+        !self.is_of_optional() && !self.sorts() && !self.name.starts_with("transform")
     }
 
     pub(crate) fn eval(&self, evaluator: &mut Evaluator, target: &IdedExpr, scope: &Scope<'_>) -> Outcome {
@@ -135,6 +148,9 @@ impl Late<'_> {
             let Some(held) = held else { return Ok(Value::Optional(None)) };
             let value = evaluator.eval(body, &scope.with(self.variables[0], held))?;
             return Ok(if self.name == "optMap" { Value::some(value) } else { value });
+        }
+        if self.sorts() {
+            return self.sort(evaluator, body, &target, scope);
         }
         let filter = self.bodies.first().filter(|_| self.bodies.len() == 2);
         let (mut taken, mut failed) = (Vec::new(), None);
@@ -156,6 +172,17 @@ impl Late<'_> {
         self.settle(taken, failed)
     }
 
+    /// The items of a list, in the order of what the expression makes of each.
+    fn sort(&self, evaluator: &mut Evaluator, body: &IdedExpr, target: &Value, scope: &Scope<'_>) -> Outcome {
+        let Value::List(items) = target else { return Err(EvalError::overload()) };
+        let mut keyed = Vec::with_capacity(items.len());
+        for item in items.iter() {
+            evaluator.pay(1)?;
+            keyed.push((evaluator.eval(body, &scope.with(self.variables[0], item))?, item.clone()));
+        }
+        lists::sort(keyed)
+    }
+
     fn settle(&self, taken: Vec<(Value, Value)>, failed: Option<EvalError>) -> Outcome {
         let count = |wanted: bool| taken.iter().filter(|(_, v)| matches!(v, Value::Bool(b) if *b == wanted)).count();
         match (self.name, failed) {
@@ -166,10 +193,33 @@ impl Late<'_> {
             ("exists", None) => Ok(Value::Bool(false)),
             ("existsOne", None) => Ok(Value::Bool(count(true) == 1)),
             ("transformList", None) => Ok(Value::list(taken.into_iter().map(|(_, v)| v).collect())),
+            ("transformMapEntry", None) => merged(taken.into_iter().map(|(_, v)| v)),
             (_, None) => {
                 let entries = taken.into_iter().map(|(k, v)| Ok((k.key()?, v)));
                 Ok(Value::Map(Arc::new(entries.collect::<Result<BTreeMap<_, _>, EvalError>>()?)))
             }
         }
+    }
+}
+
+/// One map of many, in which each key is once.
+fn merged(maps: impl Iterator<Item = Value>) -> Outcome {
+    let mut all = BTreeMap::new();
+    for map in maps {
+        let Value::Map(map) = map else { return Err(EvalError::overload()) };
+        for (key, value) in map.iter() {
+            if all.insert(key.clone(), value.clone()).is_some() {
+                return Err(EvalError::new(format!("insert failed: key {} already exists", shown(key))));
+            }
+        }
+    }
+    Ok(Value::Map(Arc::new(all)))
+}
+
+fn shown(key: &Key) -> String {
+    match key {
+        Key::Bool(b) => b.to_string(),
+        Key::Int(i) => i.to_string(),
+        Key::String(s) => s.to_string(),
     }
 }

@@ -4,7 +4,7 @@ mod amounts;
 mod authorizer;
 mod convert;
 mod formats;
-mod lists;
+pub(crate) mod lists;
 mod net;
 mod optional;
 mod strings;
@@ -38,7 +38,7 @@ const fn f(name: &'static str, on: &'static str, takes: &'static str, gives: &'s
 pub(crate) const TYPES: [&str; 12] =
     ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type", "dyn"];
 /// What stands before the names of some functions.
-pub(crate) const NAMESPACES: [&str; 6] = ["optional", "sets", "format", "strings", "ip", "jsonpatch"];
+pub(crate) const NAMESPACES: [&str; 7] = ["optional", "sets", "lists", "format", "strings", "ip", "jsonpatch"];
 
 const TIME: &str = "timestamp";
 const EITHER: &str = "timestamp|duration";
@@ -73,7 +73,6 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("split", "string", "string,?int", "strings"),
     f("substring", "string", "int,?int", "string"),
     f("trim", "string", "", "string"),
-    f("reverse", "string", "", "string"),
     f("join", "list", "?string", "string"),
     f("format", "string", "list", "string"),
     f("strings.quote", "", "string", "string"),
@@ -84,6 +83,14 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("sum", "list", "", "dyn"),
     f("min", "list", "", "dyn"),
     f("max", "list", "", "dyn"),
+    f("slice", "list", "int,int", "list"),
+    f("flatten", "list", "?int", "list"),
+    f("distinct", "list", "", "list"),
+    f("reverse", "list", "", "list"),
+    f("sort", "list", "", "list"),
+    f("first", "list", "", "optional"),
+    f("last", "list", "", "optional"),
+    f("lists.range", "", "int", "list"),
     f("sets.contains", "", "list,list", "bool"),
     f("sets.intersects", "", "list,list", "bool"),
     f("sets.equivalent", "", "list,list", "bool"),
@@ -189,6 +196,7 @@ pub(crate) fn of_namespace(evaluator: &mut Evaluator, namespace: &str, name: &st
     match (namespace, name) {
         ("optional", _) => optional::make(name, args),
         ("sets", _) => lists::sets(evaluator, name, args),
+        ("lists", "range") => lists::range(evaluator, args),
         ("strings", "quote") => strings::quote(args),
         ("jsonpatch", "escapeKey") => changes::escape_key(args),
         ("format", _) => formats::make(name, args),

@@ -60,6 +60,12 @@ fn what_is_so_is_true() {
         "'aaa'.replace('a', 'b', 2) == 'bba' && 'abc'.charAt(1) == 'b' && 'a1b22'.findAll('[0-9]+') == ['1', '22']",
         "'%s has %d of %s'.format(['x', 2, ['a', true]]) == 'x has 2 of [a, true]' && '%.2f'.format([1.234]) == '1.23'",
         "[1, 2, 3].sum() == 6 && [3, 1].min() == 1 && [3, 1].max() == 3 && [1, 2].isSorted() && [1, 2, 1].lastIndexOf(1) == 2",
+        "[3, 1, 2].sort() == [1, 2, 3] && ['b', 'a'].sort() == ['a', 'b'] && [].sort() == [] && [1, 2].reverse() == [2, 1]",
+        "[1, 2, 3, 4].slice(1, 3) == [2, 3] && [1].slice(1, 1) == [] && [1, 1, 2, 1].distinct() == [1, 2]",
+        "[[1], [[2]], 3].flatten() == [1, [2], 3] && [[1], [[2]]].flatten(2) == [1, 2] && lists.range(3) == [0, 1, 2]",
+        "[1, 2].first().value() == 1 && [1, 2].last().value() == 2 && ![].first().hasValue()",
+        "[{'n': 'b', 'p': 1}, {'n': 'a', 'p': 2}].sortBy(e, e.n)[0].p == 2 && self.tags.sortBy(t, -t.size()) == self.tags",
+        "{'a': 1}.transformMapEntry(k, v, {string(v): k}) == {'1': 'a'} && ['a', 'b'].transformMapEntry(i, v, i > 0, {v: i}) == {'b': 1}",
         "sets.contains([1, 2], [2]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 1], [1])",
         "quantity(self.cpu).isLessThan(quantity('2')) && quantity('1Gi').asInteger() == 1073741824 && !isQuantity('x')",
         "quantity('1').add(quantity('500m')).compareTo(quantity(self.cpu)) == 0",
@@ -78,6 +84,22 @@ fn what_is_so_is_true() {
         "dyn(1) == 1.0 && {'a': 1}['a'] == 1",
     ] {
         assert_eq!(evaluate(source), "true", "{source}");
+    }
+}
+
+#[test]
+fn lists_say_what_they_cannot_do() {
+    for (source, expected) in [
+        ("[1].slice(0, 2) == []", "cannot slice(0, 2), list is length 1"),
+        ("[1].slice(-1, 0) == []", "cannot slice(-1, 0), negative indexes not supported"),
+        ("[1].slice(1, 0) == []", "cannot slice(1, 0), start index must be less than or equal to end index"),
+        ("[[1]].flatten(-1) == []", "level must be non-negative"),
+        ("[dyn(1), 'a'].sort() == []", "list elements must have the same type"),
+        ("[[1], [2]].sort() == []", "list elements must be comparable"),
+        ("['a', 'a'].transformMapEntry(i, v, {v: i}) == {}", "insert failed: key a already exists"),
+        ("lists.range(100000000) == []", "operation cancelled: actual cost limit exceeded"),
+    ] {
+        assert_eq!(evaluate(source), expected, "{source}");
     }
 }
 

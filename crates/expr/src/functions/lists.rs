@@ -25,6 +25,14 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, items: &Arc<Vec<Value>>,
             all.try_fold(first, |sum, item| operators::add(&sum, item))
         }
         ("min" | "max", []) => extreme(name, items),
+        ("slice", [Value::Int(start), Value::Int(end)]) => slice(items, *start, *end),
+        ("flatten", []) => flatten(evaluator, items, 1),
+        ("flatten", [Value::Int(depth)]) => flatten(evaluator, items, *depth),
+        ("distinct", []) => distinct(evaluator, items),
+        ("reverse", []) => Ok(Value::list(items.iter().rev().cloned().collect())),
+        ("sort", []) => sort(items.iter().map(|item| (item.clone(), item.clone())).collect()),
+        ("first", []) => Ok(items.first().cloned().map_or(Value::Optional(None), Value::some)),
+        ("last", []) => Ok(items.last().cloned().map_or(Value::Optional(None), Value::some)),
         ("indexOf", [item]) => Ok(items.iter().position(|i| i.is(item)).map_or(Value::Int(-1), int)),
         ("lastIndexOf", [item]) => Ok(items.iter().rposition(|i| i.is(item)).map_or(Value::Int(-1), int)),
         ("join", rest) => {
@@ -44,6 +52,72 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, items: &Arc<Vec<Value>>,
         }
         _ => Err(EvalError::overload()),
     }
+}
+
+fn slice(items: &[Value], start: i64, end: i64) -> Outcome {
+    let refused = |why: &str| Err(EvalError::new(format!("cannot slice({start}, {end}), {why}")));
+    let (Ok(first), Ok(last)) = (usize::try_from(start), usize::try_from(end)) else {
+        return refused("negative indexes not supported");
+    };
+    if first > last {
+        return refused("start index must be less than or equal to end index");
+    }
+    match items.get(first..last) {
+        Some(part) => Ok(Value::list(part.to_vec())),
+        None => refused(&format!("list is length {}", items.len())),
+    }
+}
+
+/// Lists in it become what is in them, as many levels deep.
+fn flatten(evaluator: &mut Evaluator, items: &[Value], depth: i64) -> Outcome {
+    fn into(evaluator: &mut Evaluator, items: &[Value], depth: i64, all: &mut Vec<Value>) -> Result<(), EvalError> {
+        evaluator.pay(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
+        for item in items {
+            match item {
+                Value::List(inner) if depth > 0 => into(evaluator, inner, depth - 1, all)?,
+                _ => all.push(item.clone()),
+            }
+        }
+        Ok(())
+    }
+    if depth < 0 {
+        return Err(EvalError::new("level must be non-negative".to_owned()));
+    }
+    let mut all = Vec::new();
+    into(evaluator, items, depth, &mut all)?;
+    Ok(Value::list(all))
+}
+
+fn distinct(evaluator: &mut Evaluator, items: &[Value]) -> Outcome {
+    let mut all: Vec<Value> = Vec::new();
+    for item in items {
+        evaluator.pay(u64::try_from(all.len()).unwrap_or(u64::MAX))?;
+        if !all.iter().any(|known| known.is(item)) {
+            all.push(item.clone());
+        }
+    }
+    Ok(Value::list(all))
+}
+
+/// Values in the order of their keys, which are of one type; those with the same stay as they are.
+pub(crate) fn sort(mut keyed: Vec<(Value, Value)>) -> Outcome {
+    let of_one_type = keyed.iter().all(|(key, _)| std::mem::discriminant(key) == std::mem::discriminant(&keyed[0].0));
+    if !of_one_type {
+        return Err(EvalError::new("list elements must have the same type".to_owned()));
+    }
+    if keyed.first().is_some_and(|(key, _)| key.order(key).is_none()) {
+        return Err(EvalError::new("list elements must be comparable".to_owned()));
+    }
+    keyed.sort_by(|(left, _), (right, _)| left.order(right).unwrap_or(Ordering::Equal));
+    Ok(Value::list(keyed.into_iter().map(|(_, value)| value).collect()))
+}
+
+/// The numbers from 0 up to this one.
+pub(super) fn range(evaluator: &mut Evaluator, args: &[Value]) -> Outcome {
+    let [Value::Int(end)] = args else { return Err(EvalError::overload()) };
+    // They are all there at once: a number that is made takes more than one that is looked at.
+    evaluator.pay(u64::try_from(*end).unwrap_or(0).saturating_mul(10))?;
+    Ok(Value::list((0..*end).map(Value::Int).collect()))
 }
 
 fn extreme(name: &str, items: &[Value]) -> Outcome {

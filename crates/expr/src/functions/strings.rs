@@ -38,7 +38,6 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, text: &Arc<str>, args: &
         ("lowerAscii", []) => Ok(Value::text(&text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Value::text(&text.to_ascii_uppercase())),
         ("trim", []) => Ok(Value::text(text.trim())),
-        ("reverse", []) => Ok(Value::text(&text.chars().rev().collect::<String>())),
         ("charAt", [Value::Int(i)]) => char_at(text, *i),
         ("indexOf" | "lastIndexOf", [Value::String(part), rest @ ..]) => index_of(name, text, part, rest),
         ("substring", [Value::Int(from), rest @ ..]) => substring(text, *from, rest),
