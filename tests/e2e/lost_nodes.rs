@@ -28,6 +28,12 @@ fn pods_of_a_lost_node() {
     let cluster = Setup::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     apply(&kubectl, "lost", &["example.com/look"]);
+    // Another one falls silent.
+    apply(&kubectl, "quiet", &[]);
+    for object in ["node/quiet", "pod/quiet"] {
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).to_string();
+        kubectl.args(&["patch", object, "--subresource=status", "-p", &ready], "").ok();
+    }
     kubectl.run("delete node lost").ok();
     let since = Instant::now();
     // The finalizer keeps the object, so that its last state can be seen.
@@ -40,6 +46,19 @@ fn pods_of_a_lost_node() {
     let disrupted = condition(&pod, "DisruptionTarget");
     assert_eq!((&disrupted["status"], &disrupted["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
     assert_eq!(disrupted["message"], json!("PodGC: node no longer exists"));
+    let told = |name: &str, reason: &str, message: &str| {
+        kubectl.events(name).contains(&(reason.to_owned(), message.to_owned()))
+    };
+    assert!(told("lost", "RegisteredNode", "Registered Node lost in Controller"));
+    assert!(told("lost", "RemovingNode", "Removing Node lost from Controller"));
+    wait_for("the silence to be told", Duration::from_secs(100), || {
+        let node = told("quiet", "NodeNotReady", "Node quiet status is now: NodeNotReady");
+        if node && told("quiet", "NodeNotReady", "Node is not ready") {
+            Ok(())
+        } else {
+            Err(format!("{:?}", kubectl.events("quiet")))
+        }
+    });
     kubectl.args(&["patch", "pod", "lost", "-p", r#"{"metadata":{"finalizers":null}}"#], "").ok();
     kubectl.run("wait --for=delete pod/lost --timeout=30s").ok();
 }

@@ -6,16 +6,17 @@
 
 use crate::clients::Clients;
 use crate::node_taints::{condition, wanted};
+use crate::recorder::Recorder;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher::Config;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use serde_json::json;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +36,10 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 
 struct NodeLifecycle {
     client: Client,
+    recorder: Recorder,
     nodes: HashMap<String, Node>,
+    /// The uids of nodes of which it was told that they came.
+    registered: HashMap<String, String>,
     beats: HashMap<String, Beat>,
 }
 
@@ -76,12 +80,13 @@ impl NodeLifecycle {
                 let name = key(&node.metadata);
                 self.nodes.remove(&name);
                 self.beats.remove(&name);
-                vec![]
+                vec![name]
             }
             Change::Listed(names) => {
+                let gone = self.nodes.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 self.nodes.retain(|name, _| names.contains(name));
                 self.beats.retain(|name, _| names.contains(name));
-                vec![]
+                gone
             }
         }
     }
@@ -115,7 +120,31 @@ impl NodeLifecycle {
         let api: Api<Node> = Api::all(self.client.clone());
         let patch = Patch::Strategic(json!({ "status": { "conditions": silent(node, Timestamp::now()) } }));
         api.patch_status(&name, &PatchParams::default(), &patch).await?;
+        if condition(node, "Ready") == Some("True") {
+            let uid = node.metadata.uid.as_deref().unwrap_or_default();
+            let message = format!("Node {name} status is now: NodeNotReady");
+            self.recorder.tell(&about(&name, uid), false, "NodeNotReady", &message).await;
+        }
         self.mark_pods_not_ready(&name).await
+    }
+
+    /// Tells of nodes that came and went, each once.
+    async fn tell_of_comings_and_goings(&mut self, name: &str) {
+        let uid = self.nodes.get(name).map(|node| node.metadata.uid.clone().unwrap_or_default());
+        let known = self.registered.get(name).cloned();
+        if known == uid {
+            return;
+        }
+        if let Some(before) = known {
+            self.registered.remove(name);
+            let message = format!("Removing Node {name} from Controller");
+            self.recorder.tell(&about(name, &before), false, "RemovingNode", &message).await;
+        }
+        if let Some(uid) = uid {
+            let message = format!("Registered Node {name} in Controller");
+            self.recorder.tell(&about(name, &uid), false, "RegisteredNode", &message).await;
+            self.registered.insert(name.to_owned(), uid);
+        }
     }
 
     /// Nobody can say any more that these Pods are ready, so that they must not be sent any requests.
@@ -138,6 +167,7 @@ impl NodeLifecycle {
                 Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => return Err(e),
                 _ => {}
             }
+            self.recorder.tell(&pod.object_ref(&()), true, "NodeNotReady", "Node is not ready").await;
         }
         Ok(())
     }
@@ -182,6 +212,7 @@ impl Controller for NodeLifecycle {
     }
 
     async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        self.tell_of_comings_and_goings(name).await;
         let Some(node) = self.nodes.get(name) else {
             return Ok(None);
         };
@@ -199,6 +230,17 @@ impl Controller for NodeLifecycle {
             return Ok(None);
         }
         Ok(Some(left))
+    }
+}
+
+/// By what Events call a node.
+fn about(name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
     }
 }
 
@@ -231,6 +273,8 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
     let leases = watch(Api::namespaced(clients.shared(), LEASES), Config::default()).map(Event::Lease);
     let client = clients.of("node-controller");
-    let controller = NodeLifecycle { client, nodes: HashMap::new(), beats: HashMap::new() };
+    let recorder = Recorder::new(client.clone(), "node-controller");
+    let registered = HashMap::new();
+    let controller = NodeLifecycle { client, recorder, nodes: HashMap::new(), registered, beats: HashMap::new() };
     worker::run(controller, stream::select(nodes, leases).boxed(), stop).await;
 }
