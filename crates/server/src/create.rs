@@ -68,6 +68,14 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
     if kind.info().namespaced {
         value["metadata"]["namespace"] = json!(namespace);
     }
+    if kind.is_terminating() {
+        // `forbidCreateAdmission`: objects would go with their definition at once.
+        let (name, why) = (
+            value["metadata"]["name"].as_str().unwrap_or(""),
+            "create not allowed while custom resource definition is terminating",
+        );
+        return Err(ApiError::forbidden(kind.info(), name, why));
+    }
     let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty()
         && !value["metadata"]["generateName"].as_str().unwrap_or("").is_empty();
     let options = || admit::review::options(call, "CreateOptions", dry);

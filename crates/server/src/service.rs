@@ -262,7 +262,6 @@ impl ApiServer {
             ("GET", true) => read::get(self, &resource, call).await,
             ("GET", false) if call.query.flag("watch") => watch::watch(self, &resource, call),
             ("GET", false) => read::list(self, &resource, call).await,
-            ("POST", false) if resource.kind.is_terminating() => Err(ApiError::not_supported("create", info)),
             ("POST", false) => create::create(self, &resource, call).await,
             ("PUT", true) => update::update(self, &resource, call).await,
             ("PATCH", true) => update::patch(self, &resource, call).await,

@@ -54,12 +54,6 @@ impl ApiError {
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    /// A verb that this kind does not have now.
-    pub(crate) fn not_supported(verb: &str, kind: &KindInfo) -> Self {
-        let message = format!("{verb} is not supported on resources of kind {:?}", kind.group_resource());
-        Self::new(405, "MethodNotAllowed", message).about(kind, "")
-    }
-
     /// The server's own fault.
     pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
@@ -85,6 +79,12 @@ impl ApiError {
         }
         details["causes"] = json!([cause]);
         self
+    }
+
+    /// What its one cause says, where there is one; else what it says itself.
+    pub(crate) fn cause(&self) -> &str {
+        let cause = self.details.as_ref().and_then(|details| details["causes"][0]["message"].as_str());
+        cause.unwrap_or(&self.message)
     }
 
     /// Says after how many seconds it is worth trying again.

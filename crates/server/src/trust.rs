@@ -30,16 +30,35 @@ pub(crate) fn webhook(authorities: &[u8]) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(known(roots, named, provider)?);
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Takes the certificates that these authorities (PEM) have signed, and those that stand there themselves.
+pub(crate) fn of(authorities: &[u8], provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let named: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authorities).collect();
+    let named = named.map_err(|e| e.to_string())?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &named {
+        roots.add(certificate.clone()).map_err(|e| e.to_string())?;
+    }
+    known(roots, named, provider)
+}
+
+fn known(
+    roots: RootCertStore,
+    named: Vec<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
     let usual = if roots.is_empty() {
         None
     } else {
         let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
         Some(built.map_err(|e| e.to_string())?)
     };
-    let verifier = Arc::new(Verifier { trust: Trust::Known { usual, named }, provider });
-    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(Arc::new(Verifier { trust: Trust::Known { usual, named }, provider }))
 }
 
 /// Takes every certificate whose key the server has.

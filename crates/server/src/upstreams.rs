@@ -2,7 +2,7 @@
 
 use crate::{node_proxy::DialedStream, status::ApiError, trust};
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
@@ -57,16 +57,11 @@ pub(crate) fn tls(authorities: Option<&[u8]>, own: Option<&(String, String)>) ->
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
     let builder = builder.map_err(|e| failed(&e))?;
-    let builder = match authorities {
-        Some(pem) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                roots.add(certificate.map_err(|e| failed(&e))?).map_err(|e| failed(&e))?;
-            }
-            builder.with_root_certificates(roots)
-        }
-        None => builder.dangerous().with_custom_certificate_verifier(trust::anybody(provider)),
+    let verifier = match authorities {
+        Some(pem) => trust::of(pem, provider)?,
+        None => trust::anybody(provider),
     };
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let config = match own {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => {

@@ -122,7 +122,7 @@ impl ApiServer {
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
         authz::check(self, &user, wanted.as_ref(), trail).await?;
-        if path == "/metrics" && head.method == http::Method::GET {
+        if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::answer(self));
         }
         if health::is_check(path) {

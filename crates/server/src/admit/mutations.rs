@@ -207,7 +207,7 @@ fn changed(review: &Review<'_>, form: usize, object: &Value, change: Change) -> 
         Change::Patch(steps) => {
             let steps = serde_json::to_vec(&steps).map_err(ApiError::internal)?;
             let patched = patch::apply(patch::JSON, object.clone(), &steps);
-            let patched = patched.map_err(|why| Failure::Denied(format!("JSON Patch: {}", why.message)))?.value;
+            let patched = patched.map_err(|why| Failure::Denied(format!("JSON Patch: {}", why.cause())))?.value;
             let unknown = review.unknown_fields(&patched, form)?;
             if let Some(first) = unknown.first() {
                 return Err(ApiError::internal(format!("strict decoding error: {first}")).into());

@@ -74,7 +74,7 @@ impl Round {
                 let why = "attempted to modify the object, which is not supported for this operation";
                 return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
             }
-            let patched = patch::apply(patch::JSON, now, &patch).map_err(ApiError::internal)?;
+            let patched = patch::apply(patch::JSON, now, &patch).map_err(|why| ApiError::internal(why.cause()))?;
             let made = review.taken(patched.value, form).await?;
             if made != *object {
                 *object = made;

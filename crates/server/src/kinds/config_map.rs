@@ -34,7 +34,8 @@ impl Kind for ConfigMap {
             }
         }
         if size > secret_rules::MAX_SIZE {
-            errors.too_long(&FieldPath::new(""), secret_rules::MAX_SIZE);
+            // How upstream shows a path of nothing.
+            errors.too_long(&FieldPath::new("[]"), secret_rules::MAX_SIZE);
         }
     }
 

@@ -26,30 +26,45 @@ struct Aggregating {
     _dir: TempDir,
 }
 
-/// TLS of a server whose clients show a certificate of this authority.
-fn tls(clients: &str) -> (Arc<ServerConfig>, String) {
+/// A certificate of a server and its key, and the authority that has signed it; that may be the certificate itself.
+fn certificate(is_its_own_authority: bool) -> (CertificateDer<'static>, KeyPair, String) {
+    let names = || vec!["more.default.svc".to_owned()];
     let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::default();
+    let mut params = CertificateParams::new(names()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = params.self_signed(&key).unwrap().pem();
+    let signed = params.self_signed(&key).unwrap();
+    let authority = signed.pem();
+    if is_its_own_authority {
+        return (signed.der().clone(), key, authority);
+    }
     let issuer = Issuer::from_ca_cert_pem(&authority, key).unwrap();
     let key = KeyPair::generate().unwrap();
-    let own = CertificateParams::new(vec!["more.default.svc".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let own = CertificateParams::new(names()).unwrap().signed_by(&key, &issuer).unwrap();
+    (own.der().clone(), key, authority)
+}
+
+/// TLS of a server whose clients show a certificate of this authority.
+fn tls(clients: &str, is_its_own_authority: bool) -> (Arc<ServerConfig>, String) {
+    let (own, key, authority) = certificate(is_its_own_authority);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(clients.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build().unwrap();
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![own.der().clone()], key).unwrap();
+    let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![own], key).unwrap();
     (Arc::new(config), authority)
 }
 
 impl Aggregating {
     async fn new() -> Self {
+        Self::with(false).await
+    }
+
+    async fn with(is_its_own_authority: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
-        let (config, authority) = tls(&pki.front_proxy().authority);
+        let (config, authority) = tls(&pki.front_proxy().authority, is_its_own_authority);
         let to = upstream::start(Some(config)).await;
         let mut api = Api::new().await;
         api.server = api.server.clone().with_front_proxy(pki.front_proxy(), pki.ca_pem());
@@ -120,6 +135,14 @@ async fn another_server_is_asked_for_what_it_serves_and_told_who_asks() {
     setup.api.check(get(path).by("ann", &[]), 200, json!({"headers": {"x-remote-user": "ann"}})).await;
     let row = setup.api.ask(&table(format!("{APIS}/v1.more.io"))).await.body["rows"][0]["cells"].clone();
     assert_eq!(row.as_array().unwrap()[..3], [json!("v1.more.io"), json!("default/more"), json!("True")]);
+}
+
+#[tokio::test]
+async fn a_server_may_be_its_own_authority() {
+    let setup = Aggregating::with(true).await;
+    setup.serve().await;
+    setup.api.check(post(APIS, &setup.object(json!({}))), 201, json!({})).await;
+    assert_eq!(setup.wait("True", "Passed").await, "all checks passed");
 }
 
 #[tokio::test]

@@ -218,7 +218,9 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
     .await;
     api.check(update(set("/metadata/uid", json!("b"))), 409, json!({})).await;
     api.check(update(set("/data/x", json!(1))), 500, json!({"reason": "InternalError"})).await;
-    api.check(update(with(json!([{"op": "remove", "path": "/none"}]))), 500, json!({"reason": "InternalError"})).await;
+    let told = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
+    let none = update(with(json!([{"op": "remove", "path": "/none"}])));
+    api.check(none, 500, json!({"reason": "InternalError", "message": told})).await;
     // What is wrong by itself is refused by the kind's own rules.
     let wrong = json!({"message": "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"%\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"});
     api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, wrong).await;

@@ -203,7 +203,14 @@ async fn a_definition_that_goes_takes_its_objects_along_and_waits_for_those_that
     }
     assert_eq!(gone, 2);
     let answer = api.ask(&post(CRONTABS, &crontab("late", &json!({})))).await;
-    assert_eq!((answer.status, answer.body["reason"].as_str()), (405, Some("MethodNotAllowed")));
+    let message = answer.body["message"].as_str().unwrap_or("");
+    assert_eq!((answer.status, answer.body["reason"].as_str()), (403, Some("Forbidden")), "{message}");
+    assert!(
+        message.ends_with("is forbidden: create not allowed while custom resource definition is terminating"),
+        "{message}"
+    );
+    let late = api.ask(&apply(format!("{CRONTABS}/late"), "a", &crontab("late", &json!({})))).await;
+    assert_eq!((late.status, late.body["reason"].as_str()), (403, Some("Forbidden")), "{}", late.body);
     let kept = format!("{CRONTABS}/c0");
     api.check(merge(&kept, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
     until(&api, CRONTAB, 404).await;
