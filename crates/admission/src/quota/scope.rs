@@ -1,10 +1,12 @@
-//! Which Pods a quota with scopes counts (`podMatchesScopeFunc`).
+//! Which Pods and claims a quota with scopes counts (`podMatchesScopeFunc`, `pvcMatchesScopeFunc`).
 
-use super::Object;
+use super::{Object, usage::What};
 use api::resources;
-use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm, ResourceQuota, ScopedResourceSelectorRequirement};
+use k8s_openapi::api::core::v1::{
+    Affinity, PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceQuota, ScopedResourceSelectorRequirement,
+};
 
-/// Whether an object is in all scopes of a quota; without any, everything is. Only Pods are in some.
+/// Whether an object is in all scopes of a quota; without any, everything is. Only Pods and claims are in some.
 pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
     let Some(spec) = &quota.spec else { return true };
     let plain = spec.scopes.iter().flatten().map(|scope| (scope.as_str(), None));
@@ -13,7 +15,29 @@ pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
     if all.peek().is_none() {
         return true;
     }
-    object.pod().is_some_and(|pod| all.all(|(scope, selector)| is_in(pod, scope, selector)))
+    match object.what() {
+        What::Pod(pod) => all.all(|(scope, selector)| is_in(pod, scope, selector)),
+        What::Claim(claim) => {
+            all.all(|(scope, selector)| scope == "VolumeAttributesClass" && has_attributes(claim, selector))
+        }
+        _ => false,
+    }
+}
+
+/// Whether one of the classes that a claim has, or is to have, is chosen.
+fn has_attributes(claim: &PersistentVolumeClaim, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
+    let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
+    let changing = status.and_then(|s| s.modify_volume_status.as_ref());
+    let classes = [
+        spec.and_then(|s| s.volume_attributes_class_name.as_deref()),
+        changing.and_then(|c| c.target_volume_attributes_class_name.as_deref()),
+        status.and_then(|s| s.current_volume_attributes_class_name.as_deref()),
+    ];
+    let mut classes = classes.into_iter().flatten().filter(|class| !class.is_empty()).peekable();
+    if classes.peek().is_none() {
+        return has_class("", selector);
+    }
+    classes.any(|class| has_class(class, selector))
 }
 
 fn is_in(pod: &Pod, scope: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
@@ -108,5 +132,27 @@ mod tests {
         check(&of("NotIn", &["high"]), &none, true);
         check(&of("Exists", &[]), &none, false);
         check(&of("DoesNotExist", &[]), &none, true);
+    }
+
+    #[test]
+    fn claims_are_chosen_by_their_attributes() {
+        let kind = Kind { group: "", resource: "persistentvolumeclaims" };
+        let check = |operator: &str, values: &[&str], claim: Value, expected: bool| {
+            let one = json!({"scopeName": "VolumeAttributesClass", "operator": operator, "values": values});
+            let spec = json!({"hard": {"persistentvolumeclaims": "1"}, "scopeSelector": {"matchExpressions": [one]}});
+            let quota = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            let object = Object::new(kind, &claim, Timestamp::UNIX_EPOCH);
+            assert_eq!(holds(&quota, &object), expected, "{operator} {values:?} {claim}");
+        };
+        let gold = || json!({"metadata": {}, "spec": {"volumeAttributesClassName": "gold"}});
+        let changing = || json!({"metadata": {}, "spec": {}, "status": {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "gold"}}});
+        let none = || json!({"metadata": {}, "spec": {}});
+        check("In", &["gold"], gold(), true);
+        check("In", &["gold"], changing(), true);
+        check("In", &["silver"], gold(), false);
+        check("Exists", &[], gold(), true);
+        check("Exists", &[], none(), false);
+        check("DoesNotExist", &[], none(), true);
+        check("NotIn", &["gold"], none(), true);
     }
 }

@@ -99,7 +99,11 @@ impl Object {
         Kind { group: &self.group, resource: &self.resource }
     }
 
-    pub(super) fn pod(&self) -> Option<&Pod> {
+    pub(super) fn what(&self) -> &What {
+        &self.what
+    }
+
+    fn pod(&self) -> Option<&Pod> {
         if let What::Pod(pod) = &self.what { Some(pod) } else { None }
     }
 
