@@ -21,6 +21,7 @@ mod service_account;
 mod webhooks;
 
 pub(crate) use hooks::Hooks;
+pub(crate) use service_account::MOUNTABLE;
 
 use crate::{
     audit::Trail,
@@ -117,6 +118,10 @@ pub(crate) fn check(
         return Ok(Vec::new());
     }
     let is_main = resource.subresource.is_none();
+    let takes_secrets = old.is_none() && is_main || resource.subresource.as_deref() == Some("ephemeralcontainers");
+    if (info.group, info.kind) == ("", "Pod") && takes_secrets {
+        service_account::check(server, &resource.namespace, object).map_err(|why| refused(info, object, &why))?;
+    }
     let is_resize = resource.subresource.as_deref() == Some("resize");
     // What is on its way out is not held back, and but for a resize a Pod asks for what it did.
     let ranged = old.is_none_or(|old| old["metadata"]["deletionTimestamp"].is_null())

@@ -108,7 +108,9 @@ fn contradictions(query: &Query, watch: bool) -> FieldErrors {
 /// `resourceVersion`.
 pub(crate) fn revision(query: &Query) -> Result<Option<Revision>, ApiError> {
     let error = |v: &str, why: &str| {
-        ApiError::bad_request(format!("invalid resource version: strconv.ParseUint: parsing {v:?}: {why}"))
+        ApiError::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {v:?}: strconv.ParseUint: parsing {v:?}: {why}"
+        ))
     };
     let Some(text) = query.get("resourceVersion") else { return Ok(None) };
     let digits = text.bytes().all(|b| b.is_ascii_digit());
@@ -216,12 +218,12 @@ mod tests {
         check(
             "resourceVersion=x",
             false,
-            "400 invalid resource version: strconv.ParseUint: parsing \"x\": invalid syntax",
+            "400 invalid resource version: resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
         );
         check(
             "resourceVersion=99999999999999999999",
             false,
-            "400 invalid resource version: strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
+            "400 invalid resource version: resourceVersion: Invalid value: \"99999999999999999999\": strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
         );
         check("continue=x", false, "400 continue key is not valid");
     }

@@ -10,6 +10,8 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const PREFIX: &str = "kube-api-access-";
 /// An hour, and the mark of a token that nobody asked for.
 const SECONDS: i64 = 3607;
+/// Asks that Pods of an account have no Secrets but those that it names.
+pub(crate) const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 /// Marks the Pod that stands for one from a node's own files.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -36,6 +38,67 @@ pub(crate) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Res
         mount(&mut pod["spec"]);
     }
     Ok(())
+}
+
+/// Refuses a Pod Secrets that its account does not name, where that asks for it (`limitSecretReferences`).
+pub(crate) fn check(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), String> {
+    let spec = &pod["spec"];
+    let name = spec["serviceAccountName"].as_str().unwrap_or("");
+    let stored = server.store.get(&Key::new("serviceaccounts", namespace, name));
+    let account: Value = stored.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
+    let limits = account["metadata"]["annotations"][MOUNTABLE].as_str().unwrap_or("");
+    // Mirrors show what runs without asking.
+    if !matches!(limits, "1" | "t" | "T" | "true" | "TRUE" | "True")
+        || !pod["metadata"]["annotations"][MIRROR].is_null()
+    {
+        return Ok(());
+    }
+    let refused = |what: &str, kind: &str| {
+        Err(format!("{what} is not allowed because service account {name} does not reference that {kind}"))
+    };
+    let names = |list: &str, secret: &Value| items(&account, list).any(|s| s["name"] == *secret);
+    let text = |of: &Value| of.as_str().unwrap_or("").to_owned();
+    for secret in items(spec, "volumes").map(|v| &v["secret"]["secretName"]).filter(|name| !name.is_null()) {
+        if !names("secrets", secret) {
+            return refused(&format!("volume with secret.secretName={:?}", text(secret)), "secret");
+        }
+    }
+    for (list, kind) in [
+        ("initContainers", "init container"),
+        ("containers", "container"),
+        ("ephemeralContainers", "ephemeral container"),
+    ] {
+        for container in items(spec, list) {
+            let own = text(&container["name"]);
+            for variable in items(container, "env") {
+                let secret = &variable["valueFrom"]["secretKeyRef"]["name"];
+                if !secret.is_null() && !names("secrets", secret) {
+                    let (variable, secret) = (text(&variable["name"]), text(secret));
+                    let what = format!("{kind} {own} with envVar {variable} referencing secret.secretName={secret:?}");
+                    return refused(&what, "secret");
+                }
+            }
+            for secret in items(container, "envFrom").map(|from| &from["secretRef"]["name"]).filter(|n| !n.is_null()) {
+                if !names("secrets", secret) {
+                    let secret = text(secret);
+                    return refused(
+                        &format!("{kind} {own} with envFrom referencing secret.secretName={secret:?}"),
+                        "secret",
+                    );
+                }
+            }
+        }
+    }
+    for (i, secret) in items(spec, "imagePullSecrets").map(|s| &s["name"]).enumerate() {
+        if !names("imagePullSecrets", secret) {
+            return refused(&format!("imagePullSecrets[{i}].name={:?}", text(secret)), "imagePullSecret");
+        }
+    }
+    Ok(())
+}
+
+fn items<'a>(of: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    of[list].as_array().into_iter().flatten()
 }
 
 fn mount(spec: &mut Value) {

@@ -1,6 +1,7 @@
 //! ServiceAccount.
 
 use super::{AGE, Cell, Column, Kind, KindInfo, NAME, Subresource, text};
+use crate::admit::MOUNTABLE;
 use serde_json::Value;
 
 pub(super) struct ServiceAccount;
@@ -16,9 +17,6 @@ static INFO: KindInfo = KindInfo {
     }],
     ..KindInfo::core("ServiceAccount", "serviceaccounts", "serviceaccount")
 };
-
-/// Asks that Pods of the account mount no Secrets but those that it names.
-const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 const COLUMNS: &[Column] = &[NAME, text("Secrets", Cell::Count("/secrets")), AGE];
 

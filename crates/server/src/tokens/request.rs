@@ -31,7 +31,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let key = server.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
-    let mut request = read(call, name)?;
+    let mut request = read(call, &resource.namespace, name)?;
     let mut body = serde_json::to_value(&request).map_err(ApiError::internal)?;
     outside::body(server, resource, call, ["authentication.k8s.io", "v1", "TokenRequest"], &mut body, dry).await?;
     request.spec = serde_json::from_value(body["spec"].take()).map_err(ApiError::internal)?;
@@ -77,7 +77,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     Ok(reply::json(201, &answer))
 }
 
-fn read(call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
+fn read(call: &Call, namespace: &str, name: &str) -> Result<TokenRequest, ApiError> {
     let mut body = decode::options(call, "TokenRequest")?;
     // Its fields have Go's zero values where a client leaves them out.
     for (field, empty) in [("metadata", json!({})), ("spec", json!({}))] {
@@ -96,12 +96,19 @@ fn read(call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
     }
     let request: TokenRequest = serde_json::from_value(body)
         .map_err(|e| ApiError::bad_request(format!("couldn't decode TokenRequest: {e}")))?;
-    match request.metadata.name.as_deref().filter(|n| !n.is_empty() && *n != name) {
-        Some(other) => Err(ApiError::bad_request(format!(
-            "the name of the object ({other}) does not match the name on the URL ({name})"
-        ))),
-        None => Ok(request),
+    let (mut errors, path, metadata) = (FieldErrors::default(), FieldPath::new("metadata"), &request.metadata);
+    for (field, given, own, what) in
+        [("name", &metadata.name, name, "name"), ("namespace", &metadata.namespace, namespace, "namespace")]
+    {
+        if let Some(other) = given.as_deref().filter(|given| !given.is_empty() && *given != own) {
+            let why = format!("must match the service account {what} if specified");
+            errors.invalid(&path.child(field), &json!(other), &why);
+        }
     }
+    if errors.is_empty() {
+        return Ok(request);
+    }
+    Err(ApiError::invalid_named("authentication.k8s.io", "TokenRequest", name, &errors))
 }
 
 fn check(seconds: i64) -> Result<(), ApiError> {

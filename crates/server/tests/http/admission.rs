@@ -231,3 +231,52 @@ async fn claims_and_ingresses_get_the_default_class() {
     let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
     check_default_class(&api, classes, mark, ingresses, ingress, "ingressClassName").await;
 }
+
+#[tokio::test]
+async fn an_account_may_limit_its_pods_to_its_own_secrets() {
+    let api = Api::new().await;
+    let account = |limits: &str| {
+        json!({"metadata": {"name": "strict", "annotations": {"kubernetes.io/enforce-mountable-secrets": limits}},
+            "secrets": [{"name": "own"}], "imagePullSecrets": [{"name": "pull"}]})
+    };
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    api.check(post(accounts, &account("true")), 201, json!({})).await;
+    let with = |name: &str, spec: Value| {
+        let mut object = pod(name);
+        object["spec"]["serviceAccountName"] = json!("strict");
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        post(PODS, &object)
+    };
+    let container = |field: &str, value: Value| json!({"containers": [{"name": "c", "image": "i", field: value}]});
+    let reference = |secret: &str| json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]);
+    let volume = |secret: &str| json!({"volumes": [{"name": "v", "secret": {"secretName": secret}}]});
+    let because = "is not allowed because service account strict does not reference that";
+    for (spec, what) in [
+        (volume("other"), format!("volume with secret.secretName=\"other\" {because} secret")),
+        (
+            container("env", reference("other")),
+            format!("container c with envVar A referencing secret.secretName=\"other\" {because} secret"),
+        ),
+        (
+            container("envFrom", json!([{"secretRef": {"name": "other"}}])),
+            format!("container c with envFrom referencing secret.secretName=\"other\" {because} secret"),
+        ),
+        (
+            json!({"imagePullSecrets": [{"name": "other"}]}),
+            format!("imagePullSecrets[0].name=\"other\" {because} imagePullSecret"),
+        ),
+    ] {
+        let message = format!("pods \"p\" is forbidden: {what}");
+        api.check(with("p", spec), 403, json!({"reason": "Forbidden", "message": message})).await;
+    }
+    api.check(with("own", volume("own")), 201, json!({"spec": {"imagePullSecrets": [{"name": "pull"}]}})).await;
+    api.check(with("env", container("env", reference("own"))), 201, json!({})).await;
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i", "env": reference("other")}]}});
+    let strategic = patch("strategic-merge-patch", format!("{PODS}/own/ephemeralcontainers"), &debug);
+    let message = format!(
+        "pods \"own\" is forbidden: ephemeral container e with envVar A referencing secret.secretName=\"other\" {because} secret"
+    );
+    api.check(strategic, 403, json!({"message": message})).await;
+    api.check(put(format!("{accounts}/strict"), &account("false")), 200, json!({})).await;
+    api.check(with("free", volume("other")), 201, json!({})).await;
+}

@@ -67,6 +67,9 @@ async fn a_token_says_who_it_is_for_and_how_long() {
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_in_upstreams_words() {
     let api = api().await;
+    let elsewhere = "TokenRequest.authentication.k8s.io \"app\" is invalid: [metadata.name: Invalid value: \"b\": must match the service account name if specified, metadata.namespace: Invalid value: \"far\": must match the service account namespace if specified]";
+    let other = json!({"metadata": {"name": "b", "namespace": "far"}, "spec": {}});
+    api.check(post(format!("{ACCOUNTS}/app/token"), &other), 422, json!({"message": elsewhere})).await;
     let short = "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes";
     api.check(request(json!({"expirationSeconds": 599})), 422, json!({"message": short})).await;
     let missing = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "none"}});
