@@ -27,18 +27,27 @@ pub(crate) const TESTS: &[Shared] =
 
 const GROUP: &str = "aggregated.example.com";
 
-fn answer(request: &Request<Incoming>) -> Value {
+fn answer(request: &Request<Incoming>) -> (u16, Value) {
     let version = format!("{GROUP}/v1");
     let user = request.headers().get("x-remote-user").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
     let path = request.uri().path();
     let namespace = path.split('/').nth(5).unwrap_or_default();
-    let thing = json!({"apiVersion": version, "kind": "Thing", "metadata": {"name": "one", "namespace": namespace}, "asked": user});
-    match path.strip_prefix(&format!("/apis/{version}")).unwrap_or_default() {
+    let thing = json!({"apiVersion": version, "kind": "Thing", "metadata": {"name": "one", "namespace": namespace, "uid": "uid-of-one"}, "asked": user});
+    let answer = match path.strip_prefix(&format!("/apis/{version}")).unwrap_or_default() {
         "" => json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": [
-            {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"], "shortNames": ["agg"]}]}),
+            {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list", "watch", "delete"], "shortNames": ["agg"]}]}),
         path if path.ends_with("/things/one") => thing,
-        _ => json!({"kind": "ThingList", "apiVersion": version, "metadata": {}, "items": [thing]}),
-    }
+        path if path.ends_with("/things/none") => {
+            return (
+                404,
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
+            );
+        }
+        _ => {
+            json!({"kind": "ThingList", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": [thing]})
+        }
+    };
+    (200, answer)
 }
 
 /// Starts the server; gives where it answers, and its certificate.
@@ -58,8 +67,11 @@ fn start(runtime: &Runtime, names: Vec<String>) -> (SocketAddr, String) {
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
                 let service = service_fn(|request| async move {
-                    let text = Bytes::from(answer(&request).to_string());
-                    let response = Response::builder().header("content-type", "application/json");
+                    let (status, body) = answer(&request);
+                    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+                    // Nothing ever happens here: a watch is at its end at once.
+                    let text = Bytes::from(if is_watch { String::new() } else { body.to_string() });
+                    let response = Response::builder().status(status).header("content-type", "application/json");
                     Ok::<_, Infallible>(response.body(Full::new(text)).unwrap())
                 });
                 let _ =
@@ -110,6 +122,7 @@ fn serves(cluster: &Cluster) {
     );
     assert!(kubectl.run("get agg --no-headers").ok().starts_with("one "));
     assert_eq!(kubectl.value("thing/one", "/asked"), "kubernetes-admin");
+    owns(&kubectl);
 
     drop(runtime);
     eventually("nobody answers", || {
@@ -124,4 +137,17 @@ fn serves(cluster: &Cluster) {
     let refused = kubectl.run("get agg").failed();
     assert!(refused.contains("the server is currently unable to handle the request"), "{refused}");
     kubectl.run(&format!("delete {service}")).ok();
+}
+
+/// What an object of another server owns stays as long as it is there.
+fn owns(kubectl: &Kubectl) {
+    let owned = |name: &str, owner: &str| {
+        let owner = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Thing", "name": owner, "uid": format!("uid-of-{owner}")});
+        let metadata = json!({"name": name, "ownerReferences": [owner]});
+        kubectl.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string());
+    };
+    owned("stays", "one");
+    owned("goes", "none");
+    eventually("what nobody owns is gone", || kubectl.run("get configmap goes --ignore-not-found").ok().is_empty());
+    kubectl.run("get configmap stays").ok();
 }

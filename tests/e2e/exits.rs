@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("who reads a log right after a watch has shown the end gets the last line", the_last_line_is_there),
     ("kubectl logs gives the last line of a container that has just ended", kubectl_gets_the_last_line),
     ("a message from the log of a container that has just ended is whole", a_message_from_the_log_is_whole),
+    ("the containers of a Pod share the room for their last words", last_words_share_their_room),
 ];
 pub(crate) const ALONE: &[Alone] = &[("hundreds of ends leave nothing behind and no fault in a log", many_ends)];
 
@@ -132,6 +133,24 @@ fn a_message_from_the_log_is_whole(cluster: &Cluster) {
         let log = final_log(cluster, &kubectl, &name);
         assert!(message.as_str().is_some_and(|m| !m.is_empty() && log.ends_with(m)), "{message}");
     }
+}
+
+/// Upstream: `MaxPodTerminationMessageLogLength`, 12 KiB for all of them.
+fn last_words_share_their_room(cluster: &Cluster) {
+    const INIT: usize = 11;
+    let kubectl = cluster.kubectl();
+    let says = "i=0; while [ $i -lt 400 ]; do printf 0123456789; i=$((i+1)); done > /dev/termination-log";
+    let container = |name: String| json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", says]});
+    let init: Vec<Value> = (0..INIT).map(|n| container(format!("i{n}"))).collect();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "restartPolicy": "Never", "initContainers": init, "containers": [container("c".to_owned())]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    let status = kubectl.value("pod/p", "/status");
+    let lists = [&status["initContainerStatuses"], &status["containerStatuses"]];
+    let lengths = lists.into_iter().flat_map(|list| list.as_array().unwrap());
+    let lengths: Vec<_> = lengths.map(|c| c["state"]["terminated"]["message"].as_str().map(str::len)).collect();
+    assert_eq!(lengths, [Some(1024); INIT + 1], "{status}");
 }
 
 /// Init containers end one after the other, each while the next one starts; then their Pod ends.

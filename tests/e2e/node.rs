@@ -84,6 +84,8 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
     });
     let lease = cluster.kubectl_in("kube-node-lease");
     let renewed = lease.value(&format!("lease/{name}"), "/spec/renewTime");
+    let (owner, uid) = ("/metadata/ownerReferences/0/uid", kubectl.value(&format!("node/{name}"), "/metadata/uid"));
+    assert_eq!(lease.value(&format!("lease/{name}"), owner), uid);
     wait_for("the Lease to be renewed", Duration::from_secs(30), || {
         let now = lease.value(&format!("lease/{name}"), "/spec/renewTime");
         if now != renewed { Ok(()) } else { Err(now.to_string()) }
@@ -100,7 +102,13 @@ fn a_node_answers(cluster: &Cluster) {
     let (name, namespace) = (node(&kubectl), kubectl.namespace().to_owned());
     let raw = |path: &str| kubectl.run(&format!("get --raw /api/v1/nodes/{name}/proxy/{path}")).ok();
     let json = |path: &str| -> Value { serde_json::from_str(&raw(path)).unwrap() };
-    assert_eq!(raw("healthz"), "ok");
+    for health in ["healthz", "healthz/ping", "healthz/log", "healthz/syncloop"] {
+        assert_eq!(raw(health), "ok", "{health}");
+    }
+    let logs = raw("logs/");
+    assert!(logs.starts_with("<!doctype html>") && logs.contains("<a href=\"dpkg.log\">dpkg.log</a>"), "{logs}");
+    assert!(!raw("logs/dpkg.log").is_empty());
+    kubectl.run(&format!("get --raw /api/v1/nodes/{name}/proxy/logs/none")).failed();
     for list in ["pods", "runningpods/"] {
         let all = json(list);
         let items = all["items"].as_array().unwrap();
@@ -110,6 +118,8 @@ fn a_node_answers(cluster: &Cluster) {
     }
     assert_eq!(json("configz")["kubeletconfig"]["maxPods"], 230);
     assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");
+    assert_eq!(json("configz")["kubeletconfig"]["fileCheckFrequency"], "20s");
+    assert_eq!(json("configz")["kubeletconfig"]["evictionHard"]["memory.available"], "100Mi");
     let value = |page: &str, metric: &str| {
         let text = raw(page);
         let line = text.lines().find(|l| l.starts_with(metric)).map(str::to_owned);

@@ -7,6 +7,7 @@ use tests::{Cluster, Kubectl, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("a running Pod sees ConfigMaps, Secrets and its labels change", volumes_follow),
     ("a link in a volume leads no subPath out of it", no_link_leads_out),
+    ("a container waits for the variables of its subPathExpr to have values", sub_paths_need_values),
     ("a Pod has the resolvers, host name and hosts file of its spec", names_and_resolvers),
 ];
 
@@ -64,6 +65,24 @@ fn no_link_leads_out(cluster: &Cluster) {
     let message = kubectl.value("pod/p", &format!("{waiting}/message"));
     assert!(message.as_str().unwrap().contains("leads out of its volume"), "{message}");
     assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/1/state/terminated/exitCode"), json!(0));
+}
+
+fn sub_paths_need_values(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let dir = json!({"name": "DIR", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['dir']"}}});
+    let mounts =
+        json!([{"name": "v", "mountPath": "/all"}, {"name": "v", "mountPath": "/own", "subPathExpr": "of/$(DIR)"}]);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}], "containers": [
+            {"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "env": [dir], "volumeMounts": mounts}]}});
+    kubectl.apply(&pod.to_string());
+    let waiting = "/status/containerStatuses/0/state/waiting";
+    kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
+    assert_eq!(kubectl.value("pod/p", &format!("{waiting}/message")), "missing value for DIR");
+    kubectl.run("annotate pod p dir=here").ok();
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let script = "echo x > /own/f && cat /all/of/here/f";
+    assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", script], "").ok(), "x\n");
 }
 
 fn names_and_resolvers(cluster: &Cluster) {

@@ -19,6 +19,7 @@ pub mod selector;
 pub mod signals;
 pub mod static_pod;
 pub mod taint;
+pub mod text;
 
 pub use k8s_openapi;
 

@@ -14,8 +14,9 @@ use crate::worker::{self, Controller, is_code};
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kinds::Event;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use kube::discovery::{ApiResource, Discovery};
 use kube::{Api, Client, Resource};
@@ -66,6 +67,11 @@ impl Controller for GarbageCollector {
             Event::Named(served) => {
                 served.names().for_each(|name| drop(self.kinds.insert(name, served.what())));
                 Vec::new()
+            }
+            Event::Aggregated(served) => {
+                served.names().for_each(|name| drop(self.kinds.insert(name, served.what())));
+                // Of owners of this kind nobody could say whether they are gone.
+                self.graph.all()
             }
             Event::Unserved(served) => {
                 served.names().for_each(|name| drop(self.kinds.remove(&name)));
@@ -274,12 +280,19 @@ impl Parts {
     }
 }
 
+/// What is served, and which versions of it by other servers.
+async fn served(client: &Client) -> Result<(Discovery, HashSet<String>), kube::Error> {
+    let services = Api::<APIService>::all(client.clone()).list(&ListParams::default()).await?;
+    let foreign = services.items.iter().filter_map(kinds::aggregated::version_of).collect();
+    Ok((Discovery::new(client.clone()).run_aggregated().await?, foreign))
+}
+
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let client = clients.of("generic-garbage-collector");
     let mut pause = Duration::from_millis(100);
-    let discovery = loop {
-        match Discovery::new(client.clone()).run_aggregated().await {
-            Ok(discovery) => break discovery,
+    let (discovery, foreign) = loop {
+        match served(&client).await {
+            Ok(found) => break found,
             Err(e) => tracing::warn!("the garbage collector does not know what is served: {e}"),
         }
         tokio::select! {
@@ -287,7 +300,9 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(30)),
         }
     };
-    let known = kinds::discovered(&discovery);
+    let mut known = kinds::discovered(&discovery);
+    // Those of other servers come with their APIServices.
+    known.retain(|served| !foreign.contains(&served.resource.api_version));
     let kinds = known.iter().flat_map(|served| served.names().map(|name| (name, served.what()))).collect();
     let unlisted = known.iter().map(|served| of(&served.resource)).collect();
     let events = kinds::events(&clients.shared(), known);

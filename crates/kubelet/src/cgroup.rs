@@ -17,7 +17,11 @@ use hierarchy::Hierarchy;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use limits::Limits;
 use sha2::{Digest, Sha256};
-use std::{io, path::Path};
+use std::{io, path::Path, time::Duration};
+
+/// How long the last processes of a cgroup may take to be gone.
+const BUSY: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The cgroups of all Pods of this kubelet.
 pub(crate) struct Cgroups {
@@ -178,14 +182,21 @@ impl Cgroups {
     }
 }
 
-/// Removes all cgroups of a data directory's Pods, once nothing runs in them any more.
+/// Removes all cgroups of a data directory's Pods, once nothing runs in them any more. Who was just killed may still be
+/// on the way out, so it tries for a while.
 ///
 /// # Errors
 /// When one of them cannot be removed, for example because a process is still in it.
-pub fn remove_all(root_dir: &Path) -> io::Result<()> {
-    match Hierarchy::detect() {
-        Ok(hierarchy) => hierarchy.remove(&own_root(root_dir)),
-        Err(_) => Ok(()),
+pub async fn remove_all(root_dir: &Path) -> io::Result<()> {
+    let Ok(hierarchy) = Hierarchy::detect() else { return Ok(()) };
+    let deadline = tokio::time::Instant::now() + BUSY;
+    loop {
+        match hierarchy.remove(&own_root(root_dir)) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(LOOK).await;
+            }
+            done => return done,
+        }
     }
 }
 

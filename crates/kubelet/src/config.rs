@@ -58,15 +58,15 @@ pub struct KubeletConfiguration {
     /// Log files kept for a container, the current one included.
     pub container_log_max_files: u32,
     /// How often log sizes are looked at.
-    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    #[serde(with = "duration")]
     pub container_log_monitor_interval: Duration,
     /// How long the node's Lease holds; it is renewed after a quarter of that.
     pub node_lease_duration_seconds: u32,
     /// How often the node is looked at.
-    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    #[serde(with = "duration")]
     pub node_status_update_frequency: Duration,
     /// How often an unchanged node status is written.
-    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    #[serde(with = "duration")]
     pub node_status_report_frequency: Duration,
     /// Restart delays.
     pub crash_loop_back_off: CrashLoopBackOff,
@@ -97,11 +97,7 @@ pub struct KubeletConfiguration {
     #[serde(rename = "cpuCFSQuota")]
     pub cpu_cfs_quota: bool,
     /// The period of CPU limits.
-    #[serde(
-        rename = "cpuCFSQuotaPeriod",
-        deserialize_with = "duration::deserialize",
-        serialize_with = "duration::serialize"
-    )]
+    #[serde(rename = "cpuCFSQuotaPeriod", with = "duration")]
     pub cpu_cfs_quota_period: Duration,
     /// How many processes a Pod may have; -1 for any number.
     pub pod_pids_limit: i64,
@@ -116,7 +112,7 @@ pub struct KubeletConfiguration {
     /// A directory of manifests of static Pods, or one such file; empty for none.
     pub static_pod_path: Option<PathBuf>,
     /// How often it is read, beside changes that the kernel tells of.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(with = "duration")]
     pub file_check_frequency: Duration,
     /// Feature gates, as `--feature-gates` sets them.
     pub feature_gates: BTreeMap<String, bool>,
@@ -393,6 +389,8 @@ mod tests {
             ("nodeStatusUpdateFrequency", json!("1m30s")),
             ("evictionPressureTransitionPeriod", json!("5m0s")),
             ("cpuCFSQuotaPeriod", json!("100ms")),
+            ("fileCheckFrequency", json!("20s")),
+            ("enableSystemLogHandler", json!(true)),
             ("containerLogMaxSize", json!("1Mi")),
             ("oomScoreAdj", json!(-1)),
         ] {

@@ -12,7 +12,7 @@ use crate::{
 pub(crate) use expand::expand;
 use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource, FileKeySelector};
 use lifecycle::Pod;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names and values in the order of the spec; a later one of the same name takes the place of an earlier one.
 #[derive(Debug, Default, PartialEq)]
@@ -29,24 +29,24 @@ impl Environment {
         expand(text, |name| self.get(name))
     }
 
-    /// Replaces `$(NAME)`.
+    /// Replaces `$(NAME)` in a path (`ExpandContainerVolumeMounts`).
     ///
     /// # Errors
-    /// When a variable is not known.
-    pub(crate) fn expand_known(&self, text: &str) -> Result<String, String> {
-        let missing = std::cell::RefCell::new(None);
-        let value = |name: &str| {
-            let value = self.get(name);
+    /// When a variable is not known or empty: it would lead to another directory than the one that is meant.
+    pub(crate) fn expand_path(&self, text: &str) -> Result<String, String> {
+        let missing = std::cell::RefCell::new(BTreeSet::new());
+        let expanded = expand(text, |name| {
+            let value = self.get(name).filter(|value| !value.is_empty());
             if value.is_none() {
-                missing.borrow_mut().get_or_insert_with(|| name.to_owned());
+                missing.borrow_mut().insert(name.to_owned());
             }
             value
-        };
-        let expanded = expand(text, value);
-        match missing.into_inner() {
-            Some(name) => Err(format!("missing value for {name:?}")),
-            None => Ok(expanded),
+        });
+        let missing = missing.into_inner();
+        if missing.is_empty() {
+            return Ok(expanded);
         }
+        Err(format!("missing value for {}", Vec::from_iter(missing).join(", ")))
     }
 
     pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
@@ -158,5 +158,24 @@ async fn from_file(shared: &Shared, pod: &Pod, source: &FileKeySelector) -> Resu
         value if !value.is_empty() => Ok(Some(value)),
         _ if source.optional == Some(true) => Ok(None),
         _ => Err(format!("environment variable key {key:?} not found in file {place:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Environment;
+
+    #[test]
+    fn a_path_needs_a_value_for_each_of_its_variables() {
+        let env = Environment(vec![("POD".to_owned(), "web".to_owned()), ("EMPTY".to_owned(), String::new())]);
+        for (path, expected) in [
+            ("logs/$(POD)", Ok("logs/web")),
+            ("plain", Ok("plain")),
+            ("$$(NONE)", Ok("$(NONE)")),
+            ("$(EMPTY)", Err("missing value for EMPTY")),
+            ("$(NONE)/$(EMPTY)/$(NONE)", Err("missing value for EMPTY, NONE")),
+        ] {
+            assert_eq!(env.expand_path(path).as_deref().map_err(String::as_str), expected, "{path}");
+        }
     }
 }

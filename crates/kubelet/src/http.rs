@@ -9,6 +9,7 @@ mod port_forward;
 mod remote_command;
 pub(crate) mod secure;
 mod summary;
+mod system_logs;
 mod upgrade;
 
 pub(crate) use summary::Rates;
@@ -55,6 +56,12 @@ where
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
+        .route("/healthz/ping", get(|| async { "ok" }))
+        .route("/healthz/log", get(|| async { "ok" }))
+        .route("/healthz/syncloop", get(|| async { "ok" }))
+        .route("/logs", get(|| async { (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, "/logs/")]) }))
+        .route("/logs/", get(system_logs::root))
+        .route("/logs/{*path}", get(system_logs::below))
         .route("/pods", get(lists::pods))
         .route("/pods/", get(lists::pods))
         .route("/runningpods", get(lists::running_pods))

@@ -7,6 +7,7 @@
 
 mod actions;
 mod actor;
+mod beneath;
 mod blocking;
 mod cgroup;
 mod checkpoint;

@@ -145,9 +145,14 @@ async fn renew(shared: &Shared) -> Result<(), kube::Error> {
         "holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": MicroTime(shared.now()),
     });
     let patch = json!({"spec": spec});
+    // A node that is gone takes its Lease with it, as upstream's does.
+    let owner = async || {
+        let node = within_deadline(Api::<Node>::all(shared.client.clone()).get(name)).await?;
+        Ok::<_, kube::Error>(json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}]))
+    };
     match within_deadline(api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
         Err(kube::Error::Api(e)) if e.code == 404 => {
-            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec});
+            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "ownerReferences": owner().await?}, "spec": spec});
             let lease: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
             within_deadline(api.create(&PostParams::default(), &lease)).await.map(drop)
         }

@@ -26,6 +26,10 @@ pub(crate) const ERR_IMAGE_PULL_SHOWN: Duration = Duration::from_secs(1);
 /// How long `RunContainerError` is shown before `CrashLoopBackOff`.
 pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 
+/// How many bytes of termination messages the status of a Pod has, shared evenly by its containers
+/// (`MaxPodTerminationMessageLogLength`).
+const MESSAGES_OF_A_POD: usize = 12 * 1024;
+
 /// What the API shows of a Pod at this moment.
 #[must_use]
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
@@ -92,12 +96,13 @@ fn container_status(
 ) -> ContainerStatus {
     let container = pod.container(&spec.name);
     let id = |id: &str| format!("{}://{id}", policy.runtime_name);
+    let room = MESSAGES_OF_A_POD / pod.all_containers().count().max(1);
     let terminated = |ended_id: &str, exit: &ContainerExit| ContainerState {
         terminated: Some(ContainerStateTerminated {
             container_id: Some(id(ended_id)),
             exit_code: exit.code,
             reason: Some(exit.reason.clone()),
-            message: (!exit.message.is_empty()).then(|| exit.message.clone()),
+            message: (!exit.message.is_empty()).then(|| api::text::beginning(&exit.message, room).to_owned()),
             started_at: exit.started_at.map(Time),
             finished_at: Some(Time(exit.finished_at)),
             signal: None,

@@ -131,7 +131,7 @@ pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
     }
     let conf = network::Network::prepare(network::Options::new(dir.root())).await.map(|n| n.conf_dir);
     runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;
-    kubelet::remove_cgroups(&dir.kubelet()).context("cannot remove the cgroups of its Pods")?;
+    kubelet::remove_cgroups(&dir.kubelet()).await.context("cannot remove the cgroups of its Pods")?;
     network::Network::destroy(dir.root()).await?;
     dir.remove()
 }

@@ -67,9 +67,7 @@ pub(crate) fn note(message: &str) -> String {
     if message.len() <= NOTE_LIMIT {
         return message.to_owned();
     }
-    let limit = NOTE_LIMIT - ELLIPSIS.len();
-    let end = (0..=limit).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}{ELLIPSIS}", &message[..end])
+    format!("{}{ELLIPSIS}", api::text::beginning(message, NOTE_LIMIT - ELLIPSIS.len()))
 }
 
 #[cfg(test)]

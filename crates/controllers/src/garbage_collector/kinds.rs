@@ -1,9 +1,14 @@
-//! The kinds whose objects can own or be owned: those that are discovered, and those that clients define later.
+//! The kinds whose objects can own or be owned: those that are discovered, those that clients define later, and those of
+//! other servers.
+
+pub(super) mod aggregated;
 
 use super::Outline;
 use crate::watch::{Change, watch};
+use aggregated::Told;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
@@ -27,6 +32,8 @@ pub(super) enum Event {
     Object(Arc<ApiResource>, Change<Outline>),
     /// There is a new kind, whose objects were not listed yet.
     Served(Served),
+    /// There is a new kind of another server. Nobody waits for its list: the server may never answer.
+    Aggregated(Served),
     /// A kind that is known already can be named in more ways.
     Named(Served),
     /// There is no such kind any more, and so no object of it.
@@ -79,12 +86,16 @@ impl Served {
     }
 }
 
+/// Whether objects of a kind can be seen and deleted.
+fn can_be_collected(plural: &str, can: impl Fn(&str) -> bool) -> bool {
+    ["list", "watch", "delete"].into_iter().all(can) && !IGNORED.contains(&plural)
+}
+
 /// The built-in kinds: those that clients define come with their definitions.
 pub(super) fn discovered(discovery: &Discovery) -> Vec<Served> {
     let all = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let wanted = all.filter(|(resource, capabilities)| {
-        let can = ["list", "watch", "delete"].iter().all(|verb| capabilities.supports_operation(verb));
-        can && !IGNORED.contains(&resource.plural.as_str())
+        can_be_collected(&resource.plural, |verb| capabilities.supports_operation(verb))
     });
     let served = wanted.map(|(resource, capabilities)| Served {
         namespaced: capabilities.scope == Scope::Namespaced,
@@ -102,20 +113,34 @@ struct Watches {
     defined: HashMap<String, (Served, CancellationToken)>,
     /// What was discovered, by group and plural, with what ends the watch.
     known: HashMap<(String, String), (Served, CancellationToken)>,
+    /// By `group/version` of another server: its kinds, and what ends the looking.
+    aggregated: HashMap<String, Aggregated>,
+}
+
+/// What another server serves in one version.
+#[derive(Default)]
+struct Aggregated {
+    kinds: Vec<(Served, CancellationToken)>,
+    looking: CancellationToken,
 }
 
 enum Seen {
     Object(Arc<ApiResource>, Change<Outline>),
     Definition(Change<CustomResourceDefinition>),
+    Service(Change<APIService>),
+    /// What another server serves now in this version.
+    Kinds(String, Vec<Served>),
 }
 
 pub(super) fn events(client: &Client, known: Vec<Served>) -> BoxStream<'static, Event> {
     let definitions = watch(Api::all(client.clone()), Config::default()).map(Seen::Definition);
+    let services = watch(Api::all(client.clone()), Config::default()).map(Seen::Service);
     let mut watches = Watches {
         client: client.clone(),
-        all: stream::select_all([definitions.boxed()]),
+        all: stream::select_all([definitions.boxed(), services.boxed()]),
         defined: HashMap::new(),
         known: HashMap::new(),
+        aggregated: HashMap::new(),
     };
     for served in known {
         let end = CancellationToken::new();
@@ -126,6 +151,8 @@ pub(super) fn events(client: &Client, known: Vec<Served>) -> BoxStream<'static, 
         let events = match watches.all.next().await? {
             Seen::Object(resource, change) => vec![Event::Object(resource, change)],
             Seen::Definition(change) => watches.define(change),
+            Seen::Service(change) => watches.hear(&change),
+            Seen::Kinds(version, kinds) => watches.compare(&version, kinds),
         };
         Some((stream::iter(events), watches))
     });
@@ -183,13 +210,66 @@ impl Watches {
     }
 
     fn forget(&mut self, name: &str) -> Vec<Event> {
-        let gone = self.defined.remove(name);
-        gone.map(|(served, end)| {
-            end.cancel();
-            Event::Unserved(served)
-        })
-        .into_iter()
-        .collect()
+        self.defined.remove(name).map(ended).into_iter().collect()
+    }
+
+    fn hear(&mut self, change: &Change<APIService>) -> Vec<Event> {
+        match Told::by(change) {
+            Told::Look(version) => {
+                let looking = CancellationToken::new();
+                let until = looking.clone();
+                let look = aggregated::look(&self.client, version.clone());
+                self.all.push(look.take_until(async move { until.cancelled().await }).boxed());
+                let at = self.aggregated.entry(version).or_default();
+                // The new look takes the place of the one before; its first answer comes at once.
+                std::mem::replace(&mut at.looking, looking).cancel();
+                Vec::new()
+            }
+            Told::Gone(version) => {
+                let gone = self.aggregated.remove(&version);
+                gone.map(Aggregated::end).unwrap_or_default()
+            }
+            Told::Nothing => Vec::new(),
+        }
+    }
+
+    /// Watches the kinds of another server that were not known, and no longer those that are no more.
+    fn compare(&mut self, version: &str, now: Vec<Served>) -> Vec<Event> {
+        let Some(before) = self.aggregated.get_mut(version).map(|at| std::mem::take(&mut at.kinds)) else {
+            return Vec::new();
+        };
+        let (mut kinds, gone): (Vec<_>, Vec<_>) = before.into_iter().partition(|(known, _)| now.contains(known));
+        let mut events: Vec<Event> = gone.into_iter().map(ended).collect();
+        for served in now {
+            if kinds.iter().any(|(known, _)| *known == served) || self.is_watched(&served.place()) {
+                continue;
+            }
+            let end = CancellationToken::new();
+            self.begin(&served, end.clone());
+            kinds.push((served.clone(), end));
+            events.push(Event::Aggregated(served));
+        }
+        if let Some(at) = self.aggregated.get_mut(version) {
+            at.kinds = kinds;
+        }
+        events
+    }
+
+    /// Whether a kind is watched already, in another version.
+    fn is_watched(&self, place: &(String, String)) -> bool {
+        self.aggregated.values().flat_map(|at| &at.kinds).any(|(served, _)| served.place() == *place)
+    }
+}
+
+fn ended((served, end): (Served, CancellationToken)) -> Event {
+    end.cancel();
+    Event::Unserved(served)
+}
+
+impl Aggregated {
+    fn end(self) -> Vec<Event> {
+        self.looking.cancel();
+        self.kinds.into_iter().map(ended).collect()
     }
 }
 

@@ -28,21 +28,18 @@ pub(super) async fn start(
         Err(message) => return failed(StartStage::Config, message),
     };
     let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
-    let (mut adopted, mut begun) = (false, false);
+    let mut begun = false;
     let created = match create().await {
-        Err(RuntimeError::AlreadyExists(message)) => match earlier(shared, pod, name, attempt).await {
-            Ok(Earlier::Made(id)) => {
-                adopted = true;
-                Ok(id)
+        Err(RuntimeError::AlreadyExists(message)) => {
+            match earlier(shared, pod, name, attempt).await.map_err(|e| e.to_string())? {
+                Earlier::Begun(id) => {
+                    begun = true;
+                    Ok(id)
+                }
+                Earlier::Removed => create().await,
+                Earlier::None => Err(RuntimeError::AlreadyExists(message)),
             }
-            Ok(Earlier::Begun(id)) => {
-                begun = true;
-                Ok(id)
-            }
-            Ok(Earlier::Removed) => create().await,
-            Ok(Earlier::None) => Err(RuntimeError::AlreadyExists(message)),
-            Err(error) => Err(error),
-        },
+        }
         created => created,
     };
     let id = match created {
@@ -57,18 +54,12 @@ pub(super) async fn start(
         true => Err(RuntimeError::AlreadyExists(format!("{name} was started before"))),
         false => shared.runtime.start_container(&id).await,
     };
-    facts.extend(started(shared, pod, id, asked, adopted).await?);
+    facts.extend(started(shared, pod, id, asked).await);
     Ok(facts)
 }
 
 /// What came of a start. Whatever was answered: what the runtime shows is what counts.
-async fn started(
-    shared: &Shared,
-    pod: &Pod,
-    id: ContainerId,
-    asked: Result<(), RuntimeError>,
-    adopted: bool,
-) -> Result<Vec<ContainerFact>, String> {
+async fn started(shared: &Shared, pod: &Pod, id: ContainerId, asked: Result<(), RuntimeError>) -> Vec<ContainerFact> {
     let status = shared.runtime.container(&id).await.ok();
     let state = status.as_ref().map(|status| status.state);
     let at = status.as_ref().and_then(|status| status.started_at).unwrap_or_else(|| shared.now());
@@ -77,15 +68,13 @@ async fn started(
     let ended = ended.map(|status| ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
     match (asked, ended) {
         // One that ended at once may have ended before anybody listened.
-        (Ok(()), ended) => Ok([started].into_iter().chain(ended).collect()),
+        (Ok(()), ended) => [started].into_iter().chain(ended).collect(),
         // The runtime keeps one that it could not start as one that ended with 128, StartError.
-        (Err(_), Some(ended)) => Ok(vec![ended]),
+        (Err(_), Some(ended)) => vec![ended],
         // It was the answer that was lost.
-        (Err(_), None) if state == Some(ContainerState::Running) => Ok(vec![started]),
-        // The runtime has not noticed yet that nobody waits for the start that an earlier kubelet asked for.
-        (Err(error), None) if adopted && state == Some(ContainerState::Created) => Err(error.to_string()),
+        (Err(_), None) if state == Some(ContainerState::Running) => vec![started],
         (Err(error), None) => {
-            Ok(vec![ContainerFact::StartFailed { stage: StartStage::Start, message: error.to_string() }])
+            vec![ContainerFact::StartFailed { stage: StartStage::Start, message: error.to_string() }]
         }
     }
 }
@@ -105,29 +94,34 @@ async fn stop_signal(shared: &Shared, config: &ContainerConfig, made: Option<&Co
 
 /// What became of the container that an earlier try made and could not tell of.
 enum Earlier {
-    /// It can be started.
-    Made(ContainerId),
     /// It runs, or has run.
     Begun(ContainerId),
-    /// Its start was given up, for nobody waited for it any more; it is gone.
+    /// It was not started, or its start was given up, for nobody waited for it any more; it is gone.
     Removed,
     None,
 }
 
+/// One that never ran is removed, so that another can be made: a runtime that died at its start, too, may have left
+/// half of it, over which every later start would fail.
+///
+/// # Errors
+/// While the runtime does not let it go, for example because it is still at the start that an earlier kubelet asked for.
 async fn earlier(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Result<Earlier, RuntimeError> {
     let all = shared.runtime.containers().await?;
     let Some(found) = all.into_iter().find(|c| c.uid == pod.uid() && c.name == name && c.attempt == attempt) else {
         return Ok(Earlier::None);
     };
     let status = shared.runtime.container(&found.id).await?;
-    if status.state == ContainerState::Exited && logs::exit(shared, pod, &status).never_ran() {
-        shared.runtime.remove_container(&found.id).await?;
-        return Ok(Earlier::Removed);
+    let ran = match status.state {
+        ContainerState::Running => true,
+        ContainerState::Exited => !logs::exit(shared, pod, &status).never_ran(),
+        ContainerState::Created | ContainerState::Unknown => false,
+    };
+    if ran {
+        return Ok(Earlier::Begun(found.id));
     }
-    Ok(match status.state {
-        ContainerState::Running | ContainerState::Exited => Earlier::Begun(found.id),
-        ContainerState::Created | ContainerState::Unknown => Earlier::Made(found.id),
-    })
+    shared.runtime.remove_container(&found.id).await?;
+    Ok(Earlier::Removed)
 }
 
 /// How a container that was stopped ended.

@@ -87,7 +87,7 @@ fn check_recursive(mount: &VolumeMount) -> Result<(), String> {
 /// `subPath`, or `subPathExpr` with its variables replaced.
 fn sub_path(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, String> {
     let path = match mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()) {
-        Some(expression) => env.expand_known(expression)?,
+        Some(expression) => env.expand_path(expression)?,
         None => mount.sub_path.clone().unwrap_or_default(),
     };
     Ok(Some(path).filter(|p| !p.is_empty()))

@@ -3,19 +3,18 @@
 //! Containers write to their volumes. A link that one puts there, or exchanges at the right moment, must not lead the
 //! next one out of the volume: the kernel itself resolves the path below the volume, and what it has found is bound.
 
-use crate::volumes::{make_dir, unmount_below};
+use crate::{
+    beneath::{self, leads_out, through},
+    volumes::{make_dir, unmount_below},
+};
 use nix::{
-    errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
+    fcntl::OFlag,
     mount::{MsFlags, mount},
     sys::stat::{Mode, mkdirat},
 };
 use std::{
     fs, io,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::fs::PermissionsExt,
-    },
+    os::{fd::OwnedFd, unix::fs::PermissionsExt},
     path::{Component, Path, PathBuf},
 };
 
@@ -35,16 +34,12 @@ pub(super) fn bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String
     mount(Some(&source), target, None::<&str>, flags, None::<&str>).map_err(|e| failed(e.into()))
 }
 
-/// What an open file is, as a path.
-fn through(file: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
 /// Opens a path below a volume; directories that are not there are made with the volume's own permissions.
 fn open_beneath(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
-    let root = open(volume, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    let root = beneath::root(volume)?;
     let permissions = fs::metadata(through(&root))?.permissions();
-    let (mut reached, mut here) = (PathBuf::new(), beneath(&root, Path::new("."))?);
+    let at = |path: &Path| beneath::find(&root, path, OFlag::O_PATH);
+    let (mut reached, mut here) = (PathBuf::new(), at(Path::new("."))?);
     for part in Path::new(sub).components() {
         let name = match part {
             Component::Normal(name) => name,
@@ -52,10 +47,10 @@ fn open_beneath(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
             _ => return Err(leads_out()),
         };
         reached.push(name);
-        here = match beneath(&root, &reached) {
+        here = match at(&reached) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 mkdirat(&here, name, Mode::from_bits_truncate(permissions.mode()))?;
-                let made = beneath(&root, &reached)?;
+                let made = at(&reached)?;
                 fs::set_permissions(through(&made), permissions.clone())?;
                 made
             }
@@ -63,17 +58,6 @@ fn open_beneath(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
         };
     }
     Ok(here)
-}
-
-fn beneath(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    openat2(root, path, how).map_err(|errno| if errno == Errno::EXDEV { leads_out() } else { errno.into() })
-}
-
-fn leads_out() -> io::Error {
-    io::Error::other("it leads out of its volume")
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct EvictionSettings {
     /// How much more must be reclaimed until it is enough.
     pub eviction_minimum_reclaim: Levels,
     /// How long a condition stays after it was last seen.
-    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    #[serde(with = "duration")]
     pub eviction_pressure_transition_period: Duration,
     /// The longest grace of a Pod that goes for a soft threshold, in seconds; negative for its own.
     pub eviction_max_pod_grace_period: i64,
@@ -85,7 +85,8 @@ impl EvictionSettings {
         })
     }
 
-    fn hard(&self) -> Levels {
+    /// `evictionHard` in effect.
+    pub(crate) fn hard(&self) -> Levels {
         let defaults = || HARD.iter().map(|(signal, level)| ((*signal).to_owned(), (*level).to_owned()));
         match &self.eviction_hard {
             None => defaults().collect(),

@@ -29,18 +29,10 @@ pub struct ImagesConfiguration {
     #[serde(rename = "imageGCLowThresholdPercent")]
     pub image_gc_low_threshold_percent: i32,
     /// An image stays for so long at least.
-    #[serde(
-        rename = "imageMinimumGCAge",
-        deserialize_with = "duration::deserialize",
-        serialize_with = "duration::serialize"
-    )]
+    #[serde(rename = "imageMinimumGCAge", with = "duration")]
     pub image_minimum_gc_age: Duration,
     /// An image that nobody uses for longer is removed; zero for never.
-    #[serde(
-        rename = "imageMaximumGCAge",
-        deserialize_with = "duration::deserialize",
-        serialize_with = "duration::serialize"
-    )]
+    #[serde(rename = "imageMaximumGCAge", with = "duration")]
     pub image_maximum_gc_age: Duration,
 }
 

@@ -20,7 +20,6 @@ const TOP: &[&str] = &[
     "enableDebuggingHandlers",
     "enableProfilingHandler",
     "enableServer",
-    "enableSystemLogHandler",
     "enableSystemLogQuery",
     "eventBurst",
     "eventRecordQPS",

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Where the node itself answers HTTPS.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServingSettings {
     /// On which address; `None` for all.
@@ -18,6 +18,14 @@ pub struct ServingSettings {
     /// On which port; 0 for none (docs/deviations.md).
     pub port: u16,
     read_only_port: u16,
+    /// Whether the files below `/var/log` are shown at `/logs/`.
+    pub enable_system_log_handler: bool,
+}
+
+impl Default for ServingSettings {
+    fn default() -> Self {
+        Self { address: None, port: 0, read_only_port: 0, enable_system_log_handler: true }
+    }
 }
 
 impl KubeletConfiguration {

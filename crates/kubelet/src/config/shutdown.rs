@@ -11,10 +11,10 @@ use std::time::Duration;
 #[serde(rename_all = "camelCase", default)]
 pub struct ShutdownSettings {
     /// All Pods together; zero for none.
-    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    #[serde(with = "duration")]
     pub shutdown_grace_period: Duration,
     /// What of it is kept for critical Pods.
-    #[serde(deserialize_with = "duration::deserialize", serialize_with = "duration::serialize")]
+    #[serde(with = "duration")]
     pub shutdown_grace_period_critical_pods: Duration,
     /// Instead of both: a time for each range of priorities.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -46,6 +46,7 @@ fn list(items: Vec<Value>) -> Value {
 pub(super) async fn configz(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Refused> {
     let config = serde_json::to_value(&shared.options.config);
     let mut config = config.map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    config["evictionHard"] = json!(shared.options.config.eviction.hard());
     config["kind"] = json!("KubeletConfiguration");
     config["apiVersion"] = json!("kubelet.config.k8s.io/v1beta1");
     Ok(Json(json!({"kubeletconfig": config})))

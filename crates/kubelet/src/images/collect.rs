@@ -1,7 +1,7 @@
 //! Images that nobody uses any more are removed: after a while, and when the disk fills up.
 
 use super::{
-    gc::{Collector, Disk, Present},
+    gc::{Collector, Disk, PERIOD, Present, signed},
     reference::Reference,
 };
 use crate::{Shared, blocking, eviction, figures, pods};
@@ -43,32 +43,43 @@ struct Outcome {
     /// Whether the disk is fuller than it should be.
     full: bool,
     /// Why there is more than there should be.
-    error: Option<String>,
+    failure: Option<Failure>,
     /// The runtime refuses something: it is asked again after a longer while.
     stuck: bool,
+}
+
+/// Why there is more than there should be.
+#[derive(Debug)]
+struct Failure {
+    /// The reason of an event of its own, if it has one.
+    reason: Option<&'static str>,
+    text: String,
 }
 
 /// Looks at the images until told to stop.
 pub(crate) async fn run(shared: &Shared) {
     let config = &shared.options.config.images;
     let mut collector = Collector::new(shared.now());
-    let mut failed_before = false;
+    let (mut failed_before, mut told) = (false, None);
     loop {
         let wishes = shared.images.wishes.take();
         let outcome = look(shared, &mut collector, !wishes.is_empty()).await;
         for done in wishes {
             let _ = done.send(());
         }
-        if let Some(error) = &outcome.error {
-            tracing::warn!(error, "image garbage collection failed");
-            // Once is no news: figures may be missing at the start.
-            if failed_before {
-                shared.recorder.record_node(EventKind::Warning, "ImageGCFailed", error.clone());
+        if let Some(failure) = &outcome.failure {
+            tracing::warn!(error = failure.text, "image garbage collection failed");
+            // Once for each of upstream's looks, however often there is a reason to look.
+            let now = shared.now();
+            if told.is_none_or(|at| now.duration_since(at) >= signed(PERIOD)) {
+                // Failing once is no news: figures may be missing at the start.
+                told = failed_before.then_some(now);
+                tell(shared, failure, failed_before);
             }
         }
-        failed_before = outcome.error.is_some();
+        failed_before = outcome.failure.is_some();
         let now = shared.now();
-        let due = if outcome.stuck { now + super::gc::PERIOD } else { collector.next(config, outcome.full, now) };
+        let due = if outcome.stuck { now + PERIOD } else { collector.next(config, outcome.full, now) };
         let wait = tokio::time::sleep(shared.options.clock.until(due));
         let heed = outcome.full || !config.image_maximum_gc_age.is_zero();
         let unused = async {
@@ -87,9 +98,15 @@ pub(crate) async fn run(shared: &Shared) {
     }
 }
 
+fn tell(shared: &Shared, failure: &Failure, again: bool) {
+    let reasons = failure.reason.into_iter().chain(again.then_some("ImageGCFailed"));
+    reasons.for_each(|reason| shared.recorder.record_node(EventKind::Warning, reason, failure.text.clone()));
+}
+
 async fn look(shared: &Shared, collector: &mut Collector, all: bool) -> Outcome {
     let config = &shared.options.config.images;
-    let stuck = |error: String| Outcome { error: Some(error), stuck: true, ..Outcome::default() };
+    let failed = |reason, text| Some(Failure { reason, text });
+    let stuck = |error| Outcome { failure: failed(None, error), stuck: true, ..Outcome::default() };
     let began = shared.now();
     let images = match present(shared).await {
         Ok(images) => images,
@@ -114,9 +131,8 @@ async fn look(shared: &Shared, collector: &mut Collector, all: bool) -> Outcome 
         Err(error) => return stuck(error),
     };
     if disk.capacity == 0 {
-        let error = "invalid capacity 0 on image filesystem".to_owned();
-        shared.recorder.record_node(EventKind::Warning, "InvalidDiskCapacity", error.clone());
-        return stuck(error);
+        let failure = failed(Some("InvalidDiskCapacity"), "invalid capacity 0 on image filesystem".to_owned());
+        return Outcome { failure, stuck: true, ..Outcome::default() };
     }
     let Some(excess) = collector.excess(config, disk, shared.now()) else { return Outcome::default() };
     let (mut freed, mut errors) = (0_u64, Vec::new());
@@ -142,8 +158,7 @@ async fn look(shared: &Shared, collector: &mut Collector, all: bool) -> Outcome 
     let error = format!(
         "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only found {freed} bytes eligible to free."
     );
-    shared.recorder.record_node(EventKind::Warning, "FreeDiskSpaceFailed", error.clone());
-    Outcome { full: true, error: Some(error), stuck: false }
+    Outcome { full: true, failure: failed(Some("FreeDiskSpaceFailed"), error), stuck: false }
 }
 
 async fn remove(shared: &Shared, collector: &mut Collector, ids: &[String]) -> Result<(), String> {

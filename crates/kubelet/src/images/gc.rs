@@ -54,7 +54,7 @@ pub(crate) struct Excess {
     pub(crate) images: Vec<(String, u64)>,
 }
 
-fn signed(d: Duration) -> SignedDuration {
+pub(super) fn signed(d: Duration) -> SignedDuration {
     SignedDuration::try_from(d).unwrap_or(SignedDuration::MAX)
 }
 

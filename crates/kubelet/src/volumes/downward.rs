@@ -67,15 +67,18 @@ pub(crate) fn resource_field(
         None => own.ok_or("a resourceFieldRef of a volume needs a containerName")?,
     };
     let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
-    value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), &shared.machine.allocatable)
+    let whole = resources::amounts(spec(pod).resources.as_ref().and_then(|r| r.limits.as_ref()));
+    let room = [&whole, &shared.machine.allocatable];
+    value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), room)
 }
 
-/// A limit that is not set is what the node can give (`MergeContainerResourceLimits`).
+/// A limit that is not set is the first that `room` knows: the Pod's own as a whole (KEP-2837), or what the node can give
+/// (`MergeContainerResourceLimits`).
 fn value(
     container: &Container,
     resource: &str,
     divisor: Option<Amount>,
-    allocatable: &resources::Amounts,
+    room: [&resources::Amounts; 2],
 ) -> Result<String, String> {
     let unsupported = || format!("unsupported container resource : {resource}");
     let (side, name) = resource.split_once('.').ok_or_else(unsupported)?;
@@ -85,7 +88,7 @@ fn value(
     let amount = match side {
         "limits" => {
             let limit = resources::container(container, Side::Limits).get(name).copied();
-            limit.or_else(|| allocatable.get(name).copied())
+            limit.or_else(|| room.iter().find_map(|amounts| amounts.get(name).copied()))
         }
         "requests" => resources::container(container, Side::Requests).get(name).copied(),
         _ => return Err(unsupported()),
@@ -108,9 +111,12 @@ mod tests {
         let container: Container = serde_json::from_value(json!({"name": "c", "resources":
             {"requests": {"cpu": "250m", "memory": "100Mi"}, "limits": {"cpu": "1500m"}}}))
         .unwrap();
-        let node = resources::Amounts::from([("memory".to_owned(), Amount::units(1 << 30))]);
+        let amounts = |name: &str, units| resources::Amounts::from([(name.to_owned(), Amount::units(units))]);
+        let mut node = amounts("memory", 1 << 30);
+        node.extend(amounts("hugepages-2Mi", 1 << 30));
+        let pod = amounts("hugepages-2Mi", 1 << 21);
         let divisor = Amount::parse(divisor).ok().filter(|d| !d.is_zero());
-        let found = value(&container, resource, divisor, &node);
+        let found = value(&container, resource, divisor, [&pod, &node]);
         assert_eq!(found.as_deref().map_err(String::as_str), expected, "{resource}");
     }
 
@@ -121,6 +127,7 @@ mod tests {
         check("limits.cpu", "1", Ok("2"));
         check("requests.memory", "1Mi", Ok("100"));
         check("limits.memory", "1Mi", Ok("1024"));
+        check("limits.hugepages-2Mi", "1Mi", Ok("2"));
         check("limits.ephemeral-storage", "1", Ok("0"));
         check("limits.pods", "1", Err("unsupported container resource : limits.pods"));
     }

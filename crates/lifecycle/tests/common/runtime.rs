@@ -77,6 +77,8 @@ pub(crate) struct Runtime {
     pub(crate) never: BTreeSet<String>,
     ran: BTreeSet<String>,
     pub(super) pending: Vec<Pending>,
+    /// What containers say at their end.
+    pub(crate) last_words: String,
     pub(crate) rejection: Option<(&'static str, &'static str)>,
     /// Whether an end is told twice: as soon as the process is gone, and when the runtime is done with it.
     pub(crate) tells_early: bool,
@@ -304,7 +306,7 @@ impl Runtime {
             let exit = ContainerExit {
                 code,
                 reason: reason.to_owned(),
-                message: String::new(),
+                message: self.last_words.clone(),
                 started_at: Some(*started_at),
                 finished_at: at,
             };

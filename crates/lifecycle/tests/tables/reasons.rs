@@ -187,3 +187,20 @@ fn an_event_names_the_container_in_the_spec() {
     let paths: Vec<_> = sim.events.iter().filter(|e| e.reason == "Started").map(|e| e.field_path.clone()).collect();
     assert_eq!(paths, [Some("spec.initContainers{i}".to_owned()), Some("spec.containers{c}".to_owned())]);
 }
+
+/// Upstream's `MaxPodTerminationMessageLogLength`.
+#[test]
+fn the_containers_of_a_pod_share_the_room_for_their_last_words() {
+    for (containers, expected) in [(1, 12 * 1024), (3, 4 * 1024), (12, 1024)] {
+        let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut sim = Sim::of("Never", &names);
+        sim.runtime.last_words = "x".repeat(13 * 1024);
+        let mut sim = names.iter().fold(sim, |sim, name| sim.script(name, &[Run::Ends(1, 0)]));
+        sim.pass(5);
+        let status = sim.status();
+        let terminated = |c: &k8s_openapi::api::core::v1::ContainerStatus| c.state.clone()?.terminated?.message;
+        let lengths = status.container_statuses.iter().flatten().map(|c| terminated(c).map(|m| m.len()));
+        assert_eq!(lengths.collect::<Vec<_>>(), vec![Some(expected); containers]);
+    }
+}

@@ -23,7 +23,7 @@ fn image_request(spec: ImageSpec<'_>) -> proto::ImageRequest {
 }
 
 /// What is gone need not be removed.
-fn gone_is_fine(result: Result<proto::Empty, RuntimeError>) -> Result<(), RuntimeError> {
+pub(super) fn gone_is_fine<T>(result: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
     match result {
         Ok(_) | Err(RuntimeError::NotFound(_)) => Ok(()),
         Err(e) => Err(e),
@@ -133,8 +133,20 @@ impl Runtime for CriRuntime {
     }
 
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
-        let request = proto::ContainerId { container_id: id.0.clone() };
-        async { gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().remove_container(request)).await) }.boxed()
+        let request = || proto::ContainerId { container_id: id.0.clone() };
+        let remove =
+            async move || gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().remove_container(request())).await);
+        async move {
+            match remove().await {
+                // A task of which the CRI took no note, for containerd died at its start.
+                Err(RuntimeError::Failed(words)) if words.contains("cannot delete running task") => {
+                    self.end_task(&id.0).await?;
+                    remove().await
+                }
+                removed => removed,
+            }
+        }
+        .boxed()
     }
 
     fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus> {
