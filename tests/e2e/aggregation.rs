@@ -43,8 +43,10 @@ fn answer(request: &Request<Incoming>) -> (u16, Value) {
                 json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
             );
         }
+        // There is one in every namespace, which are too many for a list of all.
         _ => {
-            json!({"kind": "ThingList", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": [thing]})
+            let items = if namespace.is_empty() { Vec::new() } else { vec![thing] };
+            json!({"kind": "ThingList", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items})
         }
     };
     (200, answer)
