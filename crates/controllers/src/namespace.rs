@@ -1,17 +1,23 @@
 //! A namespace that is deleted takes its content along: Pods first, then everything else, then its finalizer
 //! (`pkg/controller/namespace/deletion`, with the order of KEP-5080).
 
+mod discovered;
+
 use crate::clients::Clients;
 use crate::watch::{Change, key, watch};
 use crate::worker::{self, Controller, is_code};
+use discovered::Discovered;
+use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
+use kube::discovery::ApiResource;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +32,15 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 /// What goes quickly is not reported.
 const QUIET_LOOKS: u32 = 3;
 
+/// How many namespaces are looked at at once (upstream's `--concurrent-namespace-syncs`): one with much in it, or one
+/// whose content nobody can delete, does not keep the others.
+const WORKERS: u64 = 10;
+
 struct Namespaces {
     client: Client,
+    discovered: Arc<Discovered>,
+    /// Which of the [`WORKERS`] this is.
+    worker: u64,
     terminating: HashMap<String, Terminating>,
 }
 
@@ -45,6 +58,9 @@ impl Controller for Namespaces {
         match event {
             Change::Set(namespace) => {
                 let name = key(&namespace.metadata);
+                if worker_of(&name) != self.worker {
+                    return vec![];
+                }
                 if namespace.metadata.deletion_timestamp.is_none() || !has_finalizer(&namespace) {
                     self.terminating.remove(&name);
                     return vec![];
@@ -68,11 +84,11 @@ impl Controller for Namespaces {
         let Some(terminating) = self.terminating.get_mut(name) else {
             return Ok(None);
         };
-        let remaining = delete_content(&self.client, name).await?;
+        let remaining = delete_content(&self.client, name, &self.discovered.kinds().await?).await?;
         if !remaining.is_nothing() {
             let pause = (FIRST_LOOK * 2_u32.pow(terminating.looks.min(6))).min(LAST_LOOK);
             terminating.looks += 1;
-            if terminating.looks > QUIET_LOOKS {
+            if terminating.looks > QUIET_LOOKS || !remaining.failures.is_empty() {
                 report(&self.client, &terminating.namespace, &remaining).await?;
             }
             return Ok(Some(pause));
@@ -91,6 +107,12 @@ impl Controller for Namespaces {
     }
 }
 
+fn worker_of(namespace: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    namespace.hash(&mut hasher);
+    hasher.finish() % WORKERS
+}
+
 fn has_finalizer(namespace: &Namespace) -> bool {
     let finalizers = namespace.spec.as_ref().and_then(|s| s.finalizers.as_ref());
     finalizers.is_some_and(|f| f.iter().any(|f| f == FINALIZER))
@@ -101,11 +123,13 @@ fn has_finalizer(namespace: &Namespace) -> bool {
 struct Remaining {
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
+    /// Why content could not be deleted.
+    failures: BTreeSet<String>,
 }
 
 impl Remaining {
     fn is_nothing(&self) -> bool {
-        self.resources.is_empty()
+        self.resources.is_empty() && self.failures.is_empty()
     }
 
     fn add(&mut self, resource: &ApiResource, objects: &[DynamicObject]) {
@@ -132,6 +156,19 @@ impl Remaining {
             let list = list(&self.finalizers, "in");
             ("True", "SomeFinalizersRemain", format!("Some content in the namespace has finalizers remaining: {list}"))
         };
+        let content = if self.failures.is_empty() {
+            let words = "All content successfully deleted, may be waiting on finalization";
+            ("False", "ContentDeleted", words.to_owned())
+        } else {
+            let (count, all) = (self.failures.len(), Vec::from_iter(self.failures.iter().cloned()).join(", "));
+            let words = format!("Failed to delete all resource types, {count} remaining: {all}");
+            ("True", "ContentDeletionFailed", words)
+        };
+        let resources = if self.resources.is_empty() {
+            ("False", "ContentRemoved", "All content successfully removed".to_owned())
+        } else {
+            ("True", "SomeResourcesRemain", resources)
+        };
         [
             (
                 "NamespaceDeletionDiscoveryFailure",
@@ -145,13 +182,8 @@ impl Remaining {
                 "ParsedGroupVersions",
                 "All legacy kube types successfully parsed".into(),
             ),
-            (
-                "NamespaceDeletionContentFailure",
-                "False",
-                "ContentDeleted",
-                "All content successfully deleted, may be waiting on finalization".into(),
-            ),
-            ("NamespaceContentRemaining", "True", "SomeResourcesRemain", resources),
+            ("NamespaceDeletionContentFailure", content.0, content.1, content.2),
+            ("NamespaceContentRemaining", resources.0, resources.1, resources.2),
             ("NamespaceFinalizersRemaining", finalizers.0, finalizers.1, finalizers.2),
         ]
     }
@@ -191,20 +223,20 @@ async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -
 
 /// Deletes what is there; returns what is left. Nothing else is touched before the last Pod is gone: a Pod that
 /// shuts down may need its configuration.
-async fn delete_content(client: &Client, namespace: &str) -> Result<Remaining, kube::Error> {
-    let discovery = Discovery::new(client.clone()).run_aggregated().await?;
-    let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
-    let deletable = resources.filter(|(_, capabilities)| {
-        capabilities.scope == Scope::Namespaced
-            && ["list", "deletecollection"].iter().all(|verb| capabilities.supports_operation(verb))
-    });
-    let is_pod = |r: &ApiResource| r.group.is_empty() && r.plural == "pods";
-    let (pods, others): (Vec<_>, Vec<_>) = deletable.map(|(resource, _)| resource).partition(is_pod);
+///
+/// # Errors
+/// When the API does not answer. What it refuses is told with what is left, and keeps nothing else from going.
+async fn delete_content(client: &Client, namespace: &str, kinds: &[ApiResource]) -> Result<Remaining, kube::Error> {
+    let is_pod = |r: &&ApiResource| r.group.is_empty() && r.plural == "pods";
+    let (pods, others): (Vec<_>, Vec<_>) = kinds.iter().partition(is_pod);
     let mut remaining = Remaining::default();
     for step in [pods, others] {
         for resource in step {
-            let left = delete_all(client, namespace, &resource).await?;
-            remaining.add(&resource, &left);
+            match delete_all(client, namespace, resource).await {
+                Ok(left) => remaining.add(resource, &left),
+                Err(kube::Error::Api(status)) => drop(remaining.failures.insert(status.message.clone())),
+                Err(error) => return Err(error),
+            }
         }
         if !remaining.is_nothing() {
             break;
@@ -241,6 +273,12 @@ async fn delete_all(
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let client = clients.of("namespace-controller");
-    let events = watch(Api::all(clients.shared()), Config::default());
-    worker::run(Namespaces { client, terminating: HashMap::new() }, events, stop).await;
+    let discovered = Arc::new(Discovered::new(client.clone()));
+    let workers = (0..WORKERS).map(|worker| {
+        let events = watch(Api::all(clients.shared()), Config::default());
+        let (client, discovered) = (client.clone(), Arc::clone(&discovered));
+        let namespaces = Namespaces { client, discovered, worker, terminating: HashMap::new() };
+        worker::run(namespaces, events, stop.clone())
+    });
+    join_all(workers).await;
 }

@@ -128,6 +128,21 @@ async fn a_namespace_goes_with_its_content_and_its_pods_go_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn content_that_cannot_be_deleted_is_told_and_keeps_nothing_else_from_going() {
+    let api = start();
+    namespace(&api, "x");
+    api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    (0..20).for_each(|_| api.refuse("DELETE api/v1/namespaces/x/configmaps", 403));
+    api.delete("api/v1/namespaces/x");
+    let failure = |api: &FakeApi| {
+        api.get("api/v1/namespaces/x").map(|x| condition(&x, "NamespaceDeletionContentFailure")["reason"].clone())
+    };
+    api.until("it is told", |api| failure(api) == Some("ContentDeletionFailed".into())).await;
+    assert!(api.get(ACCOUNT).is_none(), "the others went");
+    api.until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_terminating_pod_without_a_node_is_removed_at_once() {
     let api = start();
     let began = Instant::now();
