@@ -19,12 +19,12 @@ impl Paths {
         self.root.join("checkpoints")
     }
 
-    /// Which images were pulled, and with whose credentials.
     /// When the node was shut down last; upstream's name.
     pub(crate) fn shutdown_state(&self) -> PathBuf {
         self.root.join("graceful_node_shutdown_state")
     }
 
+    /// Which images were pulled, and with whose credentials.
     pub(crate) fn image_manager(&self) -> PathBuf {
         self.root.join("image_manager")
     }

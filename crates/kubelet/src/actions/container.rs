@@ -3,8 +3,9 @@
 use super::{image, mounts, oom_score, sandbox, security};
 use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::{feature_gates::Gate, quantity::Amount};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
-use lifecycle::{ContainerFact, Event, Pod, StartStage};
+use lifecycle::{ContainerExit, ContainerFact, Event, Pod, StartStage};
 use runtime::{
     ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
 };
@@ -37,6 +38,7 @@ pub(super) async fn start(
                     Ok(id)
                 }
                 Earlier::Removed => create().await,
+                Earlier::Lost(status) => return Ok(lost(*status, shared.now())),
                 Earlier::None => Err(RuntimeError::AlreadyExists(message)),
             }
         }
@@ -79,6 +81,20 @@ async fn started(shared: &Shared, pod: &Pod, id: ContainerId, asked: Result<(), 
     }
 }
 
+/// The runtime died at the start of a container and knows nothing of its process any more: whatever that did, it did it.
+fn lost(status: ContainerStatus, now: Timestamp) -> Vec<ContainerFact> {
+    let exit = ContainerExit {
+        code: logs::KILLED,
+        reason: "ContainerStatusUnknown".to_owned(),
+        message: "The container runtime lost the container at its start".to_owned(),
+        started_at: Some(status.created_at),
+        finished_at: now,
+    };
+    let (id, attempt, image_id) = (status.id.0, status.attempt, status.image_ref);
+    let created = ContainerFact::Created { id: id.clone(), attempt, image_id, stop_signal: None };
+    vec![created, ContainerFact::Exited { id, exit }]
+}
+
 /// What stops this container (KEP-4960): the runtime says so if it knows, else it is the Pod's signal, the image's, or the
 /// default. Nobody is asked while the feature is off.
 async fn stop_signal(shared: &Shared, config: &ContainerConfig, made: Option<&ContainerStatus>) -> Option<StopSignal> {
@@ -98,6 +114,8 @@ enum Earlier {
     Begun(ContainerId),
     /// It was not started, or its start was given up, for nobody waited for it any more; it is gone.
     Removed,
+    /// Its process ran, and the runtime lost sight of it; it is gone.
+    Lost(Box<ContainerStatus>),
     None,
 }
 
@@ -121,7 +139,9 @@ async fn earlier(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Result
         return Ok(Earlier::Begun(found.id));
     }
     shared.runtime.remove_container(&found.id).await?;
-    Ok(Earlier::Removed)
+    // What was made and not let go is no secret to a runtime: it has lost one only whose process was on its way.
+    let is_lost = status.state == ContainerState::Unknown;
+    Ok(if is_lost { Earlier::Lost(Box::new(status)) } else { Earlier::Removed })
 }
 
 /// How a container that was stopped ended.

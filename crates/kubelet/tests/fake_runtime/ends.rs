@@ -25,6 +25,11 @@ impl FakeRuntime {
         }
     }
 
+    /// The newest container of this name runs, and the runtime knows nothing of it any more.
+    pub(crate) fn lose_sight(&self, name: &str) {
+        self.state.lock().newest(name).state = ContainerState::Unknown;
+    }
+
     /// The process of the newest container of this name is gone: an event tells how it ended, and only after
     /// [`FakeRuntime::clear`] the runtime shows it.
     pub(crate) fn reap(&self, name: &str, code: i32) {

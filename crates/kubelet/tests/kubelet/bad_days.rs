@@ -43,6 +43,28 @@ async fn a_container_that_ran_and_ended_while_its_kubelet_died_is_not_started_ag
     node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
 }
 
+/// Containerd that dies between the start of a process and its note of it shows the container as unknown.
+#[tokio::test(start_paused = true)]
+async fn a_container_that_the_runtime_lost_at_its_start_counts_as_one_that_ran() {
+    for (policy, runs) in [("Never", 1), ("Always", 2)] {
+        let mut node = Node::started("");
+        node.runtime.lose(Lost::Start);
+        node.pod("p", &json!({"restartPolicy": policy}));
+        node.api.until("it is started", |_| node.runtime.has_lost(Lost::Start)).await;
+        node.stop().await;
+        node.runtime.lose_sight("p");
+        node.start();
+        let exit = |status: &serde_json::Value, state: &str| {
+            status["containerStatuses"][0][state]["terminated"]["reason"] == "ContainerStatusUnknown"
+        };
+        node.until_status("p", "tells its end", |s| exit(s, "state") || exit(s, "lastState")).await;
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        assert_eq!(node.runtime.starts().len(), runs, "{policy}");
+        let expected = if policy == "Never" { "Failed" } else { "Running" };
+        assert_eq!(node.status("p")["phase"], expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_command_of_a_probe_is_begun_before_that_of_an_earlier_kubelet_is_over() {
     for (period, timeout) in [(1, 1), (3, 3), (10, 9), (2, 5)] {
