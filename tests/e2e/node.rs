@@ -82,6 +82,10 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
         let images = kubectl.value(&format!("node/{name}"), "/status/images").to_string();
         if images.contains("busybox") { Ok(()) } else { Err(images) }
     });
+    let told = cluster.kubectl_in("default").run("get events -o jsonpath={.items[*].reason}").ok();
+    for reason in ["Starting", "NodeAllocatableEnforced", "NodeReady"] {
+        assert!(told.split(' ').any(|r| r == reason), "{reason}: {told}");
+    }
     let lease = cluster.kubectl_in("kube-node-lease");
     let renewed = lease.value(&format!("lease/{name}"), "/spec/renewTime");
     let (owner, uid) = ("/metadata/ownerReferences/0/uid", kubectl.value(&format!("node/{name}"), "/metadata/uid"));

@@ -29,6 +29,8 @@ pub(crate) struct Cgroups {
     kubepods: String,
     /// `None` where Pods get no cgroups of their own: then they are the runtime's affair.
     hierarchy: Option<Hierarchy>,
+    /// Whether all Pods together are held to what the node has for them.
+    enforce: bool,
     quota_period: i64,
     pids: Option<i64>,
 }
@@ -42,6 +44,7 @@ impl Cgroups {
         let mut cgroups = Self {
             kubepods: format!("{}/kubepods", root.trim_end_matches('/')),
             hierarchy: None,
+            enforce: config.enforce_node_allocatable.iter().any(|what| what == "pods"),
             quota_period: i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(values::PERIOD),
             pids: Some(config.pod_pids_limit).filter(|n| *n > 0),
         };
@@ -53,8 +56,7 @@ impl Cgroups {
         } else {
             Err(io::Error::other(format!("cgroupDriver {:?} is not implemented yet", config.cgroup_driver)))
         };
-        let enforce = config.enforce_node_allocatable.iter().any(|what| what == "pods");
-        let made = hierarchy.and_then(|h| cgroups.make_classes(&h, machine, enforce).map(|()| h));
+        let made = hierarchy.and_then(|h| cgroups.make_classes(&h, machine).map(|()| h));
         match made {
             Ok(hierarchy) => cgroups.hierarchy = Some(hierarchy),
             Err(error) => tracing::warn!(%error, "Pods get no cgroups of their own"),
@@ -62,9 +64,14 @@ impl Cgroups {
         cgroups
     }
 
+    /// Whether all Pods together are held to what the node has for them.
+    pub(crate) fn limit_all_pods(&self) -> bool {
+        self.enforce && self.hierarchy.is_some()
+    }
+
     /// The cgroups of the quality-of-service classes; what is guaranteed lies directly in `kubepods`.
-    fn make_classes(&self, hierarchy: &Hierarchy, machine: &Machine, enforce: bool) -> io::Result<()> {
-        hierarchy.set(&self.kubepods, &Limits::of_all_pods(&machine.unreserved, enforce))?;
+    fn make_classes(&self, hierarchy: &Hierarchy, machine: &Machine) -> io::Result<()> {
+        hierarchy.set(&self.kubepods, &Limits::of_all_pods(&machine.unreserved, self.enforce))?;
         for class in [QosClass::Burstable, QosClass::BestEffort] {
             hierarchy.set(&self.class_path(class), &Limits::shares(values::MIN_SHARES))?;
         }

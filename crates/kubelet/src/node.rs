@@ -29,6 +29,10 @@ pub(crate) async fn run(shared: &Shared) {
         tokio::time::sleep(RETRY).await;
     }
     shared.recorder.record_node(EventKind::Normal, "Starting", "Starting kubelet.".to_owned());
+    if shared.cgroups.limit_all_pods() {
+        let message = "Updated Node Allocatable limit across pods".to_owned();
+        shared.recorder.record_node(EventKind::Normal, "NodeAllocatableEnforced", message);
+    }
     // What is done once does not make what is done for ever larger.
     tokio::join!(keep_alive(shared), report(shared), Box::pin(csi_node::make(shared)));
 }
