@@ -79,6 +79,7 @@ mod user;
 mod watch;
 mod way;
 mod webhook;
+mod websocket;
 mod write;
 
 pub use admit::AdmissionPlugin;

@@ -7,6 +7,7 @@ use crate::{
     request::{Query, Resource},
     service::{ApiServer, Call},
     status::ApiError,
+    websocket,
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -44,6 +45,7 @@ pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) ->
     // Whatever the container wrote, its log is text (`LogREST`); clients refuse bytes that say nothing of themselves.
     if answer.status().is_success() {
         answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        answer.extensions_mut().insert(websocket::Log);
     }
     Ok(answer)
 }

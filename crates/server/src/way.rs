@@ -14,7 +14,7 @@ use crate::{
     request::{self, Query, Resource},
     service::{ApiServer, Call},
     status::ApiError,
-    tokens,
+    tokens, websocket,
     write::now,
 };
 use bytes::Bytes;
@@ -44,7 +44,9 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        websocket::move_token(&mut head.headers);
+        let socket = websocket::Wanted::of(&head);
         let trail = Trail::begin(self.audit.as_ref(), &head);
         let (is_pretty, is_head) = (form::is_pretty(&head), head.method == http::Method::HEAD);
         let work = AssertUnwindSafe(self.answer(user, head, body, &trail)).catch_unwind();
@@ -59,6 +61,10 @@ impl ApiServer {
             }
         };
         let response = trail.answered(response).await;
+        let response = match socket {
+            Some(socket) => socket.answer(response),
+            None => response,
+        };
         let response = form::answer(response, form).await;
         let response = if is_pretty { form::pretty(response).await } else { response };
         let response = if gzip { compress::answer(response) } else { response };

@@ -1,0 +1,208 @@
+//! Watches and logs over WebSockets, for clients that cannot read a body as it comes, and tokens of those that cannot set
+//! a header (`apiserver/pkg/util/wsstream`, `authentication/request/websocket`).
+
+use crate::{
+    forward::is_upgrade,
+    reply::{self, Body, Frames},
+};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http_body_util::BodyExt;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Message,
+        handshake::derive_accept_key,
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+/// The subprotocol by which a browser shows a token.
+const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+/// In which forms bytes of a log are sent.
+const LOG_PROTOCOLS: [&str; 3] = ["", "binary.k8s.io", BASE64];
+const BASE64: &str = "base64.binary.k8s.io";
+/// What a client may say to one who only tells.
+const MAX_MESSAGE: usize = 4 << 10;
+/// How long a client may take to close.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Marks an answer that is the text of a log, as it comes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Log;
+
+/// A request for a WebSocket.
+pub(crate) struct Wanted {
+    accept_key: String,
+    protocols: Vec<String>,
+    on: OnUpgrade,
+}
+
+/// What the parts of a body are to the client.
+#[derive(Debug, Clone, Copy)]
+enum Parcel {
+    /// A line each, in a text message.
+    Lines,
+    /// As it is.
+    Bytes,
+    /// In Base64.
+    Base64,
+}
+
+fn is_websocket(headers: &HeaderMap) -> bool {
+    let to = headers.get(header::UPGRADE).and_then(|v| v.to_str().ok());
+    is_upgrade(headers) && to.is_some_and(|to| to.eq_ignore_ascii_case("websocket"))
+}
+
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|v| v.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// Puts a token that is shown as a subprotocol to where tokens are. It must not be the only one, for a client expects one
+/// of its subprotocols to be chosen.
+pub(crate) fn move_token(headers: &mut HeaderMap) {
+    if !is_websocket(headers) || headers.contains_key(header::AUTHORIZATION) {
+        return;
+    }
+    let (tokens, others): (Vec<&str>, Vec<&str>) = protocols(headers).partition(|word| word.starts_with(TOKEN));
+    let ([token], false) = (tokens.as_slice(), others.is_empty()) else { return };
+    let shown = URL_SAFE_NO_PAD.decode(&token[TOKEN.len()..]).ok().and_then(|token| String::from_utf8(token).ok());
+    let shown = shown.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+    let (Some(shown), Ok(others)) = (shown, HeaderValue::try_from(others.join(", "))) else { return };
+    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, others);
+    headers.insert(header::AUTHORIZATION, shown);
+}
+
+impl Wanted {
+    /// What a request asks for. Others may still take the connection.
+    pub(crate) fn of(head: &Parts) -> Option<Self> {
+        if head.method != Method::GET || !is_websocket(&head.headers) {
+            return None;
+        }
+        let accept_key = derive_accept_key(head.headers.get(header::SEC_WEBSOCKET_KEY)?.as_bytes());
+        let protocols = protocols(&head.headers).map(str::to_owned).collect();
+        Some(Self { accept_key, protocols, on: head.extensions.get::<OnUpgrade>()?.clone() })
+    }
+
+    /// The same answer over a WebSocket, if it is one that comes bit by bit.
+    pub(crate) fn answer(self, response: Response<Body>) -> Response<Body> {
+        let extensions = response.extensions();
+        let (is_watch, is_log) = (extensions.get::<Frames>().is_some(), extensions.get::<Log>().is_some());
+        if !(is_watch || is_log) || response.status() != StatusCode::OK {
+            return response;
+        }
+        let asked: Vec<&str> = self.protocols.iter().map(String::as_str).collect();
+        let chosen = match asked.as_slice() {
+            [] => Some(""),
+            // What a watch says has one form.
+            some if is_watch => some.first().copied(),
+            some => some.iter().find(|asked| LOG_PROTOCOLS.contains(asked)).copied(),
+        };
+        let Some(chosen) = chosen else {
+            let why = format!("requested protocol(s) are not supported: {asked:?}; supports {LOG_PROTOCOLS:?}");
+            return reply::text(403, &why);
+        };
+        let parcel = match chosen {
+            _ if is_watch => Parcel::Lines,
+            BASE64 => Parcel::Base64,
+            _ => Parcel::Bytes,
+        };
+        let switch = switch(&self.accept_key, chosen);
+        tokio::spawn(carry(self.on, response.into_body(), parcel));
+        switch
+    }
+}
+
+fn switch(accept_key: &str, protocol: &str) -> Response<Body> {
+    let mut response = Response::new(crate::forward::nothing());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    let said = [(header::SEC_WEBSOCKET_ACCEPT, accept_key), (header::SEC_WEBSOCKET_PROTOCOL, protocol)];
+    for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
+        headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
+    }
+    response
+}
+
+/// Sends a body until it ends, or its client is gone.
+async fn carry(on: OnUpgrade, mut body: Body, parcel: Parcel) {
+    let Ok(connection) = on.await else { return };
+    let mut config = WebSocketConfig::default();
+    config.max_message_size = Some(MAX_MESSAGE);
+    config.max_frame_size = Some(MAX_MESSAGE);
+    config.read_buffer_size = MAX_MESSAGE;
+    config.write_buffer_size = 0;
+    let socket = WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await;
+    let (mut to, mut from) = socket.split();
+    let send = async {
+        // A log begins with nothing, so that its client knows that it has begun.
+        let mut messages = match parcel {
+            Parcel::Lines => Vec::new(),
+            Parcel::Bytes | Parcel::Base64 => messages_in(&Bytes::new(), parcel),
+        };
+        loop {
+            for message in messages.drain(..) {
+                to.send(message).await?;
+            }
+            match body.frame().await {
+                Some(Ok(frame)) => messages = frame.into_data().map(|d| messages_in(&d, parcel)).unwrap_or_default(),
+                Some(Err(_)) | None => return to.close().await,
+            }
+        }
+    };
+    let mut ends = async || while let Some(Ok(_)) = from.next().await {};
+    tokio::select! {
+        _ = send => drop(tokio::time::timeout(LINGER, ends()).await),
+        () = ends() => {}
+    }
+}
+
+fn messages_in(data: &Bytes, parcel: Parcel) -> Vec<Message> {
+    match parcel {
+        Parcel::Lines => {
+            let lines = data.split_inclusive(|byte| *byte == b'\n');
+            lines.map(|line| Message::text(String::from_utf8_lossy(line).into_owned())).collect()
+        }
+        Parcel::Bytes => vec![Message::binary(data.clone())],
+        Parcel::Base64 => vec![Message::text(STANDARD.encode(data))],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_among_the_subprotocols_is_that_of_the_request() {
+        for (asked, token, left) in [
+            (
+                &["base64url.bearer.authorization.k8s.io.dG9rZW4, binary.k8s.io"][..],
+                Some("Bearer token"),
+                "binary.k8s.io",
+            ),
+            (&["a", "base64url.bearer.authorization.k8s.io.dG9rZW4", "b"], Some("Bearer token"), "a, b"),
+            (&["base64url.bearer.authorization.k8s.io.dG9rZW4"], None, "base64url.bearer.authorization.k8s.io.dG9rZW4"),
+            (&["base64url.bearer.authorization.k8s.io.???, a"], None, "base64url.bearer.authorization.k8s.io.???, a"),
+            (&["a"], None, "a"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
+            headers.insert(header::UPGRADE, HeaderValue::from_static("WebSocket"));
+            asked.iter().for_each(|line| drop(headers.append(header::SEC_WEBSOCKET_PROTOCOL, line.parse().unwrap())));
+            move_token(&mut headers);
+            let text = |name| headers.get(name).map(|v| v.to_str().unwrap());
+            assert_eq!((text(header::AUTHORIZATION), text(header::SEC_WEBSOCKET_PROTOCOL)), (token, Some(left)));
+        }
+    }
+}
