@@ -95,6 +95,8 @@ gates! {
     PreventStaticPodAPIReferences: Beta, true;
     /// A node gets tokens only for those whom its Pods talk to.
     ServiceAccountNodeAudienceRestriction: Beta, true;
+    /// KEP-4742: Pods have the zone and the region of their nodes.
+    PodTopologyLabelsAdmission: Beta, true;
     /// KEP-3962: policies in CEL that change what is written.
     MutatingAdmissionPolicy: Beta, false;
     /// KEP-961: several Pods of a StatefulSet may be replaced at once.

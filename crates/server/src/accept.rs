@@ -8,7 +8,7 @@ pub(crate) struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn parse(text: &'a str) -> Self {
+    pub(crate) fn parse(text: &'a str) -> Self {
         Self { media: text.split(';').next().unwrap_or_default().trim(), text }
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod quota;
 mod reinvocation;
 pub(crate) mod review;
 mod service_account;
+pub(crate) mod topology_labels;
 mod webhooks;
 
 pub(crate) use hooks::Hooks;
@@ -63,6 +64,7 @@ pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Val
     let done = match (info.group, info.kind) {
         ("", "Pod") => {
             limit_ranger::give(server, namespace, object);
+            topology_labels::admit_pod(server, object);
             complete_pod(server, namespace, object).map(|()| complete_change(server, resource, object, None))
         }
         ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),

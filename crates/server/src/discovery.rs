@@ -37,6 +37,7 @@ pub(crate) fn answer(
     served: &Served,
     others: &Aggregation,
     path: &str,
+    address: Option<&str>,
     accept: &str,
     headers: &HeaderMap,
 ) -> Option<Response<Body>> {
@@ -46,7 +47,10 @@ pub(crate) fn answer(
         ["api"] if aggregated => return Some(discovery_list(served, None, headers)),
         ["apis"] if aggregated => return Some(discovery_list(served, Some(others), headers)),
         [] => json!({"paths": paths(served)}),
-        ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        ["api"] => {
+            let address = address.map(|to| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": to}));
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": Vec::from_iter(address)})
+        }
         ["apis"] => {
             let mut all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
             others.add_groups(&mut all);

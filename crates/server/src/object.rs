@@ -1,7 +1,7 @@
 //! From stored bytes to objects and back, and how a client wants to see them.
 
 use crate::{
-    accept::choices,
+    accept::{Choice, choices},
     form,
     kinds::{Kind, KindInfo},
     protobuf,
@@ -71,6 +71,16 @@ fn asked(accept: &str) -> Result<(View, &str), ApiError> {
         }
     }
     Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
+}
+
+/// What is left of an Accept header where there are no tables: questions have none, as their storages upstream.
+pub(crate) fn without_tables(accept: &str) -> Result<String, ApiError> {
+    let others = accept.split(',').filter(|choice| Choice::parse(choice).shape() != Some("Table"));
+    let others = others.collect::<Vec<_>>().join(",");
+    if others.is_empty() && !accept.is_empty() {
+        return Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"));
+    }
+    Ok(others)
 }
 
 /// Kinds that clients define have no binary form: who reads nothing else cannot have them.

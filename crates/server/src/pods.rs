@@ -1,7 +1,7 @@
 //! What is particular about Pods: admission that looks at other objects, and binding.
 
 use crate::{
-    admit::outside,
+    admit::{outside, topology_labels},
     decode,
     kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
     object,
@@ -93,6 +93,7 @@ pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(call, "Binding", name)?;
+    topology_labels::admit_binding(server, &mut binding);
     outside::body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
@@ -126,9 +127,9 @@ fn assign(pod: &mut Value, target: &str, binding: &Value) {
             }
         }
     }
-    let generation = pod["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
-    pod["metadata"]["generation"] = json!(generation);
-    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now(), "observedGeneration": generation});
+    // It stays of the generation that it is: upstream's storage changes the spec past the strategy that counts.
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now(),
+        "observedGeneration": pod["metadata"]["generation"]});
     set_condition(pod, scheduled);
 }
 

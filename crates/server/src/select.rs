@@ -92,6 +92,7 @@ fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<
             return None;
         }
         outline.add(field.split('.'));
+        kind.looked_at_beside(field).iter().for_each(|beside| outline.add(beside.split('.')));
     }
     Some(outline)
 }

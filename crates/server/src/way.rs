@@ -138,7 +138,8 @@ impl ApiServer {
             let outgoing = Self::outgoing(&head, body, upgrade, trail);
             return aggregation::answer(self, route, &user, outgoing, &head).await;
         }
-        if let Some(answer) = discovery::answer(&served, &self.aggregation, path, &accept, &head.headers) {
+        let address = self.address.as_deref();
+        if let Some(answer) = discovery::answer(&served, &self.aggregation, path, address, &accept, &head.headers) {
             return Ok(answer);
         }
         if let Some(answer) = tokens::discovery(self, &head.method, path) {
@@ -152,6 +153,7 @@ impl ApiServer {
         if resource.kind.is_custom() {
             object::require_text(&accept)?;
         }
+        let accept = if resource.kind.info().question { object::without_tables(&accept)? } else { accept };
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
         let Parts { method, uri, headers, extensions, .. } = head;

@@ -47,7 +47,8 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-const FIELDS: &[&str] = &[
+/// Upstream's `AddFieldLabelConversionsForEvent`, of both groups.
+const CORE_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
     "involvedObject.name",
@@ -55,14 +56,21 @@ const FIELDS: &[&str] = &[
     "involvedObject.apiVersion",
     "involvedObject.resourceVersion",
     "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+const EVENTS_FIELDS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",
     "regarding.name",
     "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
     "reason",
-    "reportingComponent",
     "reportingController",
-    "source",
     "type",
 ];
 
@@ -139,22 +147,23 @@ impl Kind for Event {
     }
 
     fn selectable_fields(&self) -> &'static [&'static str] {
-        FIELDS
+        if self.core { CORE_FIELDS } else { EVENTS_FIELDS }
+    }
+
+    fn looked_at_beside(&self, field: &str) -> &'static [&'static str] {
+        if field == "source" { &["reportingComponent"] } else { &[] }
     }
 
     fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
-        let value = |path: &str| {
-            let pointer = format!("/{}", path.replace('.', "/"));
-            match object
-                .pointer(&pointer)
-                .or_else(|| (path == "source").then(|| object.pointer("/source/component"))?)
-            {
-                Some(Value::Object(source)) => source.get("component").and_then(Value::as_str).unwrap_or("").to_owned(),
-                Some(v) => v.as_str().unwrap_or("").to_owned(),
-                None => String::new(),
+        let at = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned();
+        let value = |field: &str| match field {
+            // Newer recorders name themselves as the reporter, and leave the source empty.
+            "source" => {
+                Some(at("/source/component")).filter(|c| !c.is_empty()).unwrap_or_else(|| at("/reportingComponent"))
             }
+            path => at(&format!("/{}", path.replace('.', "/"))),
         };
-        FIELDS.iter().map(|f| (*f, value(f))).collect()
+        self.selectable_fields().iter().map(|field| (*field, value(field))).collect()
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {

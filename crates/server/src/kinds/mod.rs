@@ -194,6 +194,11 @@ pub trait Kind: Send + Sync {
         field
     }
 
+    /// What is looked at, beside the field itself, for the value that field selectors compare.
+    fn looked_at_beside(&self, _field: &str) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Why field selectors may not name this field.
     fn not_selectable(&self, field: &str) -> String {
         if self.selectable_fields().is_empty() {

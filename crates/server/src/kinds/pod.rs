@@ -81,6 +81,14 @@ const FIELDS: &[&str] = &[
     "status.nominatedNodeName",
 ];
 
+/// A negative grace period is one of a second.
+fn at_least_a_second(pod: &mut Value) {
+    let grace = pod.pointer_mut("/spec/terminationGracePeriodSeconds");
+    if let Some(grace) = grace.filter(|grace| grace.as_i64().is_some_and(|seconds| seconds < 0)) {
+        *grace = json!(1);
+    }
+}
+
 impl Kind for Pod {
     fn info(&self) -> &'static KindInfo {
         &INFO
@@ -100,6 +108,7 @@ impl Kind for Pod {
     }
 
     fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
+        at_least_a_second(object);
         disabled::drop_fields(object, None, &ctx.gates);
         validate::apparmor::from_annotations(object);
         let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
@@ -139,6 +148,7 @@ impl Kind for Pod {
                 object["status"] = old["status"].clone();
             }
             _ => {
+                at_least_a_second(object);
                 object["status"] = old["status"].clone();
                 disabled::drop_fields(object, Some(old), &ctx.gates);
                 // Only a mirror has no account, and it gets none.

@@ -145,7 +145,6 @@ async fn what_upstream_warns_of_is_warned_of() {
         "spec.containers[0].resources.requests[memory]: fractional byte value \\\"100m\\\" is invalid, must be an integer",
         "spec.containers[0].env[1]: hides previous definition of \\\"A\\\", which may be dropped when using apply",
         "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]",
-        "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
     ];
     let warnings = answer.warnings();
     assert_eq!(warnings.len(), starts.len(), "{warnings:#?}");

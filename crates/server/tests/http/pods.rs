@@ -1,6 +1,7 @@
 //! The life of a Pod in the API: binding, status, graceful deletion, eviction.
 
 use crate::common::*;
+use api::feature_gates::FeatureGates;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -34,11 +35,11 @@ async fn a_pod_is_bound_once() {
         api.check(post(&path, &body), code, expected).await;
     }
     api.check(post(&path, &to("n")), 201, json!({"kind": "Status", "status": "Success", "code": 201})).await;
-    let conditions = json!([{"type": "PodScheduled", "status": "True", "observedGeneration": 2}]);
+    let conditions = json!([{"type": "PodScheduled", "status": "True", "observedGeneration": 1}]);
     api.check(
         get(format!("{PODS}/p")),
         200,
-        json!({"spec": {"nodeName": "n"}, "status": {"conditions": conditions}, "metadata": {"annotations": {"x.io/why": "because"}}}),
+        json!({"spec": {"nodeName": "n"}, "status": {"conditions": conditions}, "metadata": {"generation": 1, "annotations": {"x.io/why": "because"}}}),
     )
     .await;
     api.check(
@@ -313,4 +314,39 @@ async fn an_eviction_asks_the_budget_of_its_pod() {
     api.check(post(BUDGETS, &budget("other")), 201, json!({})).await;
     let several = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
     api.check(evict("b"), 500, json!({"message": several})).await;
+}
+
+#[tokio::test]
+async fn a_negative_grace_period_is_one_of_a_second() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    object["spec"]["terminationGracePeriodSeconds"] = json!(-1);
+    let a_second = json!({"spec": {"terminationGracePeriodSeconds": 1}});
+    api.check(post(PODS, &object), 201, a_second.clone()).await;
+    let again = json!({"spec": {"terminationGracePeriodSeconds": -2}});
+    api.check(merge(format!("{PODS}/p"), &again), 200, a_second).await;
+}
+
+#[tokio::test]
+async fn a_pod_has_the_zone_and_the_region_of_its_node() {
+    let api = Api::new().await;
+    let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"});
+    api.check(post("/api/v1/nodes", &json!({"metadata": {"name": "n", "labels": labels}})), 201, json!({})).await;
+    let with = |labels: Value| json!({"metadata": {"labels": labels}});
+    let of_node = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": null});
+    let mut bound = pod("bound");
+    bound["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "elsewhere"});
+    api.check(post(PODS, &bound), 201, with(json!({"topology.kubernetes.io/zone": "elsewhere"}))).await;
+    let binding = json!({"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": "n"}});
+    api.check(post(format!("{PODS}/bound/binding"), &binding), 201, json!({})).await;
+    api.check(get(format!("{PODS}/bound")), 200, with(of_node.clone())).await;
+    let mut named = pod("named");
+    named["spec"]["nodeName"] = json!("n");
+    api.check(post(PODS, &named), 201, with(of_node)).await;
+    let off = Api {
+        server: api.server.clone().with_gates(FeatureGates::parse("PodTopologyLabelsAdmission=false").unwrap()),
+        engine: api.engine.clone(),
+    };
+    named["metadata"]["name"] = json!("off");
+    off.check(post(PODS, &named), 201, with(Value::Null)).await;
 }

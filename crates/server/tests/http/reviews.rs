@@ -251,3 +251,13 @@ async fn questions_are_discovered_as_what_can_be_asked() {
     let path = &document["paths"]["/apis/authentication.k8s.io/v1/tokenreviews"];
     assert_eq!((path["post"].is_object(), path["get"].is_null()), (true, true));
 }
+
+#[tokio::test]
+async fn a_question_has_no_table() {
+    let api = api().await;
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let asked = || can_i("list", "pods", "default");
+    api.check(asked().header("accept", table), 406, json!({"reason": "NotAcceptable"})).await;
+    let either = format!("{table},application/json");
+    api.check(asked().header("accept", &either), 201, json!({"kind": "SelfSubjectAccessReview"})).await;
+}

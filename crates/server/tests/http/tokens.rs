@@ -213,6 +213,8 @@ async fn others_can_verify_a_token_by_what_the_cluster_publishes() {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     let mut api = api().await;
     api.server = api.server.with_address("10.0.0.1:6443");
+    let place = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
+    api.check(get("/api"), 200, json!({"serverAddressByClientCIDRs": place})).await;
     let issuer = "https://kubernetes.default.svc.cluster.local";
     let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.0.0.1:6443/openid/v1/jwks", "response_types_supported": ["id_token"],
         "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]});
