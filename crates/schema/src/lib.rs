@@ -10,6 +10,7 @@
 mod checks;
 mod compare;
 mod defaults;
+mod embedded;
 mod format;
 mod json_path;
 mod lists;
@@ -19,6 +20,7 @@ mod rules;
 mod structural;
 mod validate;
 
+pub use embedded::Place;
 pub use json_path::{JsonPath, PathError};
 pub use prune::Unknown;
 pub use structural::structural;
@@ -58,6 +60,8 @@ pub struct Schema {
     pub(crate) rules: Arc<[rules::Rule]>,
     /// Whether there are rules about it, or about what is in it.
     pub(crate) has_rules: bool,
+    /// Whether it is a resource within another, or something in it is one.
+    pub(crate) has_embedded: bool,
 }
 
 impl Schema {

@@ -39,7 +39,7 @@ impl Schema {
     /// The same without rules.
     pub(crate) fn read_values(json: &Value) -> Self {
         let is = |key: &str| json[key] == true;
-        Self {
+        let mut schema = Self {
             kind: json["type"].as_str().and_then(Kind::parse),
             nullable: is("nullable"),
             preserve: is("x-kubernetes-preserve-unknown-fields"),
@@ -64,7 +64,12 @@ impl Schema {
             checks: Checks::read(json),
             rules: Arc::default(),
             has_rules: false,
-        }
+            has_embedded: false,
+        };
+        let like = schema.additional.schema();
+        let within = schema.properties.values().chain(schema.items.as_deref()).chain(like);
+        schema.has_embedded = schema.embedded || within.into_iter().any(|below| below.has_embedded);
+        schema
     }
 }
 

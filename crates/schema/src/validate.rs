@@ -20,7 +20,6 @@ impl Schema {
     /// The same without the rules.
     pub fn validate_values(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         Validator { errors, depth: 0 }.value(self, resource, old, "");
-        self.embedded_resources(resource, &FieldPath::default(), errors);
         let unchanged = old.map(|old| {
             let mut before = FieldErrors::default();
             self.lists(old, &FieldPath::default(), &mut before);
@@ -34,41 +33,6 @@ impl Schema {
     /// Whether a value that is no resource, such as a default, is what this says.
     pub(crate) fn validate_value(&self, value: &Value, path: &str, errors: &mut FieldErrors) {
         Validator { errors, depth: 0 }.value(self, value, None, path);
-    }
-
-    /// What every resource says must be said by those within others, too.
-    fn embedded_resources(&self, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-        match value {
-            Value::Object(fields) => {
-                if self.embedded {
-                    for field in ["apiVersion", "kind"] {
-                        match fields.get(field) {
-                            None | Some(Value::Null) => errors.required(&path.child(field), "must not be empty"),
-                            Some(Value::String(text)) if text.is_empty() => {
-                                errors.required(&path.child(field), "must not be empty");
-                            }
-                            Some(Value::String(_)) => {}
-                            Some(other) => errors.invalid(&path.child(field), other, "must be a string"),
-                        }
-                    }
-                }
-                for (name, held) in fields {
-                    if let Some(schema) = self.properties.get(name.as_str()) {
-                        schema.embedded_resources(held, &path.child(name), errors);
-                    } else if let Some(schema) = self.additional.schema() {
-                        schema.embedded_resources(held, &path.key(name), errors);
-                    }
-                }
-            }
-            Value::Array(items) => {
-                for (i, item) in items.iter().enumerate() {
-                    if let Some(schema) = &self.items {
-                        schema.embedded_resources(item, &path.index(i), errors);
-                    }
-                }
-            }
-            _ => {}
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the metadata of every object may say, in upstream's words (`apimachinery/pkg/api/validation/objectmeta.go`).
 
-use crate::kinds::{FieldErrors, FieldPath, Kind};
+use crate::kinds::{FieldErrors, FieldPath, Kind, path_segment};
 use serde_json::{Value, json};
 
 /// Upstream's bound on all annotations of an object, in bytes.
@@ -30,6 +30,25 @@ pub(crate) fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors)
     if !is_generic(kind) {
         standard_finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
     }
+}
+
+/// Checks the metadata of a resource within another: it need not have a name, and what is behind it is not known.
+pub(crate) fn validate_embedded(metadata: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for field in ["generateName", "name"] {
+        let name = metadata[field].as_str().unwrap_or("");
+        path_segment(name).iter().for_each(|e| errors.invalid(&path.child(field), &json!(name), e));
+    }
+    if let Some(namespace) = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty()) {
+        let wrong = api::names::dns1123_label(namespace);
+        wrong.iter().for_each(|e| errors.invalid(&path.child("namespace"), &json!(namespace), e));
+    }
+    if metadata["generation"].as_i64().is_some_and(|generation| generation < 0) {
+        errors.invalid(&path.child("generation"), &metadata["generation"], "must be greater than or equal to 0");
+    }
+    labels(&metadata["labels"], &path.child("labels"), errors);
+    annotations(&metadata["annotations"], &path.child("annotations"), errors);
+    owners(&metadata["ownerReferences"], &path.child("ownerReferences"), errors);
+    finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
 }
 
 /// Finalizers whose names need no domain.

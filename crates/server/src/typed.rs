@@ -25,13 +25,13 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Resul
     Ok(reader.unknown)
 }
 
-/// The same for the metadata of any object.
+/// The same for the metadata of any object, which is at this path.
 ///
 /// # Errors
 /// When a value is of the wrong type: the words of Go's decoder.
-pub(crate) fn metadata(metadata: &mut Value) -> Result<Vec<String>, String> {
+pub(crate) fn metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, String> {
     let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
-    let mut reader = Reader { path: "metadata".to_owned(), unknown: Vec::new() };
+    let mut reader = Reader { path: path.to_owned(), unknown: Vec::new() };
     reader.message(message, metadata, "ObjectMeta")?;
     Ok(reader.unknown)
 }

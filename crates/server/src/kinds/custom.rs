@@ -1,6 +1,7 @@
 //! A version of a kind that a CustomResourceDefinition defines.
 
 mod columns;
+mod embedded;
 pub(crate) mod names;
 mod types;
 
@@ -161,10 +162,11 @@ impl Kind for Custom {
     }
 
     fn read(&self, object: &mut Value) -> Result<Vec<String>, String> {
-        let mut unknown = typed::metadata(&mut object["metadata"])?;
+        let mut unknown = typed::metadata(&mut object["metadata"], "metadata")?;
         object["apiVersion"] = json!(self.info.api_version());
         object["kind"] = json!(self.info.kind);
         unknown.extend(self.schema.prune(object).into_iter().map(|path| format!("unknown field {path:?}")));
+        unknown.extend(embedded::read(&self.schema, object)?);
         Ok(unknown)
     }
 
@@ -212,6 +214,7 @@ impl Kind for Custom {
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         self.schema.validate(object, None, errors);
+        embedded::validate(&self.schema, object, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
@@ -222,6 +225,7 @@ impl Kind for Custom {
             }
             _ => self.schema.validate(object, Some(old), errors),
         }
+        embedded::validate(&self.schema, object, errors);
     }
 
     fn column_definitions(&self) -> Vec<Value> {

@@ -49,6 +49,7 @@ pub(crate) use custom::Custom;
 pub(crate) use event::CORE as CORE_EVENT;
 pub use info::{KindInfo, Subresource};
 pub(crate) use kind_ref::KindRef;
+pub(crate) use plain::path_segment;
 
 pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
 pub(crate) use service::{needs_health_check, needs_node_ports};

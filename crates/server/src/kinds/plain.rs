@@ -160,7 +160,7 @@ fn copy_field(from: &Value, to: &mut Value, field: &str) {
 }
 
 /// What a name must be that becomes part of a path and nothing else (`ValidatePathSegmentName`).
-pub(in crate::kinds) fn path_segment(name: &str) -> Vec<String> {
+pub(crate) fn path_segment(name: &str) -> Vec<String> {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],
         _ => ['/', '%'].into_iter().filter(|c| name.contains(*c)).map(|c| format!("may not contain '{c}'")).collect(),

@@ -112,6 +112,45 @@ async fn unknown_fields_stay_where_the_schema_says_so() {
 }
 
 #[tokio::test]
+async fn resources_within_others_are_held_to_what_all_are_held_to() {
+    let pod =
+        json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+    let fields = json!({"pod": pod.clone(), "pods": {"type": "array", "items": pod}});
+    let api = with_crontabs(&fields).await;
+    let with = |metadata: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    let given = json!({"pods": [with(json!({"name": "p", "unknown": 1, "labels": {"a": "b"}}))]});
+    let kept = json!({"spec": {"pods": [with(json!({"name": "p", "unknown": null, "labels": {"a": "b"}}))]}});
+    let made = api.check(post(CRONTABS, &crontab("a", &given)), 201, kept).await;
+    assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.pods[0].metadata.unknown\\\"\""]);
+    let words = "json: cannot unmarshal number into Go struct field ObjectMeta.spec.pod.metadata.name of type string";
+    let wrong = json!({"pod": with(json!({"name": 1}))});
+    let answer = api.ask(&post(CRONTABS, &crontab("b", &wrong))).await;
+    assert_eq!(
+        (answer.status, answer.body["message"].as_str().unwrap().contains(words)),
+        (400, true),
+        "{}",
+        answer.body
+    );
+    for (resource, words) in [
+        (
+            json!({"apiVersion": "a/b/c", "kind": ""}),
+            "[spec.pod.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c, spec.pod.kind: Invalid value: \"\": must not be empty]",
+        ),
+        (with(json!({"name": "a/b"})), "spec.pod.metadata.name: Invalid value: \"a/b\": may not contain '/'"),
+        (
+            with(json!({"generation": -1})),
+            "spec.pod.metadata.generation: Invalid value: -1: must be greater than or equal to 0",
+        ),
+    ] {
+        refused(&api, json!({"pod": resource}), words).await;
+    }
+    // Nor can an update make one wrong.
+    let change = json!({"spec": {"pods": [with(json!({"namespace": "No"}))]}});
+    let answer = api.ask(&merge(format!("{CRONTABS}/a"), &change)).await;
+    assert_eq!(answer.status, 422, "{}", answer.body);
+}
+
+#[tokio::test]
 async fn defaults_come_with_reading_what_was_stored_before_them_too() {
     let mut before = spec();
     before["image"].as_object_mut().unwrap().remove("default");
