@@ -222,7 +222,13 @@ mod tests {
 
     fn cgroups(dir: &Path) -> Cgroups {
         let hierarchy = Some(Hierarchy::V2(dir.to_owned()));
-        Cgroups { kubepods: "/r/kubepods".to_owned(), hierarchy, quota_period: values::PERIOD, pids: None }
+        Cgroups {
+            kubepods: "/r/kubepods".to_owned(),
+            hierarchy,
+            enforce: true,
+            quota_period: values::PERIOD,
+            pids: None,
+        }
     }
 
     fn pod(uid: &str, resources: &Value) -> ApiPod {

@@ -199,7 +199,9 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
             headers.insert(header::UPGRADE, HeaderValue::from_static("WebSocket"));
-            asked.iter().for_each(|line| drop(headers.append(header::SEC_WEBSOCKET_PROTOCOL, line.parse().unwrap())));
+            for line in asked {
+                headers.append(header::SEC_WEBSOCKET_PROTOCOL, line.parse().unwrap());
+            }
             move_token(&mut headers);
             let text = |name| headers.get(name).map(|v| v.to_str().unwrap());
             assert_eq!((text(header::AUTHORIZATION), text(header::SEC_WEBSOCKET_PROTOCOL)), (token, Some(left)));
