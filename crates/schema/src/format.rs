@@ -2,7 +2,8 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use regex::Regex;
-use std::{net::IpAddr, sync::LazyLock};
+use serde_json::Value;
+use std::{collections::BTreeSet, net::IpAddr, sync::LazyLock};
 
 /// Formats that are patterns.
 static PATTERNS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
@@ -31,6 +32,46 @@ static PATTERNS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     ];
     all.into_iter().filter_map(|(name, pattern)| Some((name, Regex::new(&pattern).ok()?))).collect()
 });
+
+/// All formats of texts that are known (`kube-openapi/pkg/validation/strfmt`, and Kubernetes' own), without dashes.
+const KNOWN: [&str; 26] = [
+    "bsonobjectid",
+    "byte",
+    "cidr",
+    "creditcard",
+    "date",
+    "datetime",
+    "duration",
+    "email",
+    "hexcolor",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "k8slongname",
+    "k8sshortname",
+    "mac",
+    "password",
+    "rgbcolor",
+    "ssn",
+    "uri",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+];
+
+/// The formats of texts in a schema that nobody knows, and so nobody checks.
+#[must_use]
+pub fn unrecognized_formats(schema: &Value) -> BTreeSet<String> {
+    let own = schema["format"].as_str().filter(|format| !format.is_empty() && schema["type"] == "string");
+    let own = own.filter(|format| !KNOWN.contains(&format.replace('-', "").as_str())).map(str::to_owned);
+    let below = schema["properties"].as_object().into_iter().flat_map(serde_json::Map::values);
+    let below = below.chain(schema.get("items")).chain(schema.get("additionalProperties"));
+    below.flat_map(unrecognized_formats).chain(own).collect()
+}
 
 /// Whether a text is of this format.
 pub(crate) fn holds(format: &str, text: &str) -> bool {
@@ -90,6 +131,15 @@ fn is_uri(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn formats_that_nobody_knows_are_found() {
+        let schema = serde_json::json!({"type": "object", "properties": {
+            "a": {"type": "string", "format": "foo"}, "b": {"type": "integer", "format": "bar"},
+            "c": {"type": "array", "items": {"type": "string", "format": "date-time"}},
+            "d": {"type": "object", "additionalProperties": {"type": "string", "format": "baz"}}}});
+        assert_eq!(Vec::from_iter(unrecognized_formats(&schema)), ["baz", "foo"]);
+    }
 
     #[test]
     fn formats_say_what_a_text_looks_like() {

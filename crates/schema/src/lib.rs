@@ -21,6 +21,7 @@ mod structural;
 mod validate;
 
 pub use embedded::Place;
+pub use format::unrecognized_formats;
 pub use json_path::{JsonPath, PathError};
 pub use prune::Unknown;
 pub use structural::structural;

@@ -81,7 +81,11 @@ impl Validator<'_> {
         };
         if !fits {
             let wanted = if schema.int_or_string { "integer,string" } else { schema.kind.map_or("", Kind::name) };
-            let found = type_name(value);
+            // Of numbers, a format says more than the type.
+            let (wanted, found) = match (&schema.checks.format, value) {
+                (Some(format), Value::Number(n)) => (&**format, if n.is_i64() { "int64" } else { "double" }),
+                _ => (wanted, type_name(value)),
+            };
             self.type_invalid(path, &json!(found), &format!("must be of type {wanted}: {found:?}"));
         }
     }
@@ -183,14 +187,16 @@ impl Validator<'_> {
 
 /// A whole number, however it is written.
 pub(crate) fn is_whole(value: &Value) -> bool {
-    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0)
+    // Of what is larger, Go's JSON would not keep the last digits.
+    const EXACT: f64 = 9_007_199_254_740_991.0;
+    value.is_i64() || value.as_f64().is_some_and(|f| f.fract() == 0.0 && f.abs() <= EXACT)
 }
 
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(n) if !n.is_i64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",

@@ -55,8 +55,12 @@ pub(crate) async fn within(limit: Option<Duration>, answer: impl Future<Output =
     })
 }
 
-/// As Go writes durations: `1m30s`, `500ms`, `0`.
+/// As Go writes durations: `1m30s`, `500ms`, `0`. One of less than nothing is none.
 fn parse(text: &str) -> Option<Duration> {
+    if let Some(less) = text.strip_prefix('-') {
+        return (!less.starts_with(['-', '+'])).then(|| parse(less)).flatten().map(|_| Duration::ZERO);
+    }
+    let text = text.strip_prefix('+').unwrap_or(text);
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -96,7 +100,9 @@ mod tests {
         check("1.5s", Some(1_500));
         check("500ms", Some(500));
         check("0", Some(0));
-        for bad in ["", "5", "s", "-1s", "1x", "1s2", "١s", "999999999999999999999999h"] {
+        check("+1s", Some(1000));
+        check("-1s", Some(0));
+        for bad in ["", "-", "--1s", "5", "s", "1x", "1s2", "١s", "999999999999999999999999h"] {
             check(bad, None);
         }
     }

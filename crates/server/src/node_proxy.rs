@@ -64,7 +64,7 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
     }
     if query.get("sinceSeconds").is_some() && query.get("sinceTime").is_some() {
         let text = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        errors.forbidden(&FieldPath::new(""), text);
+        errors.forbidden(&FieldPath::new("[]"), text);
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_named("", "PodLogOptions", name, &errors)) }
 }

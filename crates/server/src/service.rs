@@ -265,7 +265,8 @@ impl ApiServer {
             ("POST", false) => create::create(self, &resource, call).await,
             ("PUT", true) => update::update(self, &resource, call).await,
             ("PATCH", true) => update::patch(self, &resource, call).await,
-            ("DELETE", true) => delete::one(self, &resource, call).await,
+            // What is deleted is the whole: nobody may do that who may no more than see its status.
+            ("DELETE", true) if resource.subresource.is_none() => delete::one(self, &resource, call).await,
             ("DELETE", false) => delete::collection(self, &resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }

@@ -55,6 +55,7 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )));
     }
+    check_name(resource, &value)?;
     if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
         return make_new(server, resource, call, value, warnings, dry).await;
     }
@@ -226,16 +227,21 @@ fn wants_another(info: &KindInfo, new: &Value, old: &Value) -> bool {
         || old.keys().any(|key| !told(key) && !new.contains_key(key))
 }
 
+/// The object that a client sends is called as the path says.
+fn check_name(resource: &Resource, new: &Value) -> Result<(), ApiError> {
+    let (name, given) = (resource.name.as_deref().unwrap_or(""), new["metadata"]["name"].as_str().unwrap_or(""));
+    if given == name {
+        return Ok(());
+    }
+    let why = format!("the name of the object ({given}) does not match the name on the URL ({name})");
+    Err(ApiError::bad_request(why))
+}
+
 /// The object that a client sends is the one that the path names, in the version that is there.
 fn check_identity(resource: &Resource, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or("");
-    if text("name") != name {
-        let given = text("name");
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({name})"
-        )));
-    }
+    check_name(resource, new)?;
     if info.namespaced && !text("namespace").is_empty() && text("namespace") != resource.namespace {
         return Err(ApiError::bad_request(format!(
             "the namespace of the object ({}) does not match the namespace on the request ({})",

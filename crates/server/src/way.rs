@@ -92,7 +92,9 @@ impl ApiServer {
         if is_open && !has_failed {
             trail.user(&user.unwrap_or_else(UserInfo::anonymous).authenticated()).await;
             let is_version = path.starts_with("/version");
-            return if is_version {
+            return if is_version && !matches!(head.method, http::Method::GET | http::Method::HEAD) {
+                Err(ApiError::method_not_allowed())
+            } else if is_version {
                 Ok(reply::json(200, &discovery::version()))
             } else {
                 health::answer(path, &raw_query)

@@ -9,7 +9,34 @@ use std::collections::BTreeSet;
 
 /// So many conditions there may be.
 const MOST: usize = 64;
-const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+/// So many audit annotations a policy may have, and their expressions may have so many bytes.
+const MOST_ANNOTATIONS: usize = 20;
+const LONGEST_ANNOTATION: usize = 5 << 10;
+/// Words of CEL that name nothing.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
 
 fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     object[list].as_array().into_iter().flatten()
@@ -19,11 +46,37 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object[field].as_str().unwrap_or("")
 }
 
-/// What configures a policy has a version and a kind.
+/// What configures a policy has a version and a kind (`validateParamKind`).
 fn param_kind(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let params = &spec["paramKind"];
-    for field in ["apiVersion", "kind"].into_iter().filter(|f| params.is_object() && text(params, f).is_empty()) {
-        errors.required(&path.child("paramKind").child(field), "");
+    let (params, path) = (&spec["paramKind"], path.child("paramKind"));
+    if !params.is_object() {
+        return;
+    }
+    let (at, given) = (path.child("apiVersion"), text(params, "apiVersion"));
+    let (group, version) = given.split_once('/').unwrap_or(("", given));
+    if given.is_empty() {
+        errors.required(&at, "");
+    } else if version.contains('/') {
+        errors.invalid(&at, &params["apiVersion"], &format!("unexpected GroupVersion string: {given}"));
+    } else {
+        let wrong = if group.is_empty() { Vec::new() } else { api::names::dns1123_subdomain(group) };
+        if !wrong.is_empty() {
+            errors.invalid(&at, &json!(group), &wrong.join(","));
+        }
+        let wrong = api::names::dns1035_label(version);
+        if version.is_empty() {
+            errors.invalid(&at, &params["apiVersion"], "version must be specified");
+        } else if !wrong.is_empty() {
+            errors.invalid(&at, &json!(version), &wrong.join(","));
+        }
+    }
+    let (at, kind) = (path.child("kind"), text(params, "kind"));
+    let wrong = api::names::dns1035_label(&kind.to_lowercase());
+    if kind.is_empty() {
+        errors.required(&at, "");
+    } else if !wrong.is_empty() {
+        let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+        errors.invalid(&at, &params["kind"], &why);
     }
 }
 
@@ -101,11 +154,14 @@ fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &F
     }
 }
 
-/// Checks the expressions of a policy's spec.
-pub fn policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks the expressions of the spec of a policy of this name.
+pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     param_kind(spec, path, errors);
     let authorizer = ("authorizer", Type::AUTHORIZER);
-    let mut types = conditions::types(&more());
+    let mut more = more();
+    // What no binding can give is not to be had.
+    more.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
+    let mut types = conditions::types(&more);
     let with = |types: &[(&'static str, Type)]| [types, std::slice::from_ref(&authorizer)].concat();
     conditions::check(spec, &with(&types), path, errors);
     check_variables(spec, &mut types, path, errors);
@@ -114,26 +170,49 @@ pub fn policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         let at = path.child("validations").index(i);
         words(validation, &at, errors);
         expression(validation, "expression", &checked, &[Type::BOOL], "must evaluate to bool", &at, errors);
-        if !text(validation, "messageExpression").is_empty() {
-            let why = "must evaluate to string";
-            expression(validation, "messageExpression", &types, &[Type::STRING], why, &at, errors);
+        let (field, why) = ("messageExpression", "must evaluate to string");
+        match text(validation, field) {
+            "" => {}
+            blank if blank.trim().is_empty() => {
+                errors.invalid(&at.child(field), &validation[field], "must be non-empty if specified");
+            }
+            _ => expression(validation, field, &types, &[Type::STRING], why, &at, errors),
         }
     }
+    annotations(spec, name, &checked, path, errors);
+}
+
+/// `validateAuditAnnotation`.
+fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPath, errors: &mut FieldErrors) {
+    let (list, path) = (&spec["auditAnnotations"], path.child("auditAnnotations"));
+    if items(spec, "auditAnnotations").count() > MOST_ANNOTATIONS {
+        errors.invalid(&path, list, &format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations"));
+    }
+    let mut keys = BTreeSet::new();
     for (i, annotation) in items(spec, "auditAnnotations").enumerate() {
-        let at = path.child("auditAnnotations").index(i);
-        if text(annotation, "key").trim().is_empty() {
-            errors.required(&at.child("key"), "key is required");
+        let (at, key) = (path.index(i), text(annotation, "key"));
+        let whole = format!("{name}/{key}");
+        if name.is_empty() {
+            errors.invalid(&at.child("key"), &annotation["key"], "requires metadata.name be non-empty");
+        } else {
+            let wrong = api::names::qualified_name(&whole);
+            wrong.iter().for_each(|e| errors.invalid(&at.child("key"), &json!(whole), e));
         }
-        let wanted = [Type::STRING, Type::Named("null_type")];
-        expression(
-            annotation,
-            "valueExpression",
-            &types,
-            &wanted,
-            "must evaluate to one of [string null_type]",
-            &at,
-            errors,
-        );
+        let field = "valueExpression";
+        match text(annotation, field).trim().len() {
+            0 => errors.required(&at.child(field), "valueExpression is not specified"),
+            long if long > LONGEST_ANNOTATION => {
+                errors.required(&at.child(field), &format!("must not exceed {LONGEST_ANNOTATION} bytes in length"));
+            }
+            _ => {
+                let (wanted, why) =
+                    ([Type::STRING, Type::Named("null_type")], "must evaluate to one of [string null_type]");
+                expression(annotation, field, types, &wanted, why, &at, errors);
+            }
+        }
+        if !keys.insert(key) {
+            errors.duplicate(&at.child("key"), &annotation["key"]);
+        }
     }
 }
 
@@ -167,9 +246,6 @@ fn expression(
 ) {
     let source = text(holder, field);
     if source.trim().is_empty() {
-        if field == "valueExpression" {
-            errors.required(&at.child(field), "valueExpression is required");
-        }
         return;
     }
     match Program::compile(source, types) {
@@ -181,7 +257,7 @@ fn expression(
 
 fn is_identifier(name: &str) -> bool {
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-    name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit())
+    name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit()) && !RESERVED.contains(&name)
 }
 
 /// Checks which objects a binding names to configure its policy.

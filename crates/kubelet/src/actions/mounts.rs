@@ -90,6 +90,12 @@ fn sub_path(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, St
         Some(expression) => env.expand_path(expression)?,
         None => mount.sub_path.clone().unwrap_or_default(),
     };
+    if path.starts_with('/') {
+        return Err(format!("error SubPath `{path}` must not be an absolute path"));
+    }
+    if path.split('/').any(|part| part == "..") {
+        return Err(format!("unable to provision SubPath `{path}`: must not contain '..'"));
+    }
     Ok(Some(path).filter(|p| !p.is_empty()))
 }
 

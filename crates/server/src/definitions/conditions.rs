@@ -1,6 +1,7 @@
 //! The status of a definition: which names it has, and whether its kind is served
 //! (`pkg/controller/status`, `pkg/controller/establish`).
 
+use crate::kinds::has_ca_bundle;
 use crate::write::now;
 use serde_json::{Value, json};
 
@@ -51,6 +52,10 @@ pub(super) fn status(definition: &Value, others: &[&Value]) -> Option<Value> {
     if !is(definition, "Established") {
         match conflict {
             Some(_) => set(&mut status, "Established", "False", "NotAccepted", "not all names are accepted"),
+            None if !has_ca_bundle(definition) => {
+                let message = "the CA bundle of the conversion webhook is invalid";
+                set(&mut status, "Established", "False", "InvalidCABundle", message);
+            }
             None => {
                 let message = "the initial names have been accepted";
                 set(&mut status, "Established", "True", "InitialNamesAccepted", message);

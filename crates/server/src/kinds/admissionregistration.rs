@@ -1,6 +1,7 @@
 //! `admissionregistration.k8s.io/v1`. Who is asked, and which policy holds, is found out in `admit/outside.rs`.
 
 mod mutating;
+mod rules;
 mod status;
 
 pub(super) use mutating::{
@@ -12,9 +13,10 @@ use super::{
     checks::{items, text as text_of},
     fill,
     info::METADATA,
-    integer,
+    integer, path_segment,
     plain::Plain,
     selector, text,
+    webhook_client::{self, review_versions},
 };
 use admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
@@ -31,7 +33,16 @@ pub(super) static MUTATING_WEBHOOKS: Plain = Plain {
             fill::at(object, &format!("/webhooks/{i}"), &[("reinvocationPolicy", json!("Never"))]);
         }
     },
-    validate: webhooks,
+    validate: |object, errors| {
+        webhooks(object, errors);
+        let supported = ["IfNeeded", "Never"];
+        for (i, webhook) in items(object, "webhooks").enumerate() {
+            if !supported.contains(&text_of(webhook, "reinvocationPolicy")) {
+                let at = FieldPath::new("webhooks").index(i).child("reinvocationPolicy");
+                errors.not_supported(&at, &webhook["reinvocationPolicy"], &supported);
+            }
+        }
+    },
     ..Plain::of(&KindInfo {
         needs_version: true,
         generation: true,
@@ -177,7 +188,7 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
         if !names.insert(name) {
             errors.duplicate(&at, &webhook["name"]);
         }
-        rules(webhook, "rules", &path, errors);
+        rules::check(webhook, "rules", &path, errors);
         let one_of = |field: &str, supported: &[&str], errors: &mut FieldErrors| {
             if !supported.contains(&text_of(webhook, field)) {
                 errors.not_supported(&path.child(field), &webhook[field], supported);
@@ -198,81 +209,9 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
             selector::validate(&webhook[list], &path.child(list), errors);
         }
         conditions::check(webhook, &webhook::condition_types(), &path, errors);
-        client(&webhook["clientConfig"], &path.child("clientConfig"), errors);
-        if items(webhook, "admissionReviewVersions").next().is_none() {
-            let why = "must specify one of v1, v1beta1";
-            errors.required(&path.child("admissionReviewVersions"), why);
-        } else if !items(webhook, "admissionReviewVersions").any(|v| v == "v1" || v == "v1beta1") {
-            let (at, why) = (path.child("admissionReviewVersions"), "must include at least one of v1, v1beta1");
-            errors.invalid(&at, &webhook["admissionReviewVersions"], why);
-        }
-    }
-}
-
-fn client(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (url, service) = (&config["url"], &config["service"]);
-    if url.is_null() == service.is_null() {
-        return errors.required(&path.child("url"), "exactly one of url or service is required");
-    }
-    if let Some(text) = url.as_str().filter(|u| !u.starts_with("https://")) {
-        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        let why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-        errors.invalid(&path.child("url"), &json!(scheme), why);
-    }
-    if let Some(rest) = url.as_str().and_then(|u| u.strip_prefix("https://")) {
-        address(rest, &path.child("url"), errors);
-    }
-    for field in ["name", "namespace"].into_iter().filter(|f| !service.is_null() && text_of(service, f).is_empty()) {
-        errors.required(&path.child("service").child(field), &format!("service {field} is required"));
-    }
-}
-
-/// What a URL may have behind its scheme (`ValidateWebhookURL`).
-fn address(rest: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let host = rest.split('/').next().unwrap_or("");
-    let (user, host) = host.rsplit_once('@').unwrap_or(("", host));
-    if host.is_empty() {
-        errors.invalid(path, &json!(host), "host must be specified; desired format: https://host[/path]");
-    }
-    for (part, what) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")] {
-        if !part.is_empty() {
-            errors.invalid(path, &json!(part), &format!("{what} not permitted in the URL"));
-        }
-    }
-}
-
-/// `validateRule`, `validateRuleWithOperations`.
-fn rules(holder: &Value, list: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, rule) in items(holder, list).enumerate() {
-        let path = path.child(list).index(i);
-        for field in ["operations", "apiGroups", "apiVersions", "resources"] {
-            let at = path.child(field);
-            if items(rule, field).next().is_none() {
-                errors.required(&at, "");
-            }
-            let all = items(rule, field).count() > 1 && items(rule, field).any(|v| v == "*");
-            if all && field != "resources" {
-                let why = "if '*' is present, must not specify other ";
-                let what = match field {
-                    "operations" => "operations",
-                    "apiGroups" => "API groups",
-                    _ => "API versions",
-                };
-                errors.invalid(&at, &rule[field], &format!("{why}{what}"));
-            }
-        }
-        let operations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-        for (j, operation) in items(rule, "operations").enumerate() {
-            if !operation.as_str().is_some_and(|o| operations.contains(&o)) {
-                errors.not_supported(&path.child("operations").index(j), operation, &operations);
-            }
-        }
-        let scopes = ["*", "Cluster", "Namespaced"];
-        if !scopes.contains(&text_of(rule, "scope")) {
-            errors.not_supported(&path.child("scope"), &rule["scope"], &scopes);
-        }
+        webhook_client::check(&webhook["clientConfig"], &path.child("clientConfig"), errors);
+        let versions = &webhook["admissionReviewVersions"];
+        review_versions(versions, "must specify one of v1, v1beta1", &path.child("admissionReviewVersions"), errors);
     }
 }
 
@@ -289,9 +228,7 @@ fn constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if items(constraints, "resourceRules").next().is_none() {
         errors.required(&path.child("resourceRules"), "");
     }
-    for list in ["resourceRules", "excludeResourceRules"] {
-        rules(constraints, list, &path, errors);
-    }
+    rules::match_resources(constraints, &path, errors);
 }
 
 /// `validateValidatingAdmissionPolicySpec`.
@@ -303,16 +240,31 @@ fn policy_spec(object: &Value, errors: &mut FieldErrors) {
         errors.required(&path.child("validations"), why);
         errors.required(&path.child("auditAnnotations"), why);
     }
-    policy::check(spec, &path, errors);
+    policy::check(spec, text_of(&object["metadata"], "name"), &path, errors);
+}
+
+/// What bindings of all policies have in common.
+fn bound(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (at, name) = (path.child("policyName"), text_of(spec, "policyName"));
+    if name.is_empty() {
+        errors.required(&at, "");
+    } else {
+        api::names::dns1123_subdomain(name).iter().for_each(|e| errors.invalid(&at, &spec["policyName"], e));
+    }
+    let (params, at) = (&spec["paramRef"], path.child("paramRef"));
+    let wrong = path_segment(text_of(params, "name"));
+    wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &params["name"], e));
+    selector::validate(&params["selector"], &at.child("selector"), errors);
+    policy::check_binding(spec, path, errors);
+    if !spec["matchResources"].is_null() {
+        rules::match_resources(&spec["matchResources"], &path.child("matchResources"), errors);
+    }
 }
 
 /// `validateValidatingAdmissionPolicyBindingSpec`.
 fn binding(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    if text_of(spec, "policyName").is_empty() {
-        errors.required(&path.child("policyName"), "");
-    }
-    policy::check_binding(spec, &path, errors);
+    bound(spec, &path, errors);
     let at = path.child("validationActions");
     if items(spec, "validationActions").next().is_none() {
         errors.required(&at, "at least one validation action is required");
@@ -321,6 +273,9 @@ fn binding(object: &Value, errors: &mut FieldErrors) {
     for (i, action) in items(spec, "validationActions").enumerate() {
         if !action.as_str().is_some_and(|a| actions.contains(&a)) {
             errors.not_supported(&at.index(i), action, &actions);
+        }
+        if items(spec, "validationActions").take(i).any(|before| before == action) {
+            errors.duplicate(&at.index(i), action);
         }
     }
     let has = |action: &str| items(spec, "validationActions").any(|a| a == action);

@@ -4,9 +4,13 @@ mod names;
 mod validate;
 mod versions;
 
+pub(crate) use validate::has_ca_bundle;
+
 use super::{KindInfo, NAME_AND_CREATION, WriteContext, fill, plain::Plain};
 use crate::definitions::{FINALIZER, set_condition};
+use schema::unrecognized_formats;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 static INFO: KindInfo = KindInfo {
     needs_version: true,
@@ -30,6 +34,12 @@ pub(in crate::kinds) static DEFINITION: Plain = Plain {
     validate: validate::new,
     validate_change: validate::change,
     begin_deletion,
+    warnings: |object, _| {
+        let versions = object["spec"]["versions"].as_array().into_iter().flatten();
+        let unknown: BTreeSet<String> =
+            versions.flat_map(|v| unrecognized_formats(&v["schema"]["openAPIV3Schema"])).collect();
+        unknown.into_iter().map(|format| format!("unrecognized format {format:?}")).collect()
+    },
     ..Plain::of(&INFO)
 };
 

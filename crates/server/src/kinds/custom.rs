@@ -3,6 +3,7 @@
 mod columns;
 mod embedded;
 pub(crate) mod names;
+mod numbers;
 mod types;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
@@ -167,6 +168,7 @@ impl Kind for Custom {
         object["kind"] = json!(self.info.kind);
         unknown.extend(self.schema.prune(object).into_iter().map(|path| format!("unknown field {path:?}")));
         unknown.extend(embedded::read(&self.schema, object)?);
+        numbers::settle(object);
         Ok(unknown)
     }
 

@@ -43,8 +43,10 @@ mod service_account;
 mod storage;
 mod table;
 mod template;
+mod webhook_client;
 
 pub use api::field::{FieldError, FieldErrors, FieldPath};
+pub(crate) use apiextensions::has_ca_bundle;
 pub(crate) use custom::Custom;
 pub(crate) use event::CORE as CORE_EVENT;
 pub use info::{KindInfo, Subresource};

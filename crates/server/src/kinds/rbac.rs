@@ -22,9 +22,14 @@ pub(super) static CLUSTER_ROLE: Plain = Plain {
     name: path_segment,
     validate: |role, errors| {
         rules(role, false, errors);
+        let at = FieldPath::new("aggregationRule").child("clusterRoleSelectors");
+        if !role["aggregationRule"].is_null()
+            && items(&role["aggregationRule"], "clusterRoleSelectors").next().is_none()
+        {
+            errors.required(&at, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        }
         for (i, selector) in items(&role["aggregationRule"], "clusterRoleSelectors").enumerate() {
-            let path = FieldPath::new("aggregationRule").child("clusterRoleSelectors").index(i);
-            super::selector::validate(selector, &path, errors);
+            super::selector::validate(selector, &at.index(i), errors);
         }
     },
     ..Plain::of(&KindInfo::of_cluster(GROUP, "ClusterRole", "clusterroles", "clusterrole"))

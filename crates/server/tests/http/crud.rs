@@ -258,3 +258,27 @@ async fn who_asks_for_a_head_gets_no_body() {
         assert!(head.headers["content-length"].to_str().unwrap() != "0", "{path}");
     }
 }
+
+/// Whoever may only see to a status must not delete the whole by it.
+#[tokio::test]
+async fn a_status_cannot_be_deleted() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    api.check(post("/api/v1/nodes", &json!({"metadata": {"name": "n"}})), 201, json!({})).await;
+    let refused = json!({"reason": "MethodNotAllowed"});
+    for path in [format!("{PODS}/p"), "/api/v1/nodes/n".to_owned(), "/api/v1/namespaces/default".to_owned()] {
+        api.check(delete(format!("{path}/status")), 405, refused.clone()).await;
+        let there = api.check(get(&path), 200, json!({})).await.body;
+        assert!(there["metadata"]["deletionTimestamp"].is_null(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_update_of_another_name_is_refused_whether_there_is_such_an_object_or_not() {
+    let api = Api::new().await;
+    let message = "the name of the object (other) does not match the name on the URL (none)";
+    let other = json!({"metadata": {"name": "other"}});
+    api.check(put(format!("{CONFIG_MAPS}/none"), &other), 400, json!({"message": message})).await;
+    api.check(get(format!("{CONFIG_MAPS}?timeout=-1s")), 200, json!({})).await;
+    api.check(post("/version", &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
+}

@@ -1,6 +1,6 @@
 //! Mutating admission policies and their bindings: `v1beta1` and `v1alpha1`, where the gate `MutatingAdmissionPolicy` is on.
 
-use super::{GROUP, constraints, default_match, param_kind, param_ref, rules};
+use super::{GROUP, bound, constraints, default_match, param_kind, param_ref};
 use crate::kinds::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
     checks::text as text_of,
@@ -101,11 +101,5 @@ fn policy_spec(object: &Value, errors: &mut FieldErrors) {
 /// `validateMutatingAdmissionPolicyBindingSpec`.
 fn binding_spec(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    if text_of(spec, "policyName").is_empty() {
-        errors.required(&path.child("policyName"), "");
-    }
-    policy::check_binding(spec, &path, errors);
-    for list in ["resourceRules", "excludeResourceRules"] {
-        rules(&spec["matchResources"], list, &path.child("matchResources"), errors);
-    }
+    bound(spec, &path, errors);
 }

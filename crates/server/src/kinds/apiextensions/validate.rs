@@ -1,7 +1,13 @@
 //! What a definition may say as a whole (`validateCustomResourceDefinitionSpec`).
 
 use super::{names, versions};
-use crate::kinds::{FieldErrors, FieldPath, checks::text};
+use crate::kinds::{
+    FieldErrors, FieldPath,
+    checks::text,
+    webhook_client::{self, review_versions},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -62,6 +68,25 @@ pub(super) fn change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     }
     same("/spec/group", &path.child("group"));
     same("/spec/names/plural", &path.child("names").child("plural"));
+    // One that is wrong already hinders no other change.
+    if has_ca_bundle(old) && !has_ca_bundle(object) {
+        let at = path.child("conversion").child("webhookClientConfig").child("caBundle");
+        let why = "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
+        errors.invalid(&at, ca_bundle(object), why);
+    }
+}
+
+fn ca_bundle(definition: &Value) -> &Value {
+    &definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+}
+
+/// Whether the authority of the conversion webhook can be read, if there is one (`ValidateCABundle`).
+pub(crate) fn has_ca_bundle(definition: &Value) -> bool {
+    let text = ca_bundle(definition).as_str().filter(|text| !text.is_empty());
+    text.is_none_or(|text| {
+        let pem = STANDARD.decode(text).unwrap_or_default();
+        CertificateDer::pem_slice_iter(&pem).next().is_some_and(|first| first.is_ok())
+    })
 }
 
 fn check_group(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -121,36 +146,13 @@ fn conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
         "Webhook" => {
             let (config, at) = (&webhook["clientConfig"], path.child("webhookClientConfig"));
-            match (config["url"].as_str(), config["service"].is_object()) {
-                _ if config.is_null() => errors.required(&at, "required when strategy is set to Webhook"),
-                (None, false) | (Some(_), true) => errors.required(&at, "exactly one of url or service is required"),
-                (Some(url), false) if !url.starts_with("https://") => {
-                    let why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-                    errors.invalid(&at.child("url"), &json!(url), why);
-                }
-                _ => {}
+            if config.is_null() {
+                errors.required(&at, "required when strategy is set to Webhook");
+            } else {
+                webhook_client::check(config, &at, errors);
             }
-            review_versions(&webhook["conversionReviewVersions"], &path.child("conversionReviewVersions"), errors);
+            review_versions(&webhook["conversionReviewVersions"], "", &path.child("conversionReviewVersions"), errors);
         }
         _ => errors.not_supported(&path.child("strategy"), &conversion["strategy"], &["None", "Webhook"]),
-    }
-}
-
-fn review_versions(versions: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let all = versions.as_array().map(Vec::as_slice).unwrap_or_default();
-    if all.is_empty() {
-        return errors.required(path, "");
-    }
-    for (i, version) in all.iter().enumerate() {
-        if all[..i].contains(version) {
-            errors.invalid(&path.index(i), version, "duplicate version");
-            continue;
-        }
-        api::names::dns1035_label(version.as_str().unwrap_or(""))
-            .iter()
-            .for_each(|e| errors.invalid(&path.index(i), version, e));
-    }
-    if !all.iter().any(|v| v == "v1" || v == "v1beta1") {
-        errors.invalid(path, versions, "must include at least one of v1, v1beta1");
     }
 }

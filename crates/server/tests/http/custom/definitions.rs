@@ -259,3 +259,33 @@ async fn the_communitys_groups_are_not_for_everyone() {
     definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
 }
+
+#[tokio::test]
+async fn a_conversion_webhook_needs_an_authority_that_can_be_read() {
+    let api = Api::new().await;
+    let webhook = |bundle: &str| {
+        json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"namespace": "n", "name": "s"}, "caBundle": bundle}}})
+    };
+    let mut definition = crontabs(&spec());
+    definition["spec"]["conversion"] = webhook("Zm9v");
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let established = |body: &Value| condition(body, "Established")["reason"].clone();
+    let crontab = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    assert_eq!(established(&api.ask(&get(&crontab)).await.body), "InvalidCABundle");
+    api.check(merge(&crontab, &json!({"spec": {"conversion": webhook("")}})), 200, json!({})).await;
+    assert_eq!(established(&api.ask(&get(&crontab)).await.body), "InitialNamesAccepted");
+    let words = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"Zm9v\": unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
+    let answer = api.ask(&merge(&crontab, &json!({"spec": {"conversion": webhook("Zm9v")}}))).await;
+    assert_eq!(answer.status, 422);
+    assert!(answer.body["message"].as_str().unwrap().ends_with(words), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn formats_that_nobody_checks_are_warned_of() {
+    let api = Api::new().await;
+    let definition =
+        crontabs(&json!({"a": {"type": "string", "format": "foo"}, "b": {"type": "string", "format": "uri"}}));
+    let made = api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    assert_eq!(made.warnings(), ["299 - \"unrecognized format \\\"foo\\\"\""]);
+}

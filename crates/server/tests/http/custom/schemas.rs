@@ -187,3 +187,31 @@ async fn a_schema_that_became_stricter_hinders_no_one_who_changes_something_else
     api.check(merge(&path, &json!({"spec": {"image": "x"}})), 200, json!({"spec": {"replicas": 50}})).await;
     api.check(merge(&path, &json!({"spec": {"replicas": 51}})), 422, json!({})).await;
 }
+
+#[tokio::test]
+async fn whole_numbers_are_those_that_json_keeps() {
+    let fields =
+        json!({"long": {"type": "integer", "format": "int64"}, "any": {"type": "integer"}, "part": {"type": "number"}});
+    let api = with_crontabs(&fields).await;
+    for (field, value, words) in [
+        (
+            "long",
+            json!(9_223_372_036_854_775_808_u64),
+            "spec.long: Invalid value: \"double\": spec.long in body must be of type int64: \"double\"",
+        ),
+        (
+            "any",
+            json!(1e30),
+            "spec.any: Invalid value: \"number\": spec.any in body must be of type integer: \"number\"",
+        ),
+    ] {
+        refused(&api, json!({field: value}), words).await;
+    }
+    let text = r#"{"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "a"}, "spec": {"long": 1.0, "any": 1.5e1, "part": 2.0}}"#;
+    let made = api.ask(&ask_text(text)).await;
+    assert_eq!((made.status, made.body["spec"].to_string().as_str()), (201, r#"{"any":15,"long":1,"part":2}"#));
+}
+
+fn ask_text(body: &str) -> Ask {
+    post(CRONTABS, &Value::Null).text("application/json", body)
+}

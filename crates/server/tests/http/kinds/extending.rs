@@ -33,7 +33,12 @@ async fn webhooks() {
         discovery: json!({"singularName": "mutatingwebhookconfiguration", "categories": ["api-extensions"]}),
         manifest: json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "m"}, "webhooks": [webhook]}),
         made: json!({"webhooks": [{"reinvocationPolicy": "Never"}]}),
-        wrong: &[],
+        wrong: &[(
+            r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1", "v1"], "reinvocationPolicy": "x",
+                "clientConfig": {"service": {"namespace": "n", "name": "s", "port": 0, "path": "/a//b"}},
+                "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": [""], "resources": ["*", "pods", "a/*", "a/b", "*/s", "b/s", "*/*", ""]}]}]}"#,
+            "[webhooks[0].rules[0].apiVersions[0]: Required value, webhooks[0].rules[0].resources[3]: Invalid value: \"a/b\": if 'a/*' is present, must not specify a/b, webhooks[0].rules[0].resources[5]: Invalid value: \"b/s\": if '*/s' is present, must not specify b/s, webhooks[0].rules[0].resources[7]: Required value, webhooks[0].rules[0].resources: Invalid value: [\"*\",\"pods\",\"a/*\",\"a/b\",\"*/s\",\"b/s\",\"*/*\",\"\"]: if '*/*' is present, must not specify other resources, webhooks[0].rules[0].resources: Invalid value: [\"*\",\"pods\",\"a/*\",\"a/b\",\"*/s\",\"b/s\",\"*/*\",\"\"]: if '*' is present, must not specify other resources without subresources, webhooks[0].clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive, webhooks[0].clientConfig.service.path: Invalid value: \"/a//b\": segment[1] may not be empty, webhooks[0].admissionReviewVersions[1]: Invalid value: \"v1\": duplicate version, webhooks[0].reinvocationPolicy: Unsupported value: \"x\": supported values: \"IfNeeded\", \"Never\"]",
+        )],
         columns: "Name|Webhooks|Age",
         cells: json!(["m", 1, null]),
     }
@@ -51,7 +56,20 @@ async fn admission_policies() {
         manifest: json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
             "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]}}),
         made: json!({"spec": {"failurePolicy": "Fail", "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [{"scope": "*"}]}}}),
-        wrong: &[(r#"{"spec": {"matchConstraints": null}}"#, "spec.matchConstraints: Required value")],
+        wrong: &[
+            (r#"{"spec": {"matchConstraints": null}}"#, "spec.matchConstraints: Required value"),
+            (
+                r#"{"spec": {"paramKind": {"apiVersion": "a/b/c", "kind": "x y"}}}"#,
+                "[spec.paramKind.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c, spec.paramKind.kind: Invalid value: \"x y\": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')]",
+            ),
+            (
+                r#"{"spec": {"matchConstraints": {"matchPolicy": "x", "resourceRules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "resourceNames": ["a/b", "x", "x"]}]},
+                    "variables": [{"name": "if", "expression": "1"}],
+                    "validations": [{"expression": "params.x == 1", "messageExpression": " ", "reason": "Unauthorized"}],
+                    "auditAnnotations": [{"key": "k", "valueExpression": "'a'"}, {"key": "k", "valueExpression": " "}]}}"#,
+                "[spec.matchConstraints.matchPolicy: Unsupported value: \"x\": supported values: \"Equivalent\", \"Exact\", spec.matchConstraints.resourceRules[0].resourceNames[0]: Invalid value: \"a/b\": may not contain '/', spec.matchConstraints.resourceRules[0].resourceNames[2]: Duplicate value: \"x\", spec.variables[0].name: Invalid value: \"if\": name is not a valid CEL identifier, spec.validations[0].reason: Unsupported value: \"Unauthorized\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\", spec.validations[0].expression: Invalid value: \"params.x == 1\": compilation failed: ERROR: <input>: undeclared reference to 'params' (in container '')\n | params.x == 1, spec.validations[0].messageExpression: Invalid value: \" \": must be non-empty if specified, spec.auditAnnotations[1].valueExpression: Required value: valueExpression is not specified, spec.auditAnnotations[1].key: Duplicate value: \"k\"]",
+            ),
+        ],
         columns: "Name|Validations|ParamKind|Age",
         cells: json!(["p", 1, "<unset>", null]),
     }
@@ -62,7 +80,13 @@ async fn admission_policies() {
         discovery: json!({"singularName": "validatingadmissionpolicybinding"}),
         manifest: json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}),
         made: json!({}),
-        wrong: &[(r#"{"spec": {"validationActions": []}}"#, "spec.validationActions: Required value: at least one validation action is required")],
+        wrong: &[
+            (r#"{"spec": {"validationActions": []}}"#, "spec.validationActions: Required value: at least one validation action is required"),
+            (
+                r#"{"spec": {"policyName": "A", "validationActions": ["Warn", "Warn"], "paramRef": {"name": "a/b", "parameterNotFoundAction": "Allow"}, "matchResources": {"matchPolicy": "x"}}}"#,
+                "[spec.policyName: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), spec.paramRef.name: Invalid value: \"a/b\": may not contain '/', spec.matchResources.matchPolicy: Unsupported value: \"x\": supported values: \"Equivalent\", \"Exact\", spec.validationActions[1]: Duplicate value: \"Warn\"]",
+            ),
+        ],
         columns: "Name|PolicyName|ParamRef|Age",
         cells: json!(["b", "p", "<unset>", null]),
     }

@@ -99,6 +99,9 @@ async fn cluster_roles() {
         wrong: &[(
             r#"{"rules": [{"nonResourceURLs": ["/x"], "resources": ["pods"], "verbs": ["get"]}]}"#,
             "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and non-resource URLs",
+        ), (
+            r#"{"aggregationRule": {}}"#,
+            "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule is non-nil",
         )],
         columns: "Name|Created At",
         cells: json!(["health", null]),
