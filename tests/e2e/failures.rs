@@ -156,6 +156,8 @@ fn refused(kubectl: &Kubectl, name: &str, reason: &str, message: &str) {
     let message = format!("Pod was rejected: {message}");
     assert_eq!((&status["reason"], &status["message"]), (&json!(reason), &json!(message)), "{status}");
     assert_eq!(status["containerStatuses"], Value::Null);
+    let words = kubectl.run(&format!("logs {name}")).failed();
+    assert!(words.contains(&format!("container \"c\" in pod \"{name}\" is not available")), "{words}");
 }
 
 fn a_node_refuses(cluster: &Cluster) {

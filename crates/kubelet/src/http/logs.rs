@@ -39,15 +39,14 @@ pub(super) async fn container_logs(
     let pod = known(&shared, &namespace, &name)?;
     let previous = flag("previous");
     let Some((id, attempt)) = pod.container_id(&container, previous) else {
-        let text = if previous {
-            format!("previous terminated container {container:?} in pod {name:?} not found")
-        } else {
-            format!(
-                "container {container:?} in pod {name:?} is waiting to start: {}",
-                waiting_reason(&shared, &pod, &container)
-            )
-        };
-        return Err((StatusCode::BAD_REQUEST, text));
+        let which = format!("container {container:?} in pod {name:?}");
+        return Err((
+            StatusCode::BAD_REQUEST,
+            match previous {
+                true => format!("previous terminated {which} not found"),
+                false => format!("{which} {}", without_log(&shared, &pod, &container)),
+            },
+        ));
     };
     let unreadable = |e: std::io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
     let mut log = LogFile::open(logs::path(&shared, &pod, &container, attempt)).await.map_err(unreadable)?;
@@ -69,11 +68,24 @@ pub(super) async fn container_logs(
     Ok(Body::from_stream(body).into_response())
 }
 
-fn waiting_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
+/// Why there is no log, in upstream's words (`validateContainerLogStatus`).
+fn without_log(shared: &Shared, pod: &Pod, container: &str) -> String {
     let status = lifecycle::status(pod, &shared.options.policy, shared.now());
     let lists = [status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses];
-    let state = lists.into_iter().flatten().flatten().find(|c| c.name == container).and_then(|c| c.state);
-    state.and_then(|s| s.waiting).and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned())
+    let Some(status) = lists.into_iter().flatten().flatten().find(|c| c.name == container) else {
+        return "is not available".to_owned();
+    };
+    let state = status.state.unwrap_or_default();
+    if state.terminated.is_some() {
+        return "is terminated".to_owned();
+    }
+    let reason = state.waiting.and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned());
+    let why = match reason.as_str() {
+        "ErrImagePull" => "image can't be pulled",
+        "ImagePullBackOff" => "trying and failing to pull image",
+        other => other,
+    };
+    format!("is waiting to start: {why}")
 }
 
 /// A log that is read as it grows, until its container has ended and its last line is there.
