@@ -32,9 +32,9 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 /// What goes quickly is not reported.
 const QUIET_LOOKS: u32 = 3;
 
-/// How many namespaces are looked at at once (upstream's `--concurrent-namespace-syncs`): one with much in it, or one
-/// whose content nobody can delete, does not keep the others.
-const WORKERS: u64 = 10;
+/// How many namespaces are looked at at once (upstream's `--concurrent-namespace-syncs`, of which there are ten): one with
+/// much in it, or one whose content nobody can delete, does not keep all others. Each worker has a watch of its own.
+const WORKERS: u64 = 4;
 
 struct Namespaces {
     client: Client,

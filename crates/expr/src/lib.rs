@@ -25,6 +25,28 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::parser::PrattParser;
 use eval::{Evaluator, Scope};
 
+/// Words of the language, which are no names in it.
+pub const RESERVED: [&str; 18] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+];
+
 /// A span of time as Go writes it: `1h30m`.
 #[must_use]
 pub fn duration(text: &str) -> Option<jiff::SignedDuration> {

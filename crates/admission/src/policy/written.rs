@@ -3,7 +3,7 @@
 use super::{more, mutating as changes, variables};
 use crate::conditions;
 use api::field::{FieldErrors, FieldPath};
-use expr::{Program, Type};
+use expr::{Program, RESERVED, Type};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -13,30 +13,8 @@ const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 /// So many audit annotations a policy may have, and their expressions may have so many bytes.
 const MOST_ANNOTATIONS: usize = 20;
 const LONGEST_ANNOTATION: usize = 5 << 10;
-/// Words of CEL that name nothing.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// Words that a later version of the language may want, beside those that it has.
+const KEPT_BACK: [&str; 3] = ["var", "void", "while"];
 
 fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     object[list].as_array().into_iter().flatten()
@@ -257,7 +235,10 @@ fn expression(
 
 fn is_identifier(name: &str) -> bool {
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-    name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit()) && !RESERVED.contains(&name)
+    name.starts_with(first)
+        && name.chars().all(|c| first(c) || c.is_ascii_digit())
+        && !RESERVED.contains(&name)
+        && !KEPT_BACK.contains(&name)
 }
 
 /// Checks which objects a binding names to configure its policy.

@@ -2,31 +2,9 @@
 
 use crate::{Additional, Kind, Schema};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use expr::{Key, Type, Value};
+use expr::{Key, RESERVED, Type, Value};
 use serde_json::{Map, Value as Json};
 use std::{collections::BTreeMap, sync::Arc};
-
-/// Words of the language, which are no names in it.
-const RESERVED: [&str; 18] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-];
 
 /// The name of a field in rules; `None` when it has none.
 pub(super) fn escaped(name: &str) -> Option<String> {
