@@ -138,7 +138,19 @@ fn serves(cluster: &Cluster) {
     assert_eq!(kubectl.value(&service, "/status/conditions/0/reason"), "FailedDiscoveryCheck");
     let refused = kubectl.run("get agg").failed();
     assert!(refused.contains("the server is currently unable to handle the request"), "{refused}");
+
+    // Nobody knows whether something is left of what the other server holds.
+    let (all, namespace) = (cluster.kubectl_in("default"), format!("{}-aggregated", kubectl.namespace()));
+    all.run(&format!("create namespace {namespace}")).ok();
+    all.run(&format!("delete namespace {namespace} --wait=false")).ok();
+    let told = |kind: &str| {
+        let status = all.value(&format!("namespace/{namespace}"), "/status/conditions");
+        let conditions = status.as_array().cloned().unwrap_or_default();
+        conditions.into_iter().any(|c| c["type"] == kind && c["status"] == "True")
+    };
+    eventually("the namespace says why it stays", || told("NamespaceDeletionDiscoveryFailure"));
     kubectl.run(&format!("delete {service}")).ok();
+    eventually("it goes", || all.run(&format!("get namespace {namespace} --ignore-not-found")).ok().is_empty());
 }
 
 /// What an object of another server owns stays as long as it is there.

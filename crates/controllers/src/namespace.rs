@@ -84,11 +84,13 @@ impl Controller for Namespaces {
         let Some(terminating) = self.terminating.get_mut(name) else {
             return Ok(None);
         };
-        let remaining = delete_content(&self.client, name, &self.discovered.kinds().await?).await?;
+        let content = self.discovered.content().await?;
+        let mut remaining = delete_content(&self.client, name, &content.kinds).await?;
+        remaining.unknown.extend(content.unknown.iter().cloned());
         if !remaining.is_nothing() {
             let pause = (FIRST_LOOK * 2_u32.pow(terminating.looks.min(6))).min(LAST_LOOK);
             terminating.looks += 1;
-            if terminating.looks > QUIET_LOOKS || !remaining.failures.is_empty() {
+            if terminating.looks > QUIET_LOOKS || remaining.is_hindered() {
                 report(&self.client, &terminating.namespace, &remaining).await?;
             }
             return Ok(Some(pause));
@@ -125,11 +127,18 @@ struct Remaining {
     finalizers: BTreeMap<String, usize>,
     /// Why content could not be deleted.
     failures: BTreeSet<String>,
+    /// Versions of groups of which nobody knows whether something is left.
+    unknown: Vec<String>,
 }
 
 impl Remaining {
     fn is_nothing(&self) -> bool {
-        self.resources.is_empty() && self.failures.is_empty()
+        self.resources.is_empty() && !self.is_hindered()
+    }
+
+    /// Whether there is more to it than to wait.
+    fn is_hindered(&self) -> bool {
+        !self.failures.is_empty() || !self.unknown.is_empty()
     }
 
     fn add(&mut self, resource: &ApiResource, objects: &[DynamicObject]) {
@@ -164,18 +173,24 @@ impl Remaining {
             let words = format!("Failed to delete all resource types, {count} remaining: {all}");
             ("True", "ContentDeletionFailed", words)
         };
+        let discovery = if self.unknown.is_empty() {
+            ("False", "ResourcesDiscovered", "All resources successfully discovered".to_owned())
+        } else {
+            let stale: Vec<_> =
+                self.unknown.iter().map(|v| format!("{v}: stale GroupVersion discovery: {v}")).collect();
+            let (count, all) = (stale.len(), stale.join(", "));
+            let words = format!(
+                "Discovery failed for some groups, {count} failing: unable to retrieve the complete list of server APIs: {all}"
+            );
+            ("True", "DiscoveryFailed", words)
+        };
         let resources = if self.resources.is_empty() {
             ("False", "ContentRemoved", "All content successfully removed".to_owned())
         } else {
             ("True", "SomeResourcesRemain", resources)
         };
         [
-            (
-                "NamespaceDeletionDiscoveryFailure",
-                "False",
-                "ResourcesDiscovered",
-                "All resources successfully discovered".into(),
-            ),
+            ("NamespaceDeletionDiscoveryFailure", discovery.0, discovery.1, discovery.2),
             (
                 "NamespaceDeletionGroupVersionParsingFailure",
                 "False",
