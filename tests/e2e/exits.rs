@@ -49,6 +49,9 @@ fn final_log(cluster: &Cluster, kubectl: &Kubectl, name: &str) -> String {
     let id = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/containerID");
     let task = tasks(cluster).join(id.as_str().unwrap().trim_start_matches("containerd://"));
     eventually("the task is deleted", || !task.exists());
+    let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
+    let logs = format!("kubelet/logs/{}_{name}_{}/c/0.log", kubectl.namespace(), uid.as_str().unwrap());
+    assert!(cluster.data_dir().join(&logs).exists(), "{logs}");
     kubectl.run(&format!("logs {name}")).ok()
 }
 
