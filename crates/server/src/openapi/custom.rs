@@ -38,12 +38,9 @@ pub(super) fn schemas(kind: &dyn Kind, name: &str, mut schema: Value) -> Vec<(St
         let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{of}");
         json!({"description": "Standard metadata.", "allOf": [reference(&name)]})
     };
-    if !schema["properties"].is_object() {
-        schema["properties"] = json!({});
-    }
-    for (field, of) in [("apiVersion", &version), ("kind", &named), ("metadata", &metadata("ObjectMeta"))] {
-        schema["properties"][field] = of.clone();
-    }
+    let of_all = [("apiVersion", &version), ("kind", &named), ("metadata", &metadata("ObjectMeta"))];
+    add_properties(&mut schema, &of_all);
+    complete_embedded(&mut schema, &of_all);
     schema["x-kubernetes-group-version-kind"] = gvk(info.kind);
     let list = json!({
         "description": format!("{} is a list of {}", kind.list_kind(), info.kind),
@@ -56,4 +53,35 @@ pub(super) fn schemas(kind: &dyn Kind, name: &str, mut schema: Value) -> Vec<(St
         "x-kubernetes-group-version-kind": gvk(&kind.list_kind()),
     });
     vec![(name.to_owned(), schema), (format!("{name}List"), list)]
+}
+
+fn add_properties(schema: &mut Value, more: &[(&str, &Value)]) {
+    if !schema["properties"].is_object() {
+        schema["properties"] = json!({});
+    }
+    for (field, of) in more {
+        schema["properties"][*field] = (*of).clone();
+    }
+}
+
+/// Resources within others have what all resources have (`addEmbeddedProperties`).
+fn complete_embedded(schema: &mut Value, of_all: &[(&str, &Value)]) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(|below| complete_embedded(below, of_all));
+    }
+    for below in ["items", "additionalProperties"] {
+        fields.get_mut(below).into_iter().for_each(|below| complete_embedded(below, of_all));
+    }
+    if schema["x-kubernetes-embedded-resource"] != true {
+        return;
+    }
+    add_properties(schema, of_all);
+    let mut required = schema["required"].as_array().cloned().unwrap_or_default();
+    for field in ["kind", "apiVersion"] {
+        if !required.iter().any(|known| known == field) {
+            required.push(json!(field));
+        }
+    }
+    schema["required"] = json!(required);
 }

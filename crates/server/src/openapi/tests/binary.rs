@@ -75,6 +75,8 @@ async fn what_clients_have_defined_is_told_in_protobuf_too() {
         "any": {"type": "object", "additionalProperties": true},
         "size": {"type": "integer", "minimum": -1, "maximum": 2.5, "default": 0, "not": {"minimum": 2}},
         "on": {"type": "boolean", "default": false, "nullable": true},
+        "pods": {"type": "array", "items": {"type": "object", "x-kubernetes-embedded-resource": true, "required": ["spec"],
+            "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}},
         "name": {"type": "string", "pattern": "^a", "minLength": 1, "maxLength": 9, "enum": ["a", "true"], "default": "a"},
         "rest": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}},
         "x-y": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", "maxItems": 3},
@@ -99,4 +101,8 @@ async fn what_clients_have_defined_is_told_in_protobuf_too() {
         (&json!(true), &json!(0))
     );
     assert_eq!(spec["properties"]["x-y"]["x-kubernetes-list-type"], "set");
+    let pod = &spec["properties"]["pods"]["items"];
+    assert_eq!(pod["required"], json!(["spec", "kind", "apiVersion"]));
+    let metadata = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    assert_eq!(pod["properties"]["metadata"]["allOf"][0]["$ref"], metadata);
 }
