@@ -26,6 +26,7 @@ mod env_files;
 mod example_states;
 mod examples;
 mod exits;
+mod extremes;
 mod failures;
 mod fairness;
 mod garbage;
@@ -122,6 +123,7 @@ fn main() {
         example_states::TESTS,
         examples::TESTS,
         exits::TESTS,
+        extremes::TESTS,
         failures::TESTS,
         helm::TESTS,
         fairness::TESTS,

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Tells the time, and what clocks show where nobody says otherwise.
 #[derive(Clone)]
@@ -32,6 +34,13 @@ impl Clock {
         &self.zone
     }
 }
+
+/// That much later. Spans that clients write may be longer than a clock of the machine goes: then in thirty years.
+pub(crate) fn after(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by.min(FAR)).unwrap_or(now)
+}
+
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ mod tests;
 
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
+use crate::clock::after;
 use crate::history::{HASH, History, Templated, hash_of, history};
 use crate::members::Member;
 use crate::pod_control::{PodControl, concerned, pod_of, selects};
@@ -137,15 +138,15 @@ impl DaemonSets {
         let at = (set.to_owned(), node.to_owned());
         let known = self.pauses.get(&at).copied();
         match known {
-            Some((until, _)) if now < until => Some(until - now),
+            Some((until, _)) if now < until => Some(until.saturating_duration_since(now)),
             // After a good while it begins anew.
-            Some((until, pause)) if now < until + LAST_PAUSE => {
-                let pause = (pause * 2).min(LAST_PAUSE);
-                self.pauses.insert(at, (now + pause, pause));
+            Some((until, pause)) if now.saturating_duration_since(until) < LAST_PAUSE => {
+                let pause = pause.saturating_mul(2).min(LAST_PAUSE);
+                self.pauses.insert(at, (after(now, pause), pause));
                 None
             }
             _ => {
-                self.pauses.insert(at, (now + FIRST_PAUSE, FIRST_PAUSE));
+                self.pauses.insert(at, (after(now, FIRST_PAUSE), FIRST_PAUSE));
                 None
             }
         }

@@ -206,7 +206,7 @@ impl Disruption {
         let Some(pod) = self.pods.at(pod).filter(|pod| pod.active) else { return Ok(None) };
         let Some(since) = pod.disrupted else { return Ok(None) };
         let now = Timestamp::now();
-        if let Ok(left) = Duration::try_from(STALE - now.duration_since(since))
+        if let Ok(left) = Duration::try_from(STALE.saturating_sub(now.duration_since(since)))
             && !left.is_zero()
         {
             return Ok(Some(left));

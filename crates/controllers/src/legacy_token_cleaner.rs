@@ -36,7 +36,7 @@ enum Fate {
 }
 
 fn fate(secret: &Secret, now: Timestamp) -> Fate {
-    let (meta, past) = (&secret.metadata, now - PERIOD);
+    let (meta, past) = (&secret.metadata, now.saturating_sub(PERIOD).unwrap_or(now));
     let is_old = meta.creation_timestamp.as_ref().is_some_and(|made| made.0 < past);
     if secret.type_.as_deref() != Some(TYPE) || !is_old || meta.deletion_timestamp.is_some() {
         return Fate::Stays;
@@ -58,7 +58,7 @@ fn fate(secret: &Secret, now: Timestamp) -> Fate {
 fn is_known(since: &str, now: Timestamp) -> bool {
     let day = Date::strptime(DAY, since).ok().and_then(|day| day.tomorrow().ok());
     let began = day.and_then(|day| day.to_zoned(TimeZone::UTC).ok());
-    began.is_some_and(|began| now >= began.timestamp() + PERIOD)
+    began.is_some_and(|began| now.duration_since(began.timestamp()) >= PERIOD)
 }
 
 struct Cleaner {

@@ -6,6 +6,8 @@
 //!
 //! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
 #![forbid(unsafe_code)]
+// Numbers of clients go into times: an operator that overflows would panic.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod amount;
 mod cache;

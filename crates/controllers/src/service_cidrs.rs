@@ -2,7 +2,7 @@
 //! (`pkg/controller/servicecidrs`).
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
+use crate::watch::{Change, key, watch, watch_lean};
 use crate::worker::{self, Controller, unless_gone};
 use futures::stream::{self, StreamExt};
 use ipnet::IpNet;
@@ -171,7 +171,7 @@ impl Controller for ServiceCidrs {
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let ranges = watch(Api::all(clients.shared()), Config::default()).map(Event::Range);
+    let ranges = watch_lean(Api::all(clients.shared()), Config::default()).map(Event::Range);
     let addresses = watch::<IPAddress>(Api::all(clients.shared()), Config::default());
     // An address that comes keeps nothing from going that it has not kept before: who waits looks again anyway.
     let freed =

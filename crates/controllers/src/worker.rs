@@ -1,7 +1,10 @@
 //! What all controllers have in common: changes activate keys, keys are reconciled one after the other.
 
+use crate::clock::after;
+use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
 use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -69,7 +72,7 @@ impl Work {
         let failures = self.failures.entry(key.clone()).or_insert(0);
         let pause = (FIRST_BACKOFF * 2_u32.pow((*failures).min(9))).min(LAST_BACKOFF);
         *failures += 1;
-        self.add(key, now + pause);
+        self.add(key, after(now, pause));
         pause
     }
 }
@@ -103,17 +106,20 @@ pub(crate) async fn run<C: Controller>(
 }
 
 async fn reconcile<C: Controller>(controller: &mut C, work: &mut Work, key: String) {
-    let done = tokio::time::timeout(DEADLINE, controller.reconcile(&key, Instant::now())).await;
+    // A fault of ours in what one object needs is not to be the end of all others of its kind.
+    let careful = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
+    let done = tokio::time::timeout(DEADLINE, careful).await;
     let now = Instant::now();
     let reason = match done {
-        Ok(Ok(again)) => {
+        Ok(Ok(Ok(again))) => {
             work.failures.remove(&key);
-            if let Some(after) = again {
-                work.add(key, now + after);
+            if let Some(pause) = again {
+                work.add(key, after(now, pause));
             }
             return;
         }
-        Ok(Err(e)) => e.to_string(),
+        Ok(Ok(Err(e))) => e.to_string(),
+        Ok(Err(_)) => "it panicked".to_owned(),
         Err(_) => format!("not done within {} s", DEADLINE.as_secs()),
     };
     let pause = work.failed(key.clone(), now);

@@ -3,6 +3,7 @@
 //! Revisions are ordered: once the watch has shown the last of its writes, what is known is what it made. Until then it
 //! counts on nothing, so that nothing is made twice: upstream's expectations.
 
+use crate::clock::after;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Written {
     pub(crate) fn outstanding(&mut self, key: &str, seen: u64, now: Instant) -> Option<Duration> {
         let (revision, until) = *self.0.get(key)?;
         if seen < revision && now < until {
-            return Some(until - now);
+            return Some(until.saturating_duration_since(now));
         }
         self.0.remove(key);
         None
@@ -40,7 +41,7 @@ impl Written {
 
     pub(crate) fn note(&mut self, key: &str, revision: Revision, now: Instant) {
         if revision.0 > 0 {
-            self.0.insert(key.to_owned(), (revision.0, now + PATIENCE));
+            self.0.insert(key.to_owned(), (revision.0, after(now, PATIENCE)));
         }
     }
 

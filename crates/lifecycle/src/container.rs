@@ -5,6 +5,7 @@ use crate::{
     hooks::Hooks,
     kill::{Kill, KillCause},
     probes::Probes,
+    time::after,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
@@ -196,7 +197,7 @@ impl Container {
     /// What was stopped because another container ended waits for nothing.
     pub(crate) fn restart_at(&self, spec: &Spec, policy: &BackoffPolicy) -> Option<Timestamp> {
         let exit = self.any_exit().filter(|_| self.backs_off())?;
-        Some(exit.finished_at + self.pending_delay(spec, policy, exit.finished_at))
+        Some(after(exit.finished_at, self.pending_delay(spec, policy, exit.finished_at)))
     }
 
     /// Whether its end says anything of how it fares.

@@ -1,6 +1,6 @@
 //! When an image that could not be pulled is asked for again (upstream's `image_manager.go`, `flowcontrol.Backoff`).
 
-use crate::{BackoffPolicy, Pod, container::elapsed};
+use crate::{BackoffPolicy, Pod, container::elapsed, time::after};
 use api::pod::image_volumes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
@@ -32,7 +32,7 @@ impl FailedPull {
     }
 
     pub(crate) fn retry_at(&self) -> Timestamp {
-        self.at + self.delay
+        after(self.at, self.delay)
     }
 
     /// Whether it counts no more for the next delay.

@@ -14,6 +14,8 @@
 //! | [`status`] | what does the API show? |
 //! | [`explain`] | why is it so, what does it wait for, and when will that be? |
 #![forbid(unsafe_code)]
+// Numbers of clients go into times: an operator that overflows would panic.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod action;
 mod admission;
@@ -42,6 +44,7 @@ mod restore;
 mod shutdown;
 mod status;
 pub mod sysctls;
+mod time;
 
 pub use action::*;
 pub use admission::{NodeView, Pressure, Verdict, admit};

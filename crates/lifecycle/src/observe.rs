@@ -16,6 +16,7 @@ use crate::{
     resize,
     restart::RestartFeatures,
     restart_all, shutdown,
+    time::after,
 };
 use api::pod::containers;
 use jiff::Timestamp;
@@ -142,7 +143,7 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
         return;
     }
     // Upstream's floor of 1 s; the grace period counts from when it was asked for, and its end never moves away.
-    let deadline = now + Duration::from_secs(u64::try_from(grace).unwrap_or(0).max(1));
+    let deadline = after(now, Duration::from_secs(u64::try_from(grace).unwrap_or(0).max(1)));
     if pod.deleted.is_none_or(|known| deadline < known) {
         pod.deleted = Some(deadline);
         pod.durable += 1;

@@ -9,6 +9,7 @@ use crate::{
     kill::KillCause,
     pod::{Sandbox, SandboxState, Stop, Volumes},
     probes, resize, restart_all,
+    time::after,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -98,7 +99,7 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         _ => return plan.actions.push(Action::MountVolumes),
     }
     if let Some((lost, since)) = pod.lost_sandbox() {
-        return replace(pod, &lost.id, since + pod.own_grace(), policy, now, plan);
+        return replace(pod, &lost.id, after(since, pod.own_grace()), policy, now, plan);
     }
     let Some(sandbox) = pod.ready_sandbox() else {
         return create_sandbox(pod, now, plan);
@@ -216,12 +217,12 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
         let failed = container.exit().filter(|e| e.failed_to_start());
-        let turn = failed.map(|e| e.finished_at + crate::status::RUN_CONTAINER_ERROR_SHOWN);
+        let turn = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
         plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(at).min(at));
         return false;
     }
     if let Some(failure) = container.start_failure.as_ref() {
-        let at = failure.at + failure.delay;
+        let at = after(failure.at, failure.delay);
         if at > now {
             plan.wake_at(at);
             return false;
@@ -235,11 +236,11 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
             image_ref: image_ref.clone(),
             sandbox: sandbox.to_owned(),
         }),
-        Image::Failed { at, delay, .. } if *at + *delay > now => {
+        Image::Failed { at, delay, .. } if after(*at, *delay) > now => {
             // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
             let pulls = pod.images_of(spec).filter_map(|image| pod.pulls.get(image));
-            let turn = pulls.map(|pull| pull.at + crate::status::ERR_IMAGE_PULL_SHOWN).max();
-            plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(*at + *delay));
+            let turn = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
+            plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(after(*at, *delay)));
             return false;
         }
         _ => {

@@ -8,6 +8,7 @@ use crate::{
     resize::Resize,
     restart::RestartFeatures,
     restart_all::RestartAll,
+    time::after,
 };
 use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
 use jiff::Timestamp;
@@ -114,7 +115,7 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     pub(crate) fn retry_at(&self) -> Timestamp {
-        self.at + self.delay
+        after(self.at, self.delay)
     }
 }
 
@@ -343,14 +344,14 @@ impl Pod {
 
     /// Until when every container that runs has to be gone, if it has to.
     pub(crate) fn kill_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        let lost = || self.lost_sandbox().map(|(_, since)| since + self.own_grace());
-        let finished = || self.finished_at.map(|at| at + self.own_grace());
+        let lost = || self.lost_sandbox().map(|(_, since)| after(since, self.own_grace()));
+        let finished = || self.finished_at.map(|at| after(at, self.own_grace()));
         self.stop(now).map(|s| s.deadline).or_else(finished).or_else(lost)
     }
 
     pub(crate) fn active_deadline(&self) -> Option<Timestamp> {
         let seconds = u64::try_from(self.spec().active_deadline_seconds?).ok()?;
-        Some(self.seen_at + Duration::from_secs(seconds))
+        Some(after(self.seen_at, Duration::from_secs(seconds)))
     }
 
     /// The Pod's own grace period.
@@ -385,19 +386,19 @@ impl Pod {
         }
         if let Some((eviction, at)) = &self.evicted {
             let grace = eviction.grace_seconds.map_or(self.own_grace(), |s| Duration::from_secs(u64::from(s)));
-            add(StopCause::Evicted, *at + grace);
+            add(StopCause::Evicted, after(*at, grace));
         }
         if let Some(at) = self.overdue(now) {
-            add(StopCause::DeadlineExceeded, at + self.own_grace());
+            add(StopCause::DeadlineExceeded, after(at, self.own_grace()));
         }
         if let Some(at) = self.gone_at {
-            add(StopCause::Gone, at + FORCED_GRACE);
+            add(StopCause::Gone, after(at, FORCED_GRACE));
         }
         if let Some(deadline) = self.deleted {
             add(StopCause::Deleted, deadline);
         }
         if let Some(at) = self.terminal_at {
-            add(StopCause::Terminal, at + self.own_grace());
+            add(StopCause::Terminal, after(at, self.own_grace()));
         }
         let deadline = stops.iter().map(|s| s.deadline).min()?;
         let cause = stops.first()?.cause;

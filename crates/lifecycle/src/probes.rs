@@ -7,6 +7,7 @@ use crate::{
     Action, Plan, Pod, ProbeKind,
     container::{Container, State, elapsed},
     hooks,
+    time::{after, before},
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -73,7 +74,7 @@ impl From<&Probe> for Settings {
 impl Settings {
     /// No container is killed before it had the time that its spec gives it: the delay, and so many whole periods.
     pub(crate) fn patience_ends(&self, since: Timestamp) -> Timestamp {
-        since + self.delay + self.period * self.failures
+        after(since, self.delay.saturating_add(self.period.saturating_mul(self.failures)))
     }
 }
 
@@ -103,9 +104,9 @@ impl Track {
 
     /// It was answered. The period counts from when it began: when it was due, or later, but no longer ago than it may take.
     pub(crate) fn answered(&mut self, settings: &Settings, due: Timestamp, now: Timestamp) {
-        let began = if elapsed(due, now) > settings.timeout { now - settings.timeout } else { due };
+        let began = if elapsed(due, now) > settings.timeout { before(now, settings.timeout) } else { due };
         self.answers += 1;
-        self.due = Some((began + settings.period).max(now));
+        self.due = Some(after(began, settings.period).max(now));
     }
 
     /// Counts a result; gives whether it must not be forgotten: the verdict is another one now, or a row was broken.
@@ -173,7 +174,7 @@ pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, leaving: bool) -> Opt
     };
     let probe = probe(spec, kind).filter(|_| wanted)?;
     let settings = Settings::from(probe);
-    let first = || (since + settings.delay).max(instance.probes.open_since.unwrap_or(since));
+    let first = || after(since, settings.delay).max(instance.probes.open_since.unwrap_or(since));
     let due = instance.probes.track(kind).due.unwrap_or_else(first);
     let resumed = pod.kubelet.filter(|(started, _)| since < *started);
     Some(resumed.map_or(due, |(started, random)| due.max(resumption(started, random, pod, spec, kind, &settings))))
@@ -199,8 +200,8 @@ fn resumption(
     (random, pod.uid(), &spec.name, kind).hash(&mut hasher);
     let part = u32::try_from(hasher.finish() % u64::from(PARTS)).unwrap_or(0);
     let runs_a_command = probe(spec, kind).is_some_and(|probe| probe.exec.is_some());
-    let over = settings.timeout + if runs_a_command { COMMAND_ENDS } else { Duration::ZERO };
-    started + (settings.period * part / PARTS).max(over)
+    let over = settings.timeout.saturating_add(if runs_a_command { COMMAND_ENDS } else { Duration::ZERO });
+    after(started, settings.period.mul_f64(f64::from(part) / f64::from(PARTS)).max(over))
 }
 
 /// Asks for the probes that are due, and wakes for those that will be.

@@ -16,6 +16,7 @@ use crate::{
     observe::{kills, record},
     plan::Plan,
     pod::Trouble,
+    time::after,
 };
 use api::{
     pod::{ContainerKind, containers},
@@ -295,7 +296,7 @@ pub(crate) fn decided(pod: &mut Pod, generation: i64, verdict: ResizeVerdict, no
         record(pod, EventKind::Warning, &format!("Resize{}", reason.as_str()), text, None);
     }
     let tries = before.as_ref().filter(|p| p.generation == generation).map_or(0, |p| p.tries) + 1;
-    let retry_at = now + if tries == 1 { FIRST_RETRY } else { RETRY };
+    let retry_at = after(now, if tries == 1 { FIRST_RETRY } else { RETRY });
     pod.resize.pending = Some(Pending { reason, message, generation, tries, retry_at });
 }
 

@@ -1,11 +1,14 @@
 //! Services and EndpointSlices as the API has them: watched once, for traffic and for names.
 
+use api::lean::Lean;
+use futures::TryStreamExt;
 use futures::stream::{self, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{Lookup, Store, reflector, store};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -29,8 +32,8 @@ impl Followed {
     /// Watches until it is told to stop.
     pub(crate) fn start(client: &Client, stop: &CancellationToken) -> Self {
         let (tell, changed) = watch::channel(());
-        let (services, of_services) = follow::<Service>(Api::all(client.clone()));
-        let (slices, of_slices) = follow::<EndpointSlice>(Api::all(client.clone()));
+        let (services, of_services) = follow(Api::all(client.clone()));
+        let (slices, of_slices) = follow(Api::all(client.clone()));
         let changes = stream::select(of_services, of_slices);
         let watching = changes.for_each(move |()| {
             let _ = tell.send(());
@@ -63,9 +66,9 @@ impl Followed {
 }
 
 /// A copy of all objects of a kind, and a stream of its changes.
-fn follow<K>(api: Api<K>) -> (Store<K>, impl Stream<Item = ()> + Send)
+fn follow<K>(api: Api<Lean<K>>) -> (Store<K>, impl Stream<Item = ()> + Send)
 where
-    K: Resource + Lookup + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: k8s_openapi::Metadata<Ty = ObjectMeta> + Lookup + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     <K as Lookup>::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
 {
     let (reader, writer) = store();
@@ -73,7 +76,7 @@ where
         let events = watcher(api.clone(), watcher::Config::default()).default_backoff();
         events.take_until(tokio::time::sleep(RELIST))
     };
-    let events = stream::repeat_with(once).flatten().modify(|object: &mut K| object.meta_mut().managed_fields = None);
+    let events = stream::repeat_with(once).flatten().map_ok(bare);
     let changes = reflector(writer, events).filter_map(async |event| match event {
         // While a list is read, nothing has changed yet.
         Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => None,
@@ -84,4 +87,15 @@ where
         }
     });
     (reader, changes)
+}
+
+fn bare<K>(event: watcher::Event<Lean<K>>) -> watcher::Event<K> {
+    use watcher::Event;
+    match event {
+        Event::Apply(Lean(object)) => Event::Apply(object),
+        Event::Delete(Lean(object)) => Event::Delete(object),
+        Event::Init => Event::Init,
+        Event::InitApply(Lean(object)) => Event::InitApply(object),
+        Event::InitDone => Event::InitDone,
+    }
 }

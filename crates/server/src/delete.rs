@@ -253,8 +253,9 @@ pub(crate) fn check_preconditions(
 /// Marks an object as being deleted. A grace period only ever falls (LIFECYCLE.md 3.3, 3.7; `rest.BeforeDelete`).
 fn mark(resource: &Resource, value: &mut Value, asked: Option<i64>, now: Timestamp) {
     let asked = asked.map(|a| if a < 0 { 1 } else { a });
+    let last = Timestamp::from_second(Timestamp::MAX.as_second()).unwrap_or(Timestamp::MAX);
     let after = |from: Timestamp, seconds: i64| {
-        from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(if seconds < 0 { now } else { Timestamp::MAX })
+        from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(if seconds < 0 { now } else { last })
     };
     let known = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let time: Option<Timestamp> = value["metadata"]["deletionTimestamp"].as_str().and_then(|t| t.parse().ok());

@@ -43,7 +43,7 @@ fn is_due(request: &CertificateSigningRequest) -> bool {
 fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     let asked = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
     let lasts = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
-    let after_now = if lasts < SHORT { lasts } else { lasts - BACKDATED };
+    let after_now = if lasts < SHORT { lasts } else { lasts.saturating_sub(BACKDATED) };
     (now.saturating_sub(BACKDATED).unwrap_or(now), now.saturating_add(after_now).unwrap_or(now))
 }
 

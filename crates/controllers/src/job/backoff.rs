@@ -39,7 +39,7 @@ impl Backoff {
     pub(super) fn left(self, now: Timestamp) -> Option<Duration> {
         let last = self.last.filter(|_| self.failures > 0)?;
         let pause = FIRST.saturating_mul(2_i32.saturating_pow(self.failures - 1)).min(LONGEST);
-        let left = pause - now.duration_since(last);
+        let left = pause.saturating_sub(now.duration_since(last));
         Duration::try_from(left).ok().filter(|left| !left.is_zero())
     }
 }

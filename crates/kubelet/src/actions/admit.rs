@@ -69,5 +69,5 @@ async fn left(mut known: tokio::sync::watch::Receiver<Arc<Pod>>, patience: Durat
 fn patience(pod: &ApiPod) -> Duration {
     let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     let grace = Duration::from_secs(u64::try_from(own.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)).unwrap_or(0));
-    (grace + grace / 2).max(LEAST_WAIT)
+    grace.saturating_mul(3).max(LEAST_WAIT * 2) / 2
 }

@@ -6,6 +6,7 @@ use crate::{
     container::{Ended, Image, Instance, StartFailure, State},
     kill::KillCause,
     restart_all,
+    time::after,
 };
 use jiff::Timestamp;
 use std::time::Duration;
@@ -99,7 +100,7 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
 fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, policy: &NodePolicy, now: Timestamp) {
     let before = pod.container(name).start_failure.as_ref();
     // Nothing was asked for since the last failure, or it runs: this is an old one.
-    if pod.container(name).alive() || before.is_some_and(|f| f.at + f.delay > now) {
+    if pod.container(name).alive() || before.is_some_and(|f| after(f.at, f.delay) > now) {
         return;
     }
     let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |f| f.delay));

@@ -1,7 +1,7 @@
 //! Facts about images.
 
 use super::record;
-use crate::{EventKind, ImageFact, NodePolicy, Pod, container::Image, status::human};
+use crate::{EventKind, ImageFact, NodePolicy, Pod, container::Image, status::human, time::after};
 use api::{feature_gates::Gate, pod::image_volumes};
 use jiff::Timestamp;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
     let (image, about) = (&needed.image, needed.about.as_deref());
     let before = pod.container(name).image.clone();
     // Nobody asked since the last failure: this one is old.
-    let waits = matches!(&before, Image::Failed { at, delay, .. } if *at + *delay > now);
+    let waits = matches!(&before, Image::Failed { at, delay, .. } if after(*at, *delay) > now);
     // The container itself has its image when that came; a volume's is one thing less to wait for.
     let there = |before: Image, image_ref| if needed.volume { before } else { Image::Present { image_ref } };
     let state = match fact {

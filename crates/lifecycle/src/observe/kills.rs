@@ -6,6 +6,7 @@ use crate::{
     container::State,
     kill::{Kill, KillCause},
     probes,
+    time::after,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         KillCause::PostStart | KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. } => None,
     };
     let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
-    let deadline = now + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let deadline = after(now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
     let again = if cause == KillCause::Definition || pod.restarts_on_failure(container_kind, spec) {
         ", will be restarted"
     } else {

@@ -11,6 +11,9 @@ use super::{
 use crate::{ContainerId, RuntimeError, StopSignal};
 use std::time::Duration;
 
+/// No grace is longer: fifty years.
+const LONGEST: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
+
 pub(super) async fn stop(
     runtime: &CriRuntime,
     id: &ContainerId,
@@ -41,6 +44,8 @@ pub(super) async fn stop(
 
 /// The CRI's own stop: its signal, then SIGKILL; with no grace SIGKILL at once. What is gone has stopped.
 async fn by_cri(runtime: &CriRuntime, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
+    // Longer ones overflow in runtimes that count nanoseconds, and end at once.
+    let grace = grace.min(LONGEST);
     // Whole seconds, rounded up: a grace period is never cut short.
     let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
     let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
