@@ -205,6 +205,18 @@ pub(crate) fn generate(prefix: &str) -> String {
     format!("{}{letters}", &prefix[..end])
 }
 
+/// What an object that is not kept says of its namespace is what its path says.
+pub(crate) fn in_its_namespace(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+    let given = object["metadata"]["namespace"].as_str().unwrap_or("");
+    if !given.is_empty() && given != resource.namespace {
+        return Err(other_namespace());
+    }
+    if !resource.namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(resource.namespace);
+    }
+    Ok(())
+}
+
 fn other_namespace() -> ApiError {
     let why = "the namespace of the provided object does not match the namespace sent on the request";
     ApiError::bad_request(why)

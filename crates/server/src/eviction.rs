@@ -32,7 +32,7 @@ enum Verdict {
 
 pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let name = resource.name.as_deref().unwrap_or("");
-    let (mut eviction, dry) = (pods::body(call, "Eviction", name)?, dry_run(&call.query, "CreateOptions")?);
+    let (mut eviction, dry) = (pods::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
     let dry = dry || Options::from_json(&eviction["deleteOptions"], call)?.dry_run;
     outside::body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
     let mut options = Options::from_json(&eviction["deleteOptions"], call)?;

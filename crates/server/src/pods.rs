@@ -2,6 +2,7 @@
 
 use crate::{
     admit::{outside, topology_labels},
+    create::in_its_namespace,
     decode,
     kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
     object,
@@ -23,8 +24,9 @@ pub(crate) fn success() -> Value {
 }
 
 /// The body, which must be of this kind and about the Pod that the path names.
-pub(crate) fn body(call: &Call, kind: &str, name: &str) -> Result<Value, ApiError> {
-    let value = decode::options(call, kind)?;
+pub(crate) fn body(resource: &Resource, call: &Call, kind: &str) -> Result<Value, ApiError> {
+    let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
+    in_its_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().is_some_and(|n| !n.is_empty() && n != name) {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
     }
@@ -92,7 +94,7 @@ pub(crate) async fn bind_any(server: &ApiServer, resource: &Resource, call: &Cal
 pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
-    let mut binding = body(call, "Binding", name)?;
+    let mut binding = body(resource, call, "Binding")?;
     topology_labels::admit_binding(server, &mut binding);
     outside::body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;

@@ -6,7 +6,7 @@ mod selectors;
 
 use crate::{
     admit::outside,
-    decode,
+    create, decode,
     kinds::FieldErrors,
     reply::Reply,
     request::Resource,
@@ -15,7 +15,6 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, show_value, with_warnings},
 };
-use serde_json::{Value, json};
 
 /// Answers a question.
 pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -29,7 +28,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     let dry = dry_run(&call.query, "CreateOptions")?;
     let validation = Validation::parse(&call.query, "CreateOptions")?;
     let (mut review, warnings) = strict::check(kind, decode::parse(call, info)?, validation)?;
-    in_its_namespace(resource, &mut review)?;
+    create::in_its_namespace(resource, &mut review)?;
     outside::body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
     match info.kind {
         "SelfSubjectAccessReview" => access::of_oneself(server, &call.user, &mut review),
@@ -55,16 +54,4 @@ impl Refused {
             Self::Other(error) => error,
         }
     }
-}
-
-/// What a question says of its namespace is what its path says.
-fn in_its_namespace(resource: &Resource, review: &mut Value) -> Result<(), ApiError> {
-    let given = review["metadata"]["namespace"].as_str().unwrap_or("");
-    if given.is_empty() || given == resource.namespace {
-        if !resource.namespace.is_empty() {
-            review["metadata"]["namespace"] = json!(resource.namespace);
-        }
-        return Ok(());
-    }
-    Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
 }

@@ -12,6 +12,7 @@ mod autoscaling;
 mod batch;
 pub(crate) mod certificates;
 mod checks;
+mod conditions;
 mod config_map;
 mod core;
 pub(crate) mod custom;

@@ -2,8 +2,8 @@
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{int_or_percent, percent},
-    integer,
+    checks::{int_or_percent, not_negative, percent},
+    conditions, integer,
     plain::Plain,
     selector, text,
 };
@@ -18,6 +18,7 @@ pub(super) static POD_DISRUPTION_BUDGET: Plain = Plain {
         AGE,
     ],
     validate,
+    validate_status,
     ..Plain::of(&KindInfo {
         needs_version: true,
         short_names: &["pdb"],
@@ -52,5 +53,14 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let policy = &spec["unhealthyPodEvictionPolicy"];
     if !matches!(policy.as_str(), None | Some("AlwaysAllow" | "IfHealthyBudget")) {
         errors.not_supported(&path.child("unhealthyPodEvictionPolicy"), policy, &["AlwaysAllow", "IfHealthyBudget"]);
+    }
+}
+
+/// `ValidatePodDisruptionBudgetStatusUpdate`.
+fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
+    let (path, status) = (FieldPath::new("status"), &object["status"]);
+    conditions::validate(status, &path, errors);
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        not_negative(status, field, &path, errors);
     }
 }

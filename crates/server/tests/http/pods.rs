@@ -29,6 +29,11 @@ async fn a_pod_is_bound_once() {
             json!({"message": "name in URL does not match name in Binding object"}),
         ),
         (json!({"metadata": {"uid": "other"}, "target": {"name": "n"}}), 409, json!({"reason": "Conflict"})),
+        (
+            json!({"metadata": {"namespace": "other"}, "target": {"name": "n"}}),
+            400,
+            json!({"message": "the namespace of the provided object does not match the namespace sent on the request"}),
+        ),
         (json!({"kind": "Pod"}), 400, json!({"reason": "BadRequest"})),
         (json!([]), 400, json!({"reason": "BadRequest"})),
     ] {
@@ -254,6 +259,8 @@ async fn an_eviction_is_a_deletion_that_says_why() {
         json!({"message": "name in URL does not match name in Eviction object"}),
     )
     .await;
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    api.check(post(&path, &json!({"metadata": {"namespace": "other"}})), 400, json!({"message": message})).await;
     let pod = api.check(get(format!("{PODS}/p")), 200, json!({"metadata": {"deletionTimestamp": null}})).await.body;
     assert_eq!(version(&pod), version(&made));
     api.check(

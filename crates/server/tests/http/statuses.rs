@@ -63,3 +63,46 @@ async fn a_deployments_annotations_are_another_generation() {
     let expected = json!({"metadata": {"generation": 2, "annotations": {"a": "y"}, "labels": {"a": "x"}}});
     api.check(merge(format!("{one}/status"), &told), 200, expected).await;
 }
+
+#[tokio::test]
+async fn a_status_is_validated() {
+    let api = Api::new().await;
+    let set = |more: Value| {
+        let mut object = deployment();
+        object["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let parts = "status.readyReplicas: Invalid value: 1: cannot be greater than status.replicas";
+    let more = json!({"replicas": 0, "readyReplicas": 1});
+    let negative = "status.numberReady: Invalid value: -1: must be greater than or equal to 0";
+    let timeless = json!({"conditions": [{"type": "A", "status": "True", "reason": "R", "message": ""}]});
+    let untimed = "status.conditions[0].lastTransitionTime: Required value: must be set";
+    let amount = "status.used[pods]: Invalid value: \"-1\": must be greater than or equal to 0";
+    let apps = "/apis/apps/v1/namespaces/default";
+    for (path, mut object, status, expected) in [
+        (DEPLOYMENTS.to_owned(), set(json!({})), more.clone(), parts),
+        (format!("{apps}/replicasets"), set(json!({})), more.clone(), parts),
+        (format!("{apps}/statefulsets"), set(json!({"serviceName": "s"})), more.clone(), parts),
+        (format!("{apps}/daemonsets"), set(json!({})), json!({"numberReady": -1}), negative),
+        ("/api/v1/namespaces/default/replicationcontrollers".to_owned(), controller(), more, parts),
+        (
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets".to_owned(),
+            json!({"spec": {"minAvailable": 1, "selector": {}}}),
+            timeless,
+            untimed,
+        ),
+        (
+            "/api/v1/namespaces/default/resourcequotas".to_owned(),
+            json!({"spec": {"hard": {"pods": "1"}}}),
+            json!({"used": {"pods": "-1"}}),
+            amount,
+        ),
+    ] {
+        object["metadata"] = json!({"name": "x"});
+        api.check(post(&path, &object), 201, json!({})).await;
+        let answer = api.ask(&merge(format!("{path}/x/status"), &json!({"status": status}))).await;
+        assert_eq!(answer.status, 422, "{path}: {}", answer.body);
+        let message = answer.body["message"].as_str().unwrap_or("");
+        assert!(message.ends_with(&format!("is invalid: {expected}")), "{path}: {message}");
+    }
+}

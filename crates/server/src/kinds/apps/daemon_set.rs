@@ -1,6 +1,9 @@
 //! DaemonSet.
 
-use super::{GROUP, not_negatives, same_selector};
+use super::{
+    GROUP, not_negatives, same_selector,
+    status::{Counts, collisions},
+};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{int_or_percent, percent},
@@ -11,6 +14,20 @@ use crate::kinds::{
     text,
 };
 use serde_json::{Value, json};
+
+const COUNTS: Counts = Counts {
+    counted: &[
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+    ],
+    parts: &[],
+    ready: "",
+};
 
 pub(in crate::kinds) static DAEMON_SET: Plain = Plain {
     columns: &[
@@ -30,6 +47,10 @@ pub(in crate::kinds) static DAEMON_SET: Plain = Plain {
     validate,
     validate_change: same_selector,
     warnings: |object, old| template::warnings(object, old, template::SPEC_PATH),
+    validate_status: |object, old, errors| {
+        COUNTS.validate(object, errors);
+        collisions(object, old, errors);
+    },
     ..Plain::of(&KindInfo {
         short_names: &["ds"],
         categories: &["all"],

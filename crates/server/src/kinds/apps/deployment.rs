@@ -1,6 +1,9 @@
 //! Deployment.
 
-use super::{GROUP, SCALE, not_negatives, same_selector, selector_and_template};
+use super::{
+    GROUP, SCALE, not_negatives, same_selector, selector_and_template,
+    status::{Counts, collisions},
+};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{int_or_percent, percent},
@@ -10,6 +13,19 @@ use crate::kinds::{
     text,
 };
 use serde_json::{Value, json};
+
+const COUNTS: Counts = Counts {
+    counted: &[
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+    ],
+    parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
+    ready: "readyReplicas",
+};
 
 pub(in crate::kinds) static DEPLOYMENT: Plain = Plain {
     columns: &[
@@ -26,6 +42,10 @@ pub(in crate::kinds) static DEPLOYMENT: Plain = Plain {
     validate,
     validate_change: same_selector,
     warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
+    validate_status: |object, old, errors| {
+        COUNTS.validate(object, errors);
+        collisions(object, old, errors);
+    },
     ..Plain::of(&KindInfo {
         short_names: &["deploy"],
         categories: &["all"],

@@ -1,12 +1,18 @@
 //! ReplicaSet.
 
-use super::{GROUP, SCALE, not_negatives, same_selector, selector_and_template};
+use super::{GROUP, SCALE, not_negatives, same_selector, selector_and_template, status::Counts};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, fill, integer,
     plain::Plain,
     template::{self, CONTAINERS, IMAGES, SELECTOR},
 };
 use serde_json::{Value, json};
+
+const COUNTS: Counts = Counts {
+    counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"],
+    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready: "readyReplicas",
+};
 
 pub(in crate::kinds) static REPLICA_SET: Plain = Plain {
     columns: &[
@@ -24,6 +30,7 @@ pub(in crate::kinds) static REPLICA_SET: Plain = Plain {
     validate,
     validate_change: same_selector,
     warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
+    validate_status: |object, _, errors| COUNTS.validate(object, errors),
     ..Plain::of(&KindInfo {
         short_names: &["rs"],
         categories: &["all"],

@@ -1,6 +1,11 @@
 //! StatefulSet.
 
-use super::{GROUP, SCALE, deployment::ready, not_negatives, selector_and_template};
+use super::{
+    GROUP, SCALE,
+    deployment::ready,
+    not_negatives, selector_and_template,
+    status::{Counts, collisions},
+};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
     checks::{int_or_percent, items, not_negative, percent},
@@ -14,14 +19,25 @@ use crate::kinds::{
 use api::feature_gates::Gate;
 use serde_json::{Value, json};
 
+const COUNTS: Counts = Counts {
+    counted: &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+    parts: &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+    ready: "status.readyReplicas",
+};
+
 pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
     columns: &[NAME, text("Ready", Cell::Of(|s, _| json!(ready(s)))), AGE, CONTAINERS, IMAGES],
     default,
     prepare: drop_disabled,
     name: api::names::dns1123_label,
     validate,
+    validate_new: service_name,
     validate_change,
     warnings,
+    validate_status: |object, old, errors| {
+        COUNTS.validate(object, errors);
+        collisions(object, old, errors);
+    },
     ..Plain::of(&KindInfo {
         short_names: &["sts"],
         categories: &["all"],
@@ -86,6 +102,13 @@ fn drop_disabled(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     }
     let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
     rolling.into_iter().for_each(|rolling| drop(rolling.remove("maxUnavailable")));
+}
+
+/// One that was taken before names were looked at stays.
+fn service_name(object: &Value, errors: &mut FieldErrors) {
+    let (path, name) = (FieldPath::new("spec").child("serviceName"), &object["spec"]["serviceName"]);
+    let wrong = name.as_str().filter(|name| !name.is_empty()).map(api::names::dns1035_label).unwrap_or_default();
+    wrong.iter().for_each(|e| errors.invalid(&path, name, e));
 }
 
 /// `ValidateStatefulSetSpec`.

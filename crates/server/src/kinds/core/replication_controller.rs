@@ -2,7 +2,7 @@
 
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    apps::SCALE,
+    apps::{Counts, SCALE},
     checks::not_negative,
     fill, integer,
     plain::Plain,
@@ -12,6 +12,12 @@ use crate::kinds::{
 };
 use crate::metadata;
 use serde_json::{Value, json};
+
+const COUNTS: Counts = Counts {
+    counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready: "readyReplicas",
+};
 
 pub(in crate::kinds) static REPLICATION_CONTROLLER: Plain = Plain {
     columns: &[
@@ -28,6 +34,7 @@ pub(in crate::kinds) static REPLICATION_CONTROLLER: Plain = Plain {
     default,
     validate,
     warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
+    validate_status: |object, _, errors| COUNTS.validate(object, errors),
     ..Plain::of(&KindInfo {
         short_names: &["rc"],
         categories: &["all"],

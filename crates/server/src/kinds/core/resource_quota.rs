@@ -23,6 +23,11 @@ pub(in crate::kinds) static RESOURCE_QUOTA: Plain = Plain {
         let path = FieldPath::new("spec").child("scopes");
         immutable(&object["spec"]["scopes"], &old["spec"]["scopes"], &path, errors);
     },
+    // `ValidateResourceQuotaStatusUpdate`.
+    validate_status: |object, _, errors| {
+        let (path, status) = (FieldPath::new("status"), &object["status"]);
+        ["hard", "used"].iter().for_each(|part| amounts(&status[part], &path.child(part), errors));
+    },
     ..Plain::of(&KindInfo {
         short_names: &["quota"],
         status: true,
@@ -78,8 +83,18 @@ fn is_standard(name: &str) -> bool {
 /// `ValidateResourceQuotaSpec`.
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    for (name, quantity) in spec["hard"].as_object().into_iter().flatten() {
-        let at = path.child("hard").key(name);
+    amounts(&spec["hard"], &path.child("hard"), errors);
+    let named: Vec<&str> = items(spec, "scopes").filter_map(Value::as_str).collect();
+    scopes(spec, &named, &spec["scopes"], &path.child("scopes"), errors);
+    if !spec["scopeSelector"].is_null() {
+        selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
+    }
+}
+
+/// What is counted, by names and in amounts that a quota may have.
+fn amounts(all: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (name, quantity) in all.as_object().into_iter().flatten() {
+        let at = path.key(name);
         self::name(name, &at, errors);
         if is_negative(quantity) {
             errors.invalid(&at, quantity, "must be greater than or equal to 0");
@@ -89,11 +104,6 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         if whole && amount.milli() % 1000 != 0 {
             errors.invalid(&at, quantity, "must be an integer");
         }
-    }
-    let named: Vec<&str> = items(spec, "scopes").filter_map(Value::as_str).collect();
-    scopes(spec, &named, &spec["scopes"], &path.child("scopes"), errors);
-    if !spec["scopeSelector"].is_null() {
-        selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
     }
 }
 

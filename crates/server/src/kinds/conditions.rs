@@ -1,0 +1,108 @@
+//! Conditions as all newer kinds have them (`metav1.Condition`).
+
+use super::{
+    FieldErrors, FieldPath,
+    checks::{items, qualified, text},
+};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const LONGEST_REASON: usize = 1024;
+const LONGEST_MESSAGE: usize = 32 * 1024;
+const NO_REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+
+/// `ValidateConditions` of `apimachinery`.
+pub(super) fn validate(status: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for (i, condition) in items(status, "conditions").enumerate() {
+        let at = path.child("conditions").index(i);
+        if !seen.insert(text(condition, "type")) {
+            errors.duplicate(&at.child("type"), &condition["type"]);
+        }
+        self::condition(condition, &at, errors);
+    }
+}
+
+fn condition(condition: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    qualified(&condition["type"], &path.child("type"), errors);
+    if !["True", "False", "Unknown"].contains(&text(condition, "status")) {
+        errors.not_supported(&path.child("status"), &condition["status"], &["False", "True", "Unknown"]);
+    }
+    if condition["observedGeneration"].as_i64().is_some_and(|n| n < 0) {
+        let (at, value) = (path.child("observedGeneration"), &condition["observedGeneration"]);
+        errors.invalid(&at, value, "must be greater than or equal to zero");
+    }
+    if matches!(text(condition, "lastTransitionTime"), "" | "0001-01-01T00:00:00Z") {
+        errors.required(&path.child("lastTransitionTime"), "must be set");
+    }
+    let at = path.child("reason");
+    match text(condition, "reason") {
+        "" => errors.required(&at, "must be set"),
+        reason => {
+            if !is_reason(reason) {
+                errors.invalid(&at, &condition["reason"], NO_REASON);
+            }
+            if reason.len() > LONGEST_REASON {
+                errors.too_long(&at, LONGEST_REASON);
+            }
+        }
+    }
+    if text(condition, "message").len() > LONGEST_MESSAGE {
+        errors.too_long(&path.child("message"), LONGEST_MESSAGE);
+    }
+}
+
+fn is_reason(text: &str) -> bool {
+    let in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.ends_with(in_word)
+        && text.chars().all(|c| in_word(c) || c == ',' || c == ':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(change: Value, expected: &[&str]) {
+        let mut condition = json!({"type": "DisruptionAllowed", "status": "True", "reason": "InsufficientPods",
+            "message": "", "lastTransitionTime": "2026-11-23T10:00:00Z"});
+        condition.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let mut errors = FieldErrors::default();
+        validate(&json!({"conditions": [condition]}), &FieldPath::new("status"), &mut errors);
+        let shown = errors.0.iter().map(|e| e.to_string().trim_start_matches("status.conditions[0].").to_owned());
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_condition_says_what_it_has_to() {
+        check(json!({}), &[]);
+        check(json!({"reason": "A,B:c_"}), &[]);
+        check(
+            json!({"status": "true"}),
+            &[r#"status: Unsupported value: "true": supported values: "False", "True", "Unknown""#],
+        );
+        check(
+            json!({"observedGeneration": -1}),
+            &["observedGeneration: Invalid value: -1: must be greater than or equal to zero"],
+        );
+        for absent in [json!(null), json!("0001-01-01T00:00:00Z")] {
+            check(json!({"lastTransitionTime": absent}), &["lastTransitionTime: Required value: must be set"]);
+        }
+        check(json!({"reason": ""}), &["reason: Required value: must be set"]);
+        check(json!({"reason": "a b"}), &[&format!("reason: Invalid value: \"a b\": {NO_REASON}")]);
+        check(json!({"message": "m".repeat(32_769)}), &["message: Too long: may not be more than 32768 bytes"]);
+    }
+
+    #[test]
+    fn a_type_is_there_once() {
+        let one = json!({"type": "A", "status": "True", "reason": "R", "lastTransitionTime": "2026-11-23T10:00:00Z"});
+        let mut errors = FieldErrors::default();
+        validate(&json!({"conditions": [one.clone(), one]}), &FieldPath::new("status"), &mut errors);
+        assert_eq!(
+            errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [r#"status.conditions[1].type: Duplicate value: "A""#,]
+        );
+    }
+}
