@@ -3,7 +3,7 @@
 
 mod admin_access;
 mod always_pull_images;
-mod connect;
+pub(crate) mod connect;
 mod default_class;
 mod hooks;
 mod in_use_protection;

@@ -207,12 +207,17 @@ pub(crate) fn generate(prefix: &str) -> String {
 
 /// What an object that is not kept says of its namespace is what its path says.
 pub(crate) fn in_its_namespace(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
-    let given = object["metadata"]["namespace"].as_str().unwrap_or("");
-    if !given.is_empty() && given != resource.namespace {
-        return Err(other_namespace());
+    let metadata = &mut object["metadata"];
+    if metadata.is_null() {
+        *metadata = json!({});
     }
-    if !resource.namespace.is_empty() {
-        object["metadata"]["namespace"] = json!(resource.namespace);
+    let Some(metadata) = metadata.as_object_mut() else {
+        return Err(ApiError::bad_request("metadata must be an object"));
+    };
+    match metadata.get("namespace").and_then(Value::as_str) {
+        Some(given) if !given.is_empty() && given != resource.namespace => return Err(other_namespace()),
+        _ if resource.namespace.is_empty() => {}
+        _ => drop(metadata.insert("namespace".to_owned(), json!(resource.namespace))),
     }
     Ok(())
 }

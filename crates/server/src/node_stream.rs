@@ -29,9 +29,9 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
 
 /// `pods/exec`, `pods/attach` and `pods/portforward`.
 pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: &mut Call) -> Reply {
-    let pod = pod(server, resource)?;
     let (kind, fields) = options(resource);
-    admit::outside::connect(server, resource, call, kind, fields).await?;
+    admit::outside::connect(server, resource, call, kind, || admit::connect::options(call, fields)).await?;
+    let pod = pod(server, resource)?;
     let name = resource.name.as_deref().unwrap_or_default();
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
     let path = path(resource, &pod, name, call)?;

@@ -13,7 +13,6 @@ use crate::{
     write::{dry_run, now},
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
 use store::{Expect, Key, Write, WriteError};
 
 /// How often a write is tried again when another came first.
@@ -85,14 +84,18 @@ pub(crate) async fn bind_any(server: &ApiServer, resource: &Resource, call: &Cal
     }
     let binding = decode::options(call, "Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
-    let pod = Resource::at(&KindRef::BuiltIn(POD), &resource.namespace, name);
-    let part = Some("binding".to_owned());
-    bind(server, &Resource { served: Arc::clone(&resource.served), subresource: part, ..pod }, call).await
+    // Who is asked is asked about an object of this name.
+    let asked = Resource { name: Some(name.to_owned()), ..resource.clone() };
+    bind_as(server, &asked, call, &KindRef::BuiltIn(POD)).await
 }
 
 /// Binds a Pod to a node: once, and only when nothing holds it back.
 pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
+    bind_as(server, resource, call, &resource.kind).await
+}
+
+async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &KindRef) -> Reply {
+    let (kind, name) = (&**kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(resource, call, "Binding")?;
     topology_labels::admit_binding(server, &mut binding);

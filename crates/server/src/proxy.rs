@@ -15,9 +15,11 @@ use crate::{
     write::with_warnings,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -56,10 +58,11 @@ pub(crate) async fn answer(
     if !matches!(call.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
         return Err(ApiError::method_not_allowed());
     }
-    admit::outside::connect(server, resource, &call, options_of(resource), &["path"]).await?;
-    let target = target(server, resource)?;
     let path = uri.path();
     let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
+    let options = || if rest.is_empty() { json!({}) } else { json!({"path": path_there(rest)}) };
+    admit::outside::connect(server, resource, &call, options_of(resource), options).await?;
+    let target = target(server, resource)?;
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let is_reading = matches!(call.method, Method::GET | Method::HEAD);
     if rest.is_empty() && is_reading && !forward::is_upgrade(&call.headers) {
@@ -83,6 +86,11 @@ pub(crate) async fn answer(
     };
     rewrite_location(&mut answer, prefix, &[&there, &host]);
     Ok(with_warnings(answer, &told.into_inner()))
+}
+
+/// The path behind, as policies see it: not encoded, and with slashes at its ends as they came.
+fn path_there(rest: &str) -> Cow<'_, str> {
+    percent_decode_str(rest).decode_utf8_lossy()
 }
 
 /// The kind of what upstream makes of the query of such a request.

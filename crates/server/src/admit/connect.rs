@@ -3,9 +3,9 @@
 use crate::service::Call;
 use serde_json::{Value, json};
 
-/// The options of this kind that a query sets.
-pub(super) fn options(call: &Call, kind: &str, fields: &[&str]) -> Value {
-    let mut options = json!({"apiVersion": "v1", "kind": kind});
+/// The options that a query sets.
+pub(crate) fn options(call: &Call, fields: &[&str]) -> Value {
+    let mut options = json!({});
     for (name, value) in form_urlencoded::parse(call.raw_query.as_bytes()) {
         let Some(field) = fields.iter().find(|field| **field == name) else { continue };
         match *field {

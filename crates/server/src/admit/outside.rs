@@ -69,31 +69,41 @@ pub(crate) async fn body(
     body: &mut Value,
     dry: bool,
 ) -> Result<(), ApiError> {
-    let options = || review::options(call, "CreateOptions", dry);
-    let Some(review) = Review::of(server, resource, call, Operation::Create, options) else { return Ok(()) };
-    request(&review.of_kind(kind), body).await
+    let Some(review) = mutate_body(server, resource, call, kind, body, dry).await? else { return Ok(()) };
+    validate(&review, Some(body), None).await
 }
 
-/// Asks about a connection to what an object stands for; `options` is what its query says.
+/// The first half of [`body`], for whoever fills something in before [`validate`] is asked.
+pub(crate) async fn mutate_body<'a>(
+    server: &'a ApiServer,
+    resource: &Resource,
+    call: &'a Call,
+    kind: [&str; 3],
+    body: &mut Value,
+    dry: bool,
+) -> Result<Option<Review<'a>>, ApiError> {
+    let options = || review::options(call, "CreateOptions", dry);
+    let Some(review) = Review::of(server, resource, call, Operation::Create, options) else { return Ok(None) };
+    let review = review.of_kind(kind);
+    let [group, version, kind] = kind;
+    body["apiVersion"] = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }.into();
+    body["kind"] = kind.into();
+    mutate(&review, body, None, NOTHING).await?;
+    Ok(Some(review))
+}
+
+/// Asks about a connection to what an object stands for; `options` is what is asked for with it.
 pub(crate) async fn connect(
     server: &ApiServer,
     resource: &Resource,
     call: &Call,
     kind: &str,
-    fields: &[&str],
+    options: impl FnOnce() -> Value,
 ) -> Result<(), ApiError> {
     let Some(review) = Review::of(server, resource, call, Operation::Connect, || Value::Null) else { return Ok(()) };
-    let mut options = super::connect::options(call, kind, fields);
-    request(&review.of_kind(["", "v1", kind]), &mut options).await
-}
-
-async fn request(review: &Review<'_>, body: &mut Value) -> Result<(), ApiError> {
-    let named = |body: &mut Value| {
-        let [group, version, kind] = &review.about.forms[0].kind;
-        body["apiVersion"] = if group.is_empty() { version.clone() } else { format!("{group}/{version}") }.into();
-        body["kind"] = kind.as_str().into();
-    };
-    named(body);
-    mutate(review, body, None, NOTHING).await?;
-    validate(review, Some(body), None).await
+    let (review, mut options) = (review.of_kind(["", "v1", kind]), options());
+    options["apiVersion"] = "v1".into();
+    options["kind"] = kind.into();
+    mutate(&review, &mut options, None, NOTHING).await?;
+    validate(&review, Some(&options), None).await
 }

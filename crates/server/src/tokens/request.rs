@@ -5,7 +5,7 @@ use super::ISSUER;
 use crate::{
     admit::outside,
     authz::node,
-    decode,
+    create, decode,
     kinds::{FieldErrors, FieldPath},
     reply::{self, Reply},
     request::Resource,
@@ -18,6 +18,7 @@ use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
 use serde_json::{Value, json};
 use store::Key;
 
+const KIND: [&str; 3] = ["authentication.k8s.io", "v1", "TokenRequest"];
 const DEFAULT_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
@@ -31,21 +32,26 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let key = server.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
-    let mut request = read(call, &resource.namespace, name)?;
+    let mut request = read(resource, call, name)?;
     let mut body = serde_json::to_value(&request).map_err(ApiError::internal)?;
-    outside::body(server, resource, call, ["authentication.k8s.io", "v1", "TokenRequest"], &mut body, dry).await?;
-    request.spec = serde_json::from_value(body["spec"].take()).map_err(ApiError::internal)?;
+    let review = outside::mutate_body(server, resource, call, KIND, &mut body, dry).await?;
+    request.spec = serde_json::from_value(body["spec"].clone()).map_err(ApiError::internal)?;
     node::restrict_token(server, &call.user, resource, &serde_json::to_value(&request.spec).unwrap_or_default())?;
     let account = stored(server, "serviceaccounts", &resource.namespace, name);
     let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
     let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
+    let audiences = Some(request.spec.audiences.clone()).filter(|a| !a.is_empty());
+    let audiences = audiences.unwrap_or_else(|| vec![ISSUER.to_owned()]);
     check(seconds)?;
+    if let Some(review) = review {
+        body["metadata"]["name"] = json!(name);
+        body["spec"]["audiences"] = json!(audiences);
+        outside::validate(&review, Some(&body), None).await?;
+    }
     let bound = match &request.spec.bound_object_ref {
         Some(reference) => Some(bound_object(server, resource, name, reference)?),
         None => None,
     };
-    let audiences = Some(request.spec.audiences.clone()).filter(|a| !a.is_empty());
-    let audiences = audiences.unwrap_or_else(|| vec![ISSUER.to_owned()]);
     let now = now();
     let extended = seconds == WARN_ONLY_SECONDS
         && audiences.iter().any(|a| a == ISSUER)
@@ -77,16 +83,21 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     Ok(reply::json(201, &answer))
 }
 
-fn read(call: &Call, namespace: &str, name: &str) -> Result<TokenRequest, ApiError> {
+fn read(resource: &Resource, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
     let mut body = decode::options(call, "TokenRequest")?;
+    create::in_its_namespace(resource, &mut body)?;
     // Its fields have Go's zero values where a client leaves them out.
     for (field, empty) in [("metadata", json!({})), ("spec", json!({}))] {
         if body[field].is_null() {
             body[field] = empty;
         }
     }
-    if let Some(spec) = body["spec"].as_object_mut().filter(|spec| spec.get("audiences").is_none_or(Value::is_null)) {
-        spec.insert("audiences".to_owned(), json!([]));
+    if let Some(spec) = body["spec"].as_object_mut() {
+        for (field, default) in [("audiences", json!([])), ("expirationSeconds", json!(DEFAULT_SECONDS))] {
+            if spec.get(field).is_none_or(Value::is_null) {
+                spec.insert(field.to_owned(), default);
+            }
+        }
     }
     if let Some(fields) = body.as_object_mut() {
         // What the server says.
@@ -96,14 +107,10 @@ fn read(call: &Call, namespace: &str, name: &str) -> Result<TokenRequest, ApiErr
     }
     let request: TokenRequest = serde_json::from_value(body)
         .map_err(|e| ApiError::bad_request(format!("couldn't decode TokenRequest: {e}")))?;
-    let (mut errors, path, metadata) = (FieldErrors::default(), FieldPath::new("metadata"), &request.metadata);
-    for (field, given, own, what) in
-        [("name", &metadata.name, name, "name"), ("namespace", &metadata.namespace, namespace, "namespace")]
-    {
-        if let Some(other) = given.as_deref().filter(|given| !given.is_empty() && *given != own) {
-            let why = format!("must match the service account {what} if specified");
-            errors.invalid(&path.child(field), &json!(other), &why);
-        }
+    let mut errors = FieldErrors::default();
+    if let Some(other) = request.metadata.name.as_deref().filter(|given| !given.is_empty() && *given != name) {
+        let why = "must match the service account name if specified";
+        errors.invalid(&FieldPath::new("metadata").child("name"), &json!(other), why);
     }
     if errors.is_empty() {
         return Ok(request);

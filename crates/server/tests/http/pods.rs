@@ -35,6 +35,7 @@ async fn a_pod_is_bound_once() {
             json!({"message": "the namespace of the provided object does not match the namespace sent on the request"}),
         ),
         (json!({"kind": "Pod"}), 400, json!({"reason": "BadRequest"})),
+        (json!({"metadata": 1}), 400, json!({"reason": "BadRequest"})),
         (json!([]), 400, json!({"reason": "BadRequest"})),
     ] {
         api.check(post(&path, &body), code, expected).await;

@@ -10,7 +10,7 @@ use server::{ApiServer, Pki, TokenFile};
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 /// A server that issues tokens, with an account.
-async fn api() -> Api {
+pub(crate) async fn api() -> Api {
     let mut api = Api::new().await;
     let dir = tempfile::tempdir().unwrap();
     let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
@@ -67,9 +67,12 @@ async fn a_token_says_who_it_is_for_and_how_long() {
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_in_upstreams_words() {
     let api = api().await;
-    let elsewhere = "TokenRequest.authentication.k8s.io \"app\" is invalid: [metadata.name: Invalid value: \"b\": must match the service account name if specified, metadata.namespace: Invalid value: \"far\": must match the service account namespace if specified]";
-    let other = json!({"metadata": {"name": "b", "namespace": "far"}, "spec": {}});
+    let elsewhere = "TokenRequest.authentication.k8s.io \"app\" is invalid: metadata.name: Invalid value: \"b\": must match the service account name if specified";
+    let other = json!({"metadata": {"name": "b"}, "spec": {}});
     api.check(post(format!("{ACCOUNTS}/app/token"), &other), 422, json!({"message": elsewhere})).await;
+    let far = "the namespace of the provided object does not match the namespace sent on the request";
+    let other = json!({"metadata": {"namespace": "far"}, "spec": {}});
+    api.check(post(format!("{ACCOUNTS}/app/token"), &other), 400, json!({"message": far})).await;
     let short = "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes";
     api.check(request(json!({"expirationSeconds": 599})), 422, json!({"message": short})).await;
     let missing = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "none"}});

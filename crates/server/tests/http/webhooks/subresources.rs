@@ -117,3 +117,55 @@ async fn connections_are_asked_about_with_their_options() {
     let answer = api.ask(&post(format!("{PODS}/p/attach?container=c"), &Value::Null)).await;
     assert_ne!(answer.body["message"], "admission webhook \"v.example.com\" denied the request: no way in");
 }
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_with_the_path_behind_it() {
+    let api = Api::new().await;
+    let hook = Hook::new(|_, review| says(review, json!({"allowed": false}))).await;
+    let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy", "services/proxy", "nodes/proxy"]}]);
+    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    for (path, kind, behind) in [
+        ("/api/v1/nodes/n/proxy/healthz?path=/other", "NodeProxyOptions", json!("/healthz")),
+        ("/api/v1/namespaces/default/pods/p:80/proxy/a/b%20c/", "PodProxyOptions", json!("/a/b c/")),
+        ("/api/v1/namespaces/default/services/s/proxy/", "ServiceProxyOptions", json!("/")),
+        ("/api/v1/namespaces/default/services/s/proxy", "ServiceProxyOptions", Value::Null),
+    ] {
+        api.check(get(path), 400, json!({})).await;
+        let request = hook.asked().remove(0).1["request"].clone();
+        assert_eq!((&request["object"]["kind"], &request["object"]["path"]), (&json!(kind), &behind), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_there_is_asked_about_first() {
+    let api = Api::new().await;
+    let hook = Hook::new(|_, review| says(review, json!({"allowed": true}))).await;
+    let rules =
+        json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}]);
+    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    api.check(post(format!("{PODS}/none/exec?command=ls"), &Value::Null), 404, json!({})).await;
+    assert_eq!(told(&hook), ["CONNECT pods/exec PodExecOptions none"]);
+}
+
+#[tokio::test]
+async fn bindings_and_tokens_are_shown_as_they_will_be() {
+    let api = crate::tokens::api().await;
+    let hook = Hook::new(|_, review| says(review, json!({"allowed": true}))).await;
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["bindings", "serviceaccounts/token"]}]);
+    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    api.create_pod("p").await;
+    let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
+    api.check(post("/api/v1/namespaces/default/bindings", &binding), 201, json!({})).await;
+    let request = hook.asked().remove(0).1["request"].clone();
+    assert_eq!(
+        (&request["resource"]["resource"], &request["subResource"], &request["name"], &request["object"]["metadata"]),
+        (&json!("bindings"), &Value::Null, &json!("p"), &json!({"name": "p", "namespace": "default"}))
+    );
+    api.check(post("/api/v1/namespaces/default/serviceaccounts/app/token", &json!({})), 201, json!({})).await;
+    let shown = hook.asked().remove(0).1["request"]["object"].clone();
+    assert_eq!(
+        (&shown["metadata"]["name"], &shown["metadata"]["namespace"], &shown["spec"]["expirationSeconds"]),
+        (&json!("app"), &json!("default"), &json!(3600))
+    );
+    assert_eq!(shown["spec"]["audiences"].as_array().map(Vec::len), Some(1));
+}
