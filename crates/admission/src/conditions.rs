@@ -67,8 +67,8 @@ fn request() -> Type {
 #[must_use]
 pub fn told(source: &str, error: &EvalError) -> String {
     match error {
-        EvalError::TooExpensive => SPENT.to_owned(),
-        EvalError::Wrong(why) => format!("expression '{source}' resulted in error: {why}"),
+        EvalError::Spent => SPENT.to_owned(),
+        error => format!("expression '{source}' resulted in error: {error}"),
     }
 }
 

@@ -26,6 +26,68 @@ pub fn ask(version: &str, uid: &str, mut request: Value, object: &Value, old: &V
     json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
 }
 
+/// What an answer may say, and of which type.
+const TYPES: [(&str, &str); 11] = [
+    ("/uid", "types.UID"),
+    ("/allowed", "bool"),
+    ("/status", "v1.Status"),
+    ("/status/code", "int32"),
+    ("/status/message", "string"),
+    ("/status/reason", "v1.StatusReason"),
+    ("/status/details", "v1.StatusDetails"),
+    ("/patch", "[]uint8"),
+    ("/patchType", "v1.PatchType"),
+    ("/auditAnnotations", "map[string]string"),
+    ("/warnings", "[]string"),
+];
+
+/// Whether everything in the answer is of its type, as upstream's decoder wants it.
+///
+/// # Errors
+/// When something is not.
+pub fn check_types(answer: &Value) -> Result<(), String> {
+    let response = &answer["response"];
+    let wrong = |at: &str, value: &Value, kind: &str| {
+        let (field, is) = (at.replace('/', "."), type_of(value));
+        Err(format!("json: cannot unmarshal {is} into Go struct field AdmissionReview.response{field} of type {kind}"))
+    };
+    if !response.is_null() && !response.is_object() {
+        return wrong("", response, "v1.AdmissionResponse");
+    }
+    for (at, kind) in TYPES {
+        let value = response.pointer(at).unwrap_or(&Value::Null);
+        let fits = match kind {
+            _ if value.is_null() => true,
+            "bool" => value.is_boolean(),
+            "int32" => value.as_i64().is_some_and(|code| i32::try_from(code).is_ok()),
+            "v1.Status" | "v1.StatusDetails" => value.is_object(),
+            "map[string]string" => value.as_object().is_some_and(|all| all.values().all(is_text)),
+            "[]string" => value.as_array().is_some_and(|all| all.iter().all(is_text)),
+            _ => value.is_string(),
+        };
+        if !fits {
+            return wrong(at, value, kind);
+        }
+    }
+    Ok(())
+}
+
+fn is_text(value: &Value) -> bool {
+    value.is_string() || value.is_null()
+}
+
+/// A type of JSON, as Go calls it.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Reads the answer (`VerifyAdmissionResponse`).
 ///
 /// # Errors
@@ -141,6 +203,32 @@ mod tests {
             &other,
             "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got admission.k8s.io/v1beta1, Kind=AdmissionReview",
         );
+    }
+
+    #[test]
+    fn an_answer_is_of_its_types() {
+        let check = |response: Value, expected: Result<(), &str>| {
+            let told = "json: cannot unmarshal ";
+            let got = check_types(&answer(&response)).map_err(|why| why.trim_start_matches(told).to_owned());
+            assert_eq!(got, expected.map_err(str::to_owned), "{response}");
+        };
+        let all = json!({"uid": "u", "allowed": true, "status": {"code": 403, "message": "m"}, "patch": "W10=",
+            "patchType": "JSONPatch", "auditAnnotations": {"a": "b"}, "warnings": ["w"]});
+        check(all, Ok(()));
+        check(Value::Null, Ok(()));
+        check(json!({"allowed": null, "status": null, "warnings": [null]}), Ok(()));
+        let field = |is: &str, at: &str, kind: &str| {
+            format!("{is} into Go struct field AdmissionReview.response{at} of type {kind}")
+        };
+        check(json!([]), Err(&field("array", "", "v1.AdmissionResponse")));
+        check(json!({"allowed": "yes"}), Err(&field("string", ".allowed", "bool")));
+        check(json!({"allowed": 1}), Err(&field("number", ".allowed", "bool")));
+        check(json!({"uid": 5}), Err(&field("number", ".uid", "types.UID")));
+        check(json!({"warnings": "x"}), Err(&field("string", ".warnings", "[]string")));
+        check(json!({"warnings": [1]}), Err(&field("array", ".warnings", "[]string")));
+        check(json!({"auditAnnotations": {"a": 1}}), Err(&field("object", ".auditAnnotations", "map[string]string")));
+        check(json!({"status": "x"}), Err(&field("string", ".status", "v1.Status")));
+        check(json!({"status": {"code": "x"}}), Err(&field("string", ".status.code", "int32")));
     }
 
     #[test]

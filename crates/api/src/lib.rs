@@ -15,6 +15,7 @@ pub mod names;
 pub mod pod;
 pub mod quantity;
 pub mod resources;
+pub mod rfc3339;
 pub mod selector;
 pub mod signals;
 pub mod static_pod;

@@ -37,8 +37,9 @@ pub(crate) struct Evaluator {
 impl Evaluator {
     /// Pays for work, or ends it.
     pub(crate) fn pay(&mut self, cost: u64) -> Result<(), EvalError> {
-        self.left = self.left.checked_sub(cost).ok_or(EvalError::TooExpensive)?;
-        Ok(())
+        let left = self.left.checked_sub(cost);
+        self.left = left.unwrap_or(0);
+        left.map(drop).ok_or(EvalError::TooExpensive)
     }
 
     pub(crate) fn eval(&mut self, expr: &IdedExpr, scope: &Scope<'_>) -> Outcome {
@@ -107,8 +108,9 @@ impl Evaluator {
         {
             return Ok(asking.of_request());
         }
-        let Value::Map(map) = &operand else { return Err(EvalError::overload()) };
-        match map.get(&key) {
+        // What has no fields has not this one.
+        let found = if let Value::Map(map) = &operand { map.get(&key) } else { None };
+        match found {
             found if select.test => Ok(Value::Bool(found.is_some_and(|v| !matches!(v, Value::Null)))),
             Some(value) => Ok(value.clone()),
             None => Err(EvalError::new(format!("no such key: {}", select.field))),

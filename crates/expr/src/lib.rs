@@ -14,6 +14,7 @@ mod eval;
 mod functions;
 mod json;
 mod operators;
+pub mod pattern;
 mod types;
 mod value;
 
@@ -91,9 +92,12 @@ pub enum EvalError {
     /// In the words of upstream's implementation of CEL.
     #[error("{0}")]
     Wrong(String),
-    /// It would take too long.
+    /// It would take longer than one expression may.
     #[error("operation cancelled: actual cost limit exceeded")]
     TooExpensive,
+    /// Nothing is left of the budget.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    Spent,
 }
 
 impl EvalError {
@@ -148,7 +152,10 @@ impl Program {
         let scope = Scope { variables, outer: None, name: "", value: None };
         let value = evaluator.eval(&self.expr, &scope);
         budget.left -= before - evaluator.left;
-        value
+        match value {
+            Err(EvalError::TooExpensive) if before < PER_CALL => Err(EvalError::Spent),
+            value => value,
+        }
     }
 }
 

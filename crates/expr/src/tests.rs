@@ -1,6 +1,6 @@
 //! Tables: an expression, and what it gives.
 
-use crate::{Budget, Program, Type, Value, value::Key};
+use crate::{Budget, EvalError, Program, Type, Value, value::Key};
 use std::{collections::BTreeMap, sync::Arc};
 
 fn object() -> (Type, Value) {
@@ -213,6 +213,11 @@ fn a_question_is_put_together_word_by_word() {
     check("authorizer.path('/healthz').check('get').reason()", "get /healthz");
     check("authorizer.serviceAccount('n', 'a').requestResource.check('delete').reason()", "n/a delete pods./ /own");
     check("authorizer.requestResource.check('x').errored()", "false");
+    check("authorizer.serviceAccount('n', 'a/b').path('/').check('get').allowed()", "Invalid service account name");
+    check(
+        "authorizer.serviceAccount('n/m', 'a').path('/').check('get').allowed()",
+        "Invalid service account namespace",
+    );
     check("authorizer.resource('pods')", "found no matching overload for 'resource'");
     check("authorizer.group('a').check('get')", "found no matching overload for 'check'");
 }
@@ -247,4 +252,26 @@ fn what_becomes_of_an_object_is_said_where_that_is_asked_for() {
     }
     assert_eq!(known("Object{a: b'x'}"), Err("no JSON form for a value of type 'bytes'".to_owned()));
     assert!(read("Object{}", &[]).is_err(), "nowhere else is there an Object");
+}
+
+#[test]
+fn what_has_no_fields_has_not_this_one() {
+    for source in ["!has(dyn(null).a)", "!has(dyn('x').a)", "!has(dyn(1).a)", "!has(dyn([1]).a)"] {
+        assert_eq!(evaluate(source), "true", "{source}");
+    }
+    assert_eq!(evaluate("dyn(null).a == 1"), "no such key: a");
+    assert_eq!(evaluate("dyn('x').a == 1"), "no such key: a");
+}
+
+#[test]
+fn one_expression_costs_so_much_and_all_together_ten_times_that() {
+    let costly = Program::compile("lists.range(100000000) == []", &[]).unwrap();
+    let cheap = Program::compile("1 == 1", &[]).unwrap();
+    let mut budget = Budget::default();
+    for _ in 0..10 {
+        assert!(cheap.evaluate(&[], &mut Budget { ..budget }).is_ok());
+        assert!(matches!(costly.evaluate(&[], &mut budget), Err(EvalError::TooExpensive)));
+    }
+    assert!(matches!(costly.evaluate(&[], &mut budget), Err(EvalError::Spent)));
+    assert!(matches!(cheap.evaluate(&[], &mut budget), Err(EvalError::Spent)));
 }

@@ -1,12 +1,13 @@
 //! `format`: what a text must look like. Formats that are not known are not checked, as upstream does.
 
+use crate::pattern_of;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use regex::Regex;
+use expr::pattern::Pattern;
 use serde_json::Value;
 use std::{collections::BTreeSet, net::IpAddr, sync::LazyLock};
 
 /// Formats that are patterns.
-static PATTERNS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
+static PATTERNS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
     let uuid = |version: &str, variant: &str| {
         format!("(?i)^[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}-?{variant}-?[0-9a-f]{{12}}$")
     };
@@ -30,8 +31,12 @@ static PATTERNS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
         ),
         ("email", r"^[^\s@]+@[^\s@]+$|<[^\s@]+@[^\s@]+>$".to_owned()),
     ];
-    all.into_iter().filter_map(|(name, pattern)| Some((name, Regex::new(&pattern).ok()?))).collect()
+    all.into_iter().filter_map(|(name, pattern)| Some((name, pattern_of(&pattern).ok()?))).collect()
 });
+
+/// What follows the day, in small letters.
+static TIME: LazyLock<Option<Pattern>> =
+    LazyLock::new(|| pattern_of("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok());
 
 /// All formats of texts that are known (`kube-openapi/pkg/validation/strfmt`, and Kubernetes' own), without dashes.
 const KNOWN: [&str; 26] = [
@@ -79,7 +84,7 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
     let name = format.replace('-', "").to_lowercase();
     match name.as_str() {
         "byte" => STANDARD.decode(text.chars().filter(|c| !c.is_whitespace()).collect::<String>()).is_ok(),
-        "date" => jiff::civil::Date::strptime("%Y-%m-%d", text).is_ok() && text.len() == 10,
+        "date" => is_date(text),
         "datetime" => is_date_time(text),
         "ipv4" => matches!(text.parse(), Ok(IpAddr::V4(_))),
         "ipv6" => matches!(text.parse(), Ok(IpAddr::V6(_))),
@@ -90,10 +95,21 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
     }
 }
 
-/// RFC 3339, with a day and a time.
+/// `strfmt.IsDateTime`, which knows offsets that there are not.
 fn is_date_time(text: &str) -> bool {
-    let separated = matches!(text.as_bytes().get(10), Some(b'T' | b't' | b' '));
-    separated && text.to_uppercase().parse::<jiff::Timestamp>().is_ok()
+    let text = text.to_lowercase();
+    let mut parts = text.split('t');
+    let (day, time) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let up_to = |from: usize, most: &str| time.get(from..from + 2).is_some_and(|number| number <= most);
+    is_date(day)
+        && TIME.as_ref().is_some_and(|pattern| pattern.is_match(time))
+        && up_to(0, "23")
+        && up_to(3, "59")
+        && up_to(6, "59")
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10 && jiff::civil::Date::strptime("%Y-%m-%d", text).is_ok()
 }
 
 /// An address and the length of its prefix.
@@ -159,6 +175,12 @@ mod tests {
         ] {
             assert!(holds(format, good), "{format} {good}");
             assert!(!holds(format, bad), "{format} {bad}");
+        }
+        for good in ["9999-12-31T23:59:59Z", "2026-01-02t03:04:05.5z", "2026-01-02T03:04:05+99:00"] {
+            assert!(holds("date-time", good), "{good}");
+        }
+        for bad in ["2026-01-02 03:04:05Z", "2026-01-02T24:00:00Z", "2026-01-02T03:04:05", "2026-02-30T03:04:05Z"] {
+            assert!(!holds("date-time", bad), "{bad}");
         }
         assert!(holds("of-my-own", "anything"));
     }

@@ -26,9 +26,17 @@ pub use json_path::{JsonPath, PathError};
 pub use prune::Unknown;
 pub use structural::structural;
 
-use regex::Regex;
+use expr::pattern::Pattern;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
+
+/// How large a pattern may become, in bytes.
+const LARGEST_PATTERN: usize = 10 << 20;
+
+/// A `pattern`, which is one of Go.
+pub(crate) fn pattern_of(pattern: &str) -> Result<Pattern, String> {
+    Pattern::compile(pattern, LARGEST_PATTERN)
+}
 
 /// What a value may be, and what becomes of it.
 #[derive(Debug, Clone, Default)]
@@ -165,7 +173,7 @@ pub struct Checks {
     pub(crate) multiple_of: Option<f64>,
     pub(crate) max_length: Option<u64>,
     pub(crate) min_length: Option<u64>,
-    pub(crate) pattern: Option<Regex>,
+    pub(crate) pattern: Option<Pattern>,
     pub(crate) max_items: Option<u64>,
     pub(crate) min_items: Option<u64>,
     pub(crate) unique_items: bool,

@@ -1,8 +1,7 @@
 //! From the JSON of a CustomResourceDefinition to a schema. What is wrong there was told before ([`crate::structural`]):
 //! here it counts as not said.
 
-use crate::{Additional, Bound, Checks, Kind, ListType, Schema, rules::Rule};
-use regex::Regex;
+use crate::{Additional, Bound, Checks, Kind, ListType, Schema, pattern_of, rules::Rule};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -96,7 +95,7 @@ impl Checks {
             multiple_of: number("multipleOf"),
             max_length: count("maxLength"),
             min_length: count("minLength"),
-            pattern: json["pattern"].as_str().filter(|p| !p.is_empty()).and_then(|p| Regex::new(p).ok()),
+            pattern: json["pattern"].as_str().filter(|p| !p.is_empty()).and_then(|p| pattern_of(p).ok()),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             unique_items: json["uniqueItems"] == true,

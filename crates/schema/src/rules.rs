@@ -151,11 +151,10 @@ impl Asking<'_> {
                 };
                 self.refused(schema, rule, value, path, &detail);
             }
-            Err(EvalError::TooExpensive) => {
+            Err(error @ (EvalError::TooExpensive | EvalError::Spent)) => {
                 self.over = true;
                 let why = format!(
-                    "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
-                    EvalError::TooExpensive,
+                    "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                     rule.shown()
                 );
                 self.invalid(path, &kind, &why);

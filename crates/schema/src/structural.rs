@@ -5,8 +5,8 @@ mod complete;
 mod declared;
 mod default;
 
+use crate::pattern_of;
 use api::field::{FieldErrors, FieldPath};
-use regex::Regex;
 use serde_json::{Value, json};
 
 /// Where a schema stands.
@@ -139,9 +139,7 @@ fn junctors(schema: &Value, skip_any: bool, skip_first: bool, path: &FieldPath, 
         nested(&schema["not"], false, &path.child("not"), errors);
     }
     let pattern = text(schema, "pattern");
-    if let Err(error) = Regex::new(pattern) {
-        let first = error.to_string();
-        let why = first.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    if let Err(why) = pattern_of(pattern) {
         let why = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
         errors.invalid(&path.child("pattern"), &json!(pattern), &why);
     }

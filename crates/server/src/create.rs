@@ -147,7 +147,7 @@ async fn admitted(
     for field in SYSTEM {
         metadata.as_object_mut().map(|m| m.remove(field));
     }
-    metadata::drop_duplicate_owners(metadata);
+    call.told.lock().extend(metadata::drop_duplicate_owners(metadata, ""));
     kind.default(&mut value);
     // What admission and the server set has no owner.
     let new = || managed::Write::new(resource, call, now()).update(None, &value, asked);
@@ -167,7 +167,7 @@ async fn admitted(
     if kind.info().namespaced && object["metadata"]["namespace"] != json!(resource.namespace) {
         return Err(other_namespace());
     }
-    metadata::drop_duplicate_owners(&mut object["metadata"]);
+    call.told.lock().extend(metadata::drop_duplicate_owners(&mut object["metadata"], metadata::AFTER_ADMISSION));
     Ok(Live { object, managers })
 }
 

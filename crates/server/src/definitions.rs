@@ -187,6 +187,7 @@ fn call() -> Call {
         headers: HeaderMap::new(),
         user: UserInfo::component("system:apiserver"),
         upgrade: None,
+        ends: None,
         trail: Trail::default(),
         told: parking_lot::Mutex::default(),
     }

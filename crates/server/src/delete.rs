@@ -17,6 +17,7 @@ use crate::{
     write::{dry_run, now, removable},
 };
 use admission::about::Operation;
+use api::text::is_yes;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
@@ -55,7 +56,7 @@ impl Options {
     }
 
     fn from_query(call: &Call) -> Result<Self, ApiError> {
-        let orphan = call.query.get("orphanDependents").map(|o| matches!(o, "true" | "1"));
+        let orphan = call.query.get("orphanDependents").map(is_yes);
         let propagation = propagation::parse(call.query.get("propagationPolicy"), orphan)?;
         Ok(Self {
             propagation,

@@ -162,7 +162,7 @@ pub(crate) fn after_admission(object: &mut Value, before: Managers, call: &Call)
     match Managers::from_json(&take(object).unwrap_or_default()) {
         Ok(managers) => managers,
         Err(why) => {
-            let told = "metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
+            let told = ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
             call.told.lock().push(format!("{told}: {why}"));
             before
         }

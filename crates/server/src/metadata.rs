@@ -195,13 +195,25 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors
     }
 }
 
-/// Owners that stand twice are kept once, as upstream does.
-pub(crate) fn drop_duplicate_owners(metadata: &mut Value) {
-    if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
-        let mut seen = std::collections::HashSet::new();
-        owners.retain(|o| seen.insert(o.to_string()));
-    }
+/// Owners that stand twice are kept once, as upstream does; what the client is told of them. `when` is empty for what the
+/// client has sent.
+pub(crate) fn drop_duplicate_owners(metadata: &mut Value, when: &str) -> Option<String> {
+    let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut)?;
+    let mut seen = std::collections::HashSet::new();
+    let (kept, twice): (Vec<Value>, Vec<Value>) = owners.drain(..).partition(|o| seen.insert(o.to_string()));
+    *owners = kept;
+    let twice: Vec<&str> = twice.iter().map(|o| o["uid"].as_str().unwrap_or("")).collect();
+    let hint = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
+    (!twice.is_empty()).then(|| {
+        let which = twice.join(", ");
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; {hint}; duplicate UID(s) observed: {which}"
+        )
+    })
 }
+
+/// When owners stand twice that nobody has sent so.
+pub(crate) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
 /// What upstream warns of in the metadata of any kind.
 pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {

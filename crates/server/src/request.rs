@@ -5,6 +5,7 @@ use crate::{
     registry::Served,
     status::ApiError,
 };
+use api::text::is_yes;
 use http::Uri;
 use percent_encoding::percent_decode_str;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -72,9 +73,9 @@ impl Query {
         self.0.contains_key(key)
     }
 
-    /// A flag: absent, `false` and `0` are false, and everything else is true (`Convert_Slice_string_To_bool`).
+    /// A flag, which is no when it is absent.
     pub(crate) fn flag(&self, key: &str) -> bool {
-        self.0.get(key).is_some_and(|v| !matches!(v.to_lowercase().as_str(), "false" | "0"))
+        self.0.get(key).is_some_and(|v| is_yes(v))
     }
 
     /// A number.

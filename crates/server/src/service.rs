@@ -30,6 +30,7 @@ use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::Store;
+use tokio::time::Instant;
 
 /// The API server. Cheap to clone.
 #[derive(Clone)]
@@ -87,6 +88,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The connection itself, for those that speak something else on it.
     pub(crate) upgrade: Option<OnUpgrade>,
+    /// By when there must be an answer, if it does not last.
+    pub(crate) ends: Option<Instant>,
     /// What is noted of it; kept by whoever goes on after the answer.
     pub(crate) trail: Trail,
     /// What the client is told beside the answer, whatever that is.

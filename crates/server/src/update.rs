@@ -301,7 +301,9 @@ async fn admitted(
 ) -> Result<Live, ApiError> {
     let kind = &*resource.kind;
     metadata::keep(&mut new, &old.object);
-    metadata::drop_duplicate_owners(&mut new["metadata"]);
+    // Of a patch, upstream looks at what came of it.
+    let when = if call.method == http::Method::PATCH { metadata::AFTER_ADMISSION } else { "" };
+    call.told.lock().extend(metadata::drop_duplicate_owners(&mut new["metadata"], when));
     kind.default(&mut new);
     let managers = match ownership {
         Ownership::Settled(managers) => managers,
@@ -327,7 +329,7 @@ async fn admitted(
     }
     check_identity(resource, &object, &old.object)?;
     metadata::keep(&mut object, &old.object);
-    metadata::drop_duplicate_owners(&mut object["metadata"]);
+    call.told.lock().extend(metadata::drop_duplicate_owners(&mut object["metadata"], metadata::AFTER_ADMISSION));
     let managers = managed::after_admission(&mut object, new.managers, call);
     Ok(Live { object, managers })
 }

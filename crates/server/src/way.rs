@@ -24,6 +24,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 use std::panic::AssertUnwindSafe;
+use tokio::time::Instant;
 
 /// Upstream's limit on a request's body.
 const MAX_BODY: usize = 3 << 20;
@@ -170,6 +171,7 @@ impl ApiServer {
             body: Bytes::new(),
             headers,
             upgrade,
+            ends: None,
             trail,
             told: Mutex::default(),
         };
@@ -179,6 +181,7 @@ impl ApiServer {
             return measured.answered(proxy::answer(self, &resource, call, body, &uri, extensions.get()).await);
         }
         let limit = deadline::of(&resource, &call.query)?;
+        let call = Call { ends: limit.map(|limit| Instant::now() + limit), ..call };
         measured.answered(deadline::within(limit, self.read(resource, call, body)).await)
     }
 

@@ -43,7 +43,9 @@ impl Webhooks {
 
     /// Sends a review and gives the answer, or says why there is none, in the words of Go's client.
     pub(crate) async fn call(&self, target: &Target, timeout: Duration, review: &Value) -> Result<Value, String> {
-        let url = format!("{}?timeout={}s", target.url(), timeout.as_secs());
+        // In whole seconds, of which there is one at least.
+        let seconds = timeout.as_millis().div_ceil(1000).max(1);
+        let url = format!("{}?timeout={seconds}s", target.url());
         let failed = |why: &str| format!("Post {url:?}: {why}");
         let client = self.client(target.peer())?;
         let request = Request::post(&url)

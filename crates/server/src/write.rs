@@ -13,8 +13,10 @@ use http::{HeaderValue, Response};
 use serde_json::{Value, json};
 use store::Object;
 
-/// Upstream sends no more bytes of warnings than this with one answer.
+/// Upstream sends no more characters of warnings than this with one answer.
 const MAX_WARNINGS: usize = 4096;
+/// What is left of each when they are more.
+const MAX_WARNING: usize = 256;
 
 /// Whether nothing is to be stored; `options` is for example `CreateOptions`.
 pub(crate) fn dry_run(query: &Query, options: &str) -> Result<bool, ApiError> {
@@ -31,12 +33,7 @@ pub(crate) fn dry_run(query: &Query, options: &str) -> Result<bool, ApiError> {
 
 /// Adds warnings, which kubectl shows; each one once.
 pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
-    let mut size = 0;
-    for (i, warning) in warnings.iter().enumerate().filter(|(_, w)| !w.is_empty()) {
-        size += warning.len();
-        if size > MAX_WARNINGS || warnings[..i].contains(warning) {
-            continue;
-        }
+    for warning in shortened(warnings) {
         let text: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
@@ -44,6 +41,30 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
         }
     }
     response
+}
+
+/// What is told of warnings, each of them once: all, or, when they are too long together, the beginning of each until
+/// these are (`recorder.AddWarning`).
+fn shortened(warnings: &[String]) -> Vec<&str> {
+    let (mut told, mut length, mut cuts): (Vec<&str>, usize, bool) = (Vec::new(), 0, false);
+    for (_, warning) in warnings.iter().enumerate().filter(|(i, w)| !w.is_empty() && !warnings[..*i].contains(w)) {
+        if cuts && length >= MAX_WARNINGS {
+            break;
+        }
+        let text = if cuts { cut(warning) } else { warning };
+        told.push(text);
+        length += text.chars().count();
+        if !cuts && length > MAX_WARNINGS {
+            cuts = true;
+            told.iter_mut().for_each(|text| *text = cut(text));
+            length = told.iter().map(|text| text.chars().count()).sum();
+        }
+    }
+    told
+}
+
+fn cut(text: &str) -> &str {
+    text.char_indices().nth(MAX_WARNING).map_or(text, |(at, _)| &text[..at])
 }
 
 /// A stored object, as the client wants to see it.
@@ -92,4 +113,29 @@ pub(crate) fn removable(value: &Value) -> bool {
         !metadata["deletionTimestamp"].is_null() && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
     let held_by_content = value["kind"] == "Namespace" && filled(&value["spec"]["finalizers"]);
     ending && !held_by_content && !filled(&metadata["finalizers"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_that_are_too_long_together_are_cut() {
+        let check = |lengths: &[usize], expected: &[usize]| {
+            let letters = ('a'..='z').chain('A'..='Z');
+            let all: Vec<String> = lengths.iter().zip(letters).map(|(n, c)| c.to_string().repeat(*n)).collect();
+            let told: Vec<usize> = shortened(&all).iter().map(|text| text.len()).collect();
+            assert_eq!(told, expected, "{lengths:?}");
+        };
+        check(&[], &[]);
+        check(&[0, 1], &[1]);
+        check(&[4096], &[4096]);
+        check(&[4097], &[256]);
+        check(&[2000, 2000, 2000], &[256, 256, 256]);
+        check(&[2000, 100, 2000], &[256, 100, 256]);
+        check(&[5000; 20], &[256; 16]);
+        let same = ["w".to_owned(), "w".to_owned()];
+        assert_eq!(shortened(&same), ["w"]);
+        assert_eq!(cut(&"é".repeat(300)).chars().count(), MAX_WARNING);
+    }
 }

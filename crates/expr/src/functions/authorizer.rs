@@ -70,6 +70,13 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, asking: &Asking, args: &
     let question = &mut next.question;
     match (asking.stage, name, texts.as_deref()) {
         ("authorizer", "serviceAccount", Some([namespace, name])) => {
+            for (what, wrong) in
+                [("name", api::names::dns1123_subdomain(name)), ("namespace", api::names::dns1123_label(namespace))]
+            {
+                if !wrong.is_empty() {
+                    return Err(EvalError::new(format!("Invalid service account {what}")));
+                }
+            }
             question.account = Some((namespace.clone(), name.clone()));
         }
         ("authorizer", "path", Some([path])) => {

@@ -3,8 +3,8 @@
 use crate::{
     EvalError, Value,
     eval::{Evaluator, Outcome},
+    pattern::Pattern,
 };
-use regex::RegexBuilder;
 use std::sync::Arc;
 
 /// What a pattern may become, in bytes: one that is larger is refused.
@@ -28,12 +28,12 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, text: &Arc<str>, args: &
         ("matches", [Value::String(pattern)]) => Ok(Value::Bool(matcher(evaluator, text, pattern)?.is_match(text))),
         ("find", [Value::String(pattern)]) => {
             let found = matcher(evaluator, text, pattern)?;
-            Ok(Value::text(found.find(text).map_or("", |m| m.as_str())))
+            Ok(Value::text(found.find_all(text).next().unwrap_or("")))
         }
         ("findAll", [Value::String(pattern), rest @ ..]) => {
             let most = limit(rest)?;
             let found = matcher(evaluator, text, pattern)?;
-            Ok(Value::list(found.find_iter(text).take(most).map(|m| Value::text(m.as_str())).collect()))
+            Ok(Value::list(found.find_all(text).take(most).map(Value::text).collect()))
         }
         ("lowerAscii", []) => Ok(Value::text(&text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Value::text(&text.to_ascii_uppercase())),
@@ -63,14 +63,11 @@ fn limit(args: &[Value]) -> Result<usize, EvalError> {
     }
 }
 
-fn matcher(evaluator: &mut Evaluator, text: &str, pattern: &str) -> Result<regex::Regex, EvalError> {
+fn matcher(evaluator: &mut Evaluator, text: &str, pattern: &str) -> Result<Pattern, EvalError> {
     // Matching takes as long as the product of both, at worst.
     let cost = (text.len() / 10 + 1).saturating_mul(pattern.len() / 4 + 1);
     evaluator.pay(u64::try_from(cost).unwrap_or(u64::MAX))?;
-    RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build().map_err(|error| {
-        let why = error.to_string();
-        EvalError::new(format!("error parsing regexp: {}", why.lines().last().unwrap_or_default()))
-    })
+    Pattern::compile(pattern, LARGEST_PATTERN).map_err(|why| EvalError::new(format!("error parsing regexp: {why}")))
 }
 
 fn out_of_range(i: i64) -> EvalError {

@@ -5,6 +5,7 @@ use crate::{
     Shared, exits,
     logs::{self, LogFile, LogOptions},
 };
+use api::text::is_yes;
 use axum::{
     body::Body,
     extract::{Path, Query, State},
@@ -25,7 +26,7 @@ pub(super) async fn container_logs(
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Refused> {
     let bad = |what: &str| (StatusCode::BAD_REQUEST, format!("{what} is not valid"));
-    let flag = |key: &str| query.get(key).is_some_and(|v| v == "true" || v == "1");
+    let flag = |key: &str| query.get(key).is_some_and(|v| is_yes(v));
     let number = |key: &str| query.get(key).map(|v| v.parse::<u64>().map_err(|_| bad(key))).transpose();
     let since_time =
         query.get("sinceTime").map(|t| t.parse::<Timestamp>().map_err(|_| bad("sinceTime"))).transpose()?;

@@ -3,6 +3,7 @@
 use crate::{Additional, Kind, Schema};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use expr::{Key, RESERVED, Type, Value};
+use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -92,13 +93,19 @@ impl Schema {
     fn text(&self, text: &str) -> Value {
         let read = match self.checks.format.as_deref() {
             Some("byte") => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(bytes.into())),
-            Some("date-time") => text.to_uppercase().parse().ok().map(Value::Time),
+            Some("date-time") => date_time(text).map(Value::Time),
             Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Value::Time),
             Some("duration") => expr::duration(text).map(Value::Duration),
             _ => None,
         };
         read.unwrap_or_else(|| Value::text(text))
     }
+}
+
+/// A time; the last hours of the year 9999, which clients write for `never`, are the last that there is here.
+fn date_time(text: &str) -> Option<Timestamp> {
+    let text = text.to_uppercase();
+    text.parse().ok().or_else(|| text.starts_with("9999-12-3").then_some(Timestamp::MAX))
 }
 
 fn map(

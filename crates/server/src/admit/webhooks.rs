@@ -10,6 +10,7 @@ use admission::{
 use futures::future;
 use serde_json::Value;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What is done again when webhooks have changed an object: what the server itself fills in.
 pub(crate) type Again<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync);
@@ -170,8 +171,10 @@ async fn ask(
     let version = hook.webhook.review.ok_or(unknown)?;
     let uid = uuid::Uuid::new_v4().to_string();
     let asked = review::ask(version, &uid, review.about.request(form), object, old);
-    let timeout = Duration::from_secs(hook.webhook.timeout);
+    let own = Duration::from_secs(hook.webhook.timeout);
+    let timeout = review.call.ends.map_or(own, |ends| own.min(ends.saturating_duration_since(Instant::now())));
     let answer = review.server.webhooks.call(target, timeout, &asked).await;
+    let answer = answer.and_then(|answer| review::check_types(&answer).map(|()| answer));
     let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
     review::read(version, &uid, mutating, &answer).map_err(|why| format!("received invalid webhook response: {why}"))
 }

@@ -5,7 +5,7 @@ mod v1;
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{dns_label, items, not_negative_quantity, path_part, text as text_of},
+    checks::{dns_label, items, not_negative, not_negative_quantity, path_part, text as text_of},
     fill,
     plain::{Conversion, Plain},
     text,
@@ -14,11 +14,12 @@ use api::quantity::Amount;
 use serde_json::{Value, json};
 
 pub(super) static V2: Plain =
-    Plain { columns: COLUMNS, default, validate, ..Plain::of(&KindInfo { version: "v2", ..INFO }) };
+    Plain { columns: COLUMNS, default, validate, validate_status, ..Plain::of(&KindInfo { version: "v2", ..INFO }) };
 pub(super) static V1: Plain = Plain {
     columns: COLUMNS,
     default: |object| v1::through(object, default),
     validate: |object, errors| validate(&v1::stored(object), errors),
+    validate_status,
     convert: Some(Conversion { from: v1::from_stored, to: v1::to_stored }),
     ..Plain::of(&KindInfo { converted: true, ..INFO })
 };
@@ -110,6 +111,12 @@ fn default(object: &mut Value) {
         fill::at(object, "/spec/behavior/scaleUp", &of(up));
         fill::at(object, "/spec/behavior/scaleDown", &of(down));
     }
+}
+
+/// `ValidateHorizontalPodAutoscalerStatusUpdate`.
+fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status");
+    ["currentReplicas", "desiredReplicas"].iter().for_each(|f| not_negative(&object["status"], f, &path, errors));
 }
 
 /// `validateHorizontalPodAutoscalerSpec`.

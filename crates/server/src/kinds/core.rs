@@ -21,6 +21,7 @@ pub(super) use transient::{BINDING, COMPONENT_STATUS};
 use super::{
     FieldErrors, FieldPath,
     checks::{items, text},
+    pod::native_resource,
 };
 use api::quantity::Amount;
 use serde_json::{Value, json};
@@ -69,6 +70,31 @@ fn old_annotation(object: &Value, name: &str, why: &str) -> Vec<String> {
 fn storage_class(object: &Value) -> String {
     let old = &object["metadata"]["annotations"][OLD_CLASS];
     old.as_str().unwrap_or_else(|| text(&object["spec"], "storageClassName")).to_owned()
+}
+
+/// What is counted, and not measured.
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+/// An amount of a resource, in whole numbers where it is counted (`ValidateResourceQuantityValue`).
+pub(super) fn amount(name: &str, quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if is_negative(quantity) {
+        errors.invalid(path, quantity, "must be greater than or equal to 0");
+    }
+    let whole = COUNTED.contains(&name) || !native_resource(name) && !name.starts_with("requests.");
+    let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
+    if whole && amount.milli() % 1000 != 0 {
+        errors.invalid(path, quantity, "must be an integer");
+    }
 }
 
 fn is_negative(quantity: &Value) -> bool {

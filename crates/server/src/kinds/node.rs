@@ -3,7 +3,9 @@
 use super::{
     Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell,
     checks::{cidr, must_be_cidr},
-    column, name_cell,
+    column,
+    core::amount,
+    name_cell,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +60,7 @@ impl Kind for Node {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
+        amounts(&object["status"], errors);
         validate_pod_cidrs(&object["spec"], errors);
         let mut seen = BTreeSet::new();
         for (i, taint) in object["spec"]["taints"].as_array().into_iter().flatten().enumerate() {
@@ -86,6 +89,7 @@ impl Kind for Node {
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         self.validate_create(object, ctx, errors);
+        addresses(&object["status"], errors);
         let (path, new, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
         if !pod_cidrs(before).is_empty() && pod_cidrs(new) != pod_cidrs(before) {
             let why = "node updates may not change podCIDR except from \"\" to valid";
@@ -189,6 +193,22 @@ fn validate_pod_cidrs(spec: &Value, errors: &mut FieldErrors) {
     }
     for (i, network) in all.iter().enumerate().filter(|(i, c)| all[..*i].contains(c)) {
         errors.duplicate(&path.index(i), network);
+    }
+}
+
+/// `ValidateNodeResources`.
+fn amounts(status: &Value, errors: &mut FieldErrors) {
+    for list in ["capacity", "allocatable"] {
+        for (name, quantity) in status[list].as_object().into_iter().flatten() {
+            amount(name, quantity, &FieldPath::new("status").child(list).child(name), errors);
+        }
+    }
+}
+
+fn addresses(status: &Value, errors: &mut FieldErrors) {
+    let all = status["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (i, address) in all.iter().enumerate().filter(|(i, address)| all[..*i].contains(address)) {
+        errors.duplicate(&FieldPath::new("status").child("addresses").index(i), address);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::protobuf::table::Kind;
 use api::quantity::{Amount, canonical};
+use api::rfc3339::{self, Precision};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use jiff::Timestamp;
 use serde_json::Value;
 
 /// What is wrong with a value.
@@ -80,11 +80,8 @@ fn time(kind: Kind, value: &Value) -> Result<Value, Wrong> {
         Value::String(text) => text,
         _ => return Err(Wrong::Type),
     };
-    let parsed: Result<Timestamp, _> = text.parse();
-    let Ok(stamp) = parsed else {
-        let layout = if kind == Kind::Time { "2006-01-02T15:04:05Z07:00" } else { "2006-01-02T15:04:05.000000Z07:00" };
-        return Err(Wrong::Value(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\"")));
-    };
+    let precision = if kind == Kind::Time { Precision::Seconds } else { Precision::Microseconds };
+    let stamp = rfc3339::parse(text, precision).map_err(Wrong::Value)?;
     let stamp = if kind == Kind::Time { format!("{stamp:.0}") } else { format!("{stamp:.6}") };
     Ok(Value::from(stamp))
 }

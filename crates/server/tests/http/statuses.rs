@@ -97,9 +97,34 @@ async fn a_status_is_validated() {
             json!({"used": {"pods": "-1"}}),
             amount,
         ),
+        (
+            "/api/v1/namespaces/default/persistentvolumeclaims".to_owned(),
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}}),
+            json!({"capacity": {"storage": "-1"}}),
+            "status.capacity[storage]: Invalid value: \"-1\": must be a valid resource quantity",
+        ),
+        (
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers".to_owned(),
+            json!({"spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "A", "name": "a", "apiVersion": "v1"}}}),
+            json!({"currentReplicas": -1, "desiredReplicas": 0}),
+            "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "/api/v1/nodes".to_owned(),
+            json!({}),
+            json!({"capacity": {"example.com/x": "500m"}, "allocatable": {"cpu": "1"}}),
+            "status.capacity.example.com/x: Invalid value: \"500m\": must be an integer",
+        ),
+        (
+            "/api/v1/nodes".to_owned(),
+            json!({}),
+            json!({"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}, {"type": "InternalIP", "address": "192.0.2.1"}]}),
+            "status.addresses[1]: Duplicate value: {\"address\":\"192.0.2.1\",\"type\":\"InternalIP\"}",
+        ),
     ] {
         object["metadata"] = json!({"name": "x"});
-        api.check(post(&path, &object), 201, json!({})).await;
+        // There are two cases of nodes.
+        api.ask(&post(&path, &object)).await;
         let answer = api.ask(&merge(format!("{path}/x/status"), &json!({"status": status}))).await;
         assert_eq!(answer.status, 422, "{path}: {}", answer.body);
         let message = answer.body["message"].as_str().unwrap_or("");

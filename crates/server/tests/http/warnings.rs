@@ -143,3 +143,21 @@ async fn what_is_old_is_told() {
     let none = "tls: failed to find any PEM data in certificate input";
     check(told(&api, "/api/v1/namespaces/default/secrets", "a", pair).await, &[none], &[none]);
 }
+
+#[tokio::test]
+async fn an_owner_that_stands_twice_is_told_of() {
+    let api = Api::new().await;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"});
+    let twice = json!({"metadata": {"name": "c", "ownerReferences": [owner, owner]}});
+    let words = |when: &str| {
+        as_header(&format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: u"
+        ))
+    };
+    let once = json!({"metadata": {"ownerReferences": [owner]}});
+    let one = format!("{CONFIG_MAPS}/c");
+    assert_eq!(api.check(post(CONFIG_MAPS, &twice), 201, once.clone()).await.warnings(), [words("")]);
+    assert_eq!(api.check(put(&one, &twice), 200, once.clone()).await.warnings(), [words("")]);
+    let patched = api.check(merge(&one, &twice), 200, once).await;
+    assert_eq!(patched.warnings(), [words(" after mutating admission happens")]);
+}

@@ -144,6 +144,7 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
             (200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "x"}}))
         }
         "/patch" => patches(review, json!([])),
+        "/type" => says(review, json!({"allowed": "yes"})),
         _ => (404, json!("")),
     })
     .await;
@@ -153,6 +154,7 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
         ("/down", "failed to call webhook: an error on the server (\"out of order\") has prevented the request from succeeding".to_owned()),
         ("/none", "failed to call webhook: the server could not find the requested resource".to_owned()),
         ("/never", format!("failed to call webhook: {}: context deadline exceeded", url("/never"))),
+        ("/type", "failed to call webhook: json: cannot unmarshal string into Go struct field AdmissionReview.response.allowed of type bool".to_owned()),
         ("/patch", "received invalid webhook response: validating webhook may not return response.patch".to_owned()),
     ];
     for (path, why) in cases {
@@ -171,6 +173,15 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
     let why = "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
     let message = format!("Internal error occurred: failed calling webhook \"m.example.com\": {why}");
     api.check(post_one(), 500, json!({"message": message})).await;
+    let patient = json!({"rules": only("configmaps"), "timeoutSeconds": 30});
+    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.bundle()});
+    api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/m")), 200, json!({})).await;
+    mutating(&api, "m", nobody, patient).await;
+    for (asked, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
+        let ask = post(format!("{CONFIG_MAPS}{asked}"), &json!({"metadata": {"generateName": "a-"}}));
+        let message = message.replace("timeout=1s", &format!("timeout={given}s"));
+        api.check(ask, 500, json!({"message": message})).await;
+    }
 }
 
 #[tokio::test]

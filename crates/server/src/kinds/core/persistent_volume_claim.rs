@@ -1,7 +1,7 @@
 //! PersistentVolumeClaim. Nothing binds it to a volume yet: its phase stays Pending.
 
 use super::{
-    CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, old_annotation,
+    CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, is_negative, old_annotation,
     persistent_volume::attributes_class, storage_class,
 };
 use crate::kinds::{
@@ -37,6 +37,7 @@ pub(in crate::kinds) static PERSISTENT_VOLUME_CLAIM: Plain = Plain {
     prepare,
     validate,
     validate_change,
+    validate_status,
     warnings: |object, _| warnings(object),
     ..Plain::of(&KindInfo {
         short_names: &["pvc"],
@@ -158,6 +159,33 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if asked(object) < asked(old) && asked(object) <= size(&old["status"]["capacity"]) {
         let at = path.child("resources").child("requests").child("storage");
         errors.forbidden(&at, "field can not be less than status.capacity");
+    }
+}
+
+/// What may become of the size of a volume.
+const RESIZING: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// `ValidatePersistentVolumeClaimStatusUpdate`.
+fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
+    let (path, status) = (FieldPath::new("status"), &object["status"]);
+    let entries = |field: &str| status[field].as_object().into_iter().flatten();
+    for list in ["capacity", "allocatedResources"] {
+        for (name, quantity) in entries(list).filter(|(_, quantity)| is_negative(quantity)) {
+            errors.invalid(&path.child(list).key(name), quantity, "must be a valid resource quantity");
+        }
+    }
+    for (name, resizing) in entries("allocatedResourceStatuses") {
+        if !resizing.as_str().is_some_and(|resizing| RESIZING.contains(&resizing)) {
+            let mut known = RESIZING;
+            known.sort_unstable();
+            errors.not_supported(&path.child("allocatedResourceStatuses").key(name), resizing, &known);
+        }
     }
 }
 

@@ -1,14 +1,12 @@
 //! ResourceQuota. What it allows is held by `admit/quota.rs`; its status is a controller's.
 
-use super::is_negative;
+use super::{COUNTED, amount};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
     checks::{immutable, items, text as text_of},
     plain::Plain,
-    pod::native_resource,
     text,
 };
-use api::quantity::Amount;
 use serde_json::{Value, json};
 
 pub(in crate::kinds) static RESOURCE_QUOTA: Plain = Plain {
@@ -50,18 +48,6 @@ fn used(quota: &Value, limits: bool) -> String {
     all.join(", ")
 }
 
-/// What a quota can count, beside pages of memory and objects by `count/`.
-const COUNTED: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
 const MEASURED: [&str; 10] = [
     "cpu",
     "ephemeral-storage",
@@ -96,14 +82,7 @@ fn amounts(all: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (name, quantity) in all.as_object().into_iter().flatten() {
         let at = path.key(name);
         self::name(name, &at, errors);
-        if is_negative(quantity) {
-            errors.invalid(&at, quantity, "must be greater than or equal to 0");
-        }
-        let whole = COUNTED.contains(&name.as_str()) || !native_resource(name) && !name.starts_with("requests.");
-        let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
-        if whole && amount.milli() % 1000 != 0 {
-            errors.invalid(&at, quantity, "must be an integer");
-        }
+        amount(name, quantity, &at, errors);
     }
 }
 

@@ -1,0 +1,145 @@
+//! Times as Go reads them: RFC 3339 and nothing else (`metav1.Time`, `metav1.MicroTime`).
+
+use jiff::Timestamp;
+
+/// How precise a time is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// In seconds; a fraction may be there, and is not kept.
+    Seconds,
+    /// In microseconds: six digits, no more and no less.
+    Microseconds,
+}
+
+impl Precision {
+    fn layout(self) -> &'static str {
+        match self {
+            Self::Seconds => "2006-01-02T15:04:05Z07:00",
+            Self::Microseconds => "2006-01-02T15:04:05.000000Z07:00",
+        }
+    }
+}
+
+/// Reads a time (`time.Parse`).
+///
+/// # Errors
+/// What is wrong with it, in Go's words. Times after 9999-12-30T22:00:00Z, the last that `jiff` has, are refused.
+pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
+    let wrong = |rest: &str, element: &str| {
+        format!("parsing time {text:?} as {:?}: cannot parse {rest:?} as {element:?}", precision.layout())
+    };
+    let mut rest = text;
+    let mut numbers = [0_u32; 6];
+    let elements = [("2006", 4), ("01", 2), ("02", 2), ("15", 2), ("04", 2), ("05", 2)];
+    for (i, ((element, digits), before)) in elements.into_iter().zip(["", "-", "-", "T", ":", ":"]).enumerate() {
+        rest = rest.strip_prefix(before).ok_or_else(|| wrong(rest, before))?;
+        (numbers[i], rest) = number(rest, digits).ok_or_else(|| wrong(rest, element))?;
+    }
+    rest = match precision {
+        Precision::Seconds => fraction(rest),
+        Precision::Microseconds => six_digits(rest).ok_or_else(|| wrong(rest, ".000000"))?,
+    };
+    let extra = zone(rest).ok_or_else(|| wrong(rest, "Z07:00"))?;
+    if !extra.is_empty() {
+        return Err(format!("parsing time {text:?}: extra text: {extra:?}"));
+    }
+    let [_, month, _, hour, minute, second] = numbers;
+    let within =
+        [("month", (1..=12).contains(&month)), ("hour", hour < 24), ("minute", minute < 60), ("second", second < 60)];
+    if let Some((what, _)) = within.into_iter().find(|(_, is_right)| !is_right) {
+        return Err(format!("parsing time {text:?}: {what} out of range"));
+    }
+    // Go takes a comma, too.
+    text.replace(',', ".").parse().map_err(|e: jiff::Error| {
+        let is_late = numbers[0] == 9999 && month == 12 && numbers[2] >= 30 && numbers[2] < 32;
+        let why = if is_late { "times after 9999-12-30T22:00:00Z are not supported".to_owned() } else { e.to_string() };
+        let is_day = why.contains("day");
+        format!("parsing time {text:?}: {}", if is_day { "day out of range" } else { &why })
+    })
+}
+
+fn number(text: &str, digits: usize) -> Option<(u32, &str)> {
+    let (number, rest) = text.split_at_checked(digits)?;
+    let number = if number.bytes().all(|b| b.is_ascii_digit()) { number.parse().ok()? } else { return None };
+    Some((number, rest))
+}
+
+/// Goes past a fraction, if there is one.
+fn fraction(text: &str) -> &str {
+    let Some(after) = text.strip_prefix(['.', ',']) else { return text };
+    let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    if rest.len() < after.len() { rest } else { text }
+}
+
+fn six_digits(text: &str) -> Option<&str> {
+    text.strip_prefix(['.', ',']).and_then(|after| number(after, 6)).map(|(_, rest)| rest)
+}
+
+/// Goes past the zone: `Z`, or hours and minutes.
+fn zone(text: &str) -> Option<&str> {
+    if let Some(rest) = text.strip_prefix('Z') {
+        return Some(rest);
+    }
+    let (hours, rest) = number(text.strip_prefix(['+', '-'])?, 2)?;
+    let (minutes, rest) = number(rest.strip_prefix(':')?, 2)?;
+    (hours <= 24 && minutes < 60).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(precision: Precision, text: &str, expected: Result<&str, &str>) {
+        let read = parse(text, precision).map(|time| time.to_string());
+        let told = format!("parsing time {text:?} as {:?}: ", precision.layout());
+        let short = |why: String| why.replace(&told, "").replace(&format!("parsing time {text:?}: "), "");
+        assert_eq!(read.map_err(short), expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+    }
+
+    #[test]
+    fn times_are_read_as_go_reads_them() {
+        let check = |text, expected| check(Precision::Seconds, text, expected);
+        check("2026-01-02T03:04:05Z", Ok("2026-01-02T03:04:05Z"));
+        check("2026-01-02T03:04:05.123456789Z", Ok("2026-01-02T03:04:05.123456789Z"));
+        check("2026-01-02T03:04:05,5Z", Ok("2026-01-02T03:04:05.5Z"));
+        check("2026-01-02T03:04:05+02:00", Ok("2026-01-02T01:04:05Z"));
+        check("2024-02-29T00:00:00-12:30", Ok("2024-02-29T12:30:00Z"));
+        check("0001-01-01T00:00:00Z", Ok("0001-01-01T00:00:00Z"));
+        for (text, why) in [
+            ("", "cannot parse \"\" as \"2006\""),
+            ("soon", "cannot parse \"soon\" as \"2006\""),
+            ("+002026-01-01T00:00:00Z", "cannot parse \"+002026-01-01T00:00:00Z\" as \"2006\""),
+            ("20260101T000000Z", "cannot parse \"0101T000000Z\" as \"-\""),
+            ("2026-01-01 00:00:00Z", "cannot parse \" 00:00:00Z\" as \"T\""),
+            ("2026-01-01t00:00:00z", "cannot parse \"t00:00:00z\" as \"T\""),
+            ("2026-01-01T00:00Z", "cannot parse \"Z\" as \":\""),
+            ("2026-01-01T00:00:00", "cannot parse \"\" as \"Z07:00\""),
+            ("2026-01-01T00:00:00z", "cannot parse \"z\" as \"Z07:00\""),
+            ("2026-01-01T00:00:00.Z", "cannot parse \".Z\" as \"Z07:00\""),
+            ("2026-01-01T00:00:00+25:00", "cannot parse \"+25:00\" as \"Z07:00\""),
+            ("2026-01-01T00:00:00+0200", "cannot parse \"+0200\" as \"Z07:00\""),
+            ("2026-01-01T00:00:00Z[UTC]", "extra text: \"[UTC]\""),
+            ("2026-13-01T00:00:00Z", "month out of range"),
+            ("2026-02-29T00:00:00Z", "day out of range"),
+            ("2026-01-00T00:00:00Z", "day out of range"),
+            ("2026-01-01T24:00:00Z", "hour out of range"),
+            ("2026-01-01T00:60:00Z", "minute out of range"),
+            ("2026-06-30T23:59:60Z", "second out of range"),
+            ("9999-12-31T23:59:59Z", "times after 9999-12-30T22:00:00Z are not supported"),
+            ("２０２６-01-01T00:00:00Z", "cannot parse \"２０２６-01-01T00:00:00Z\" as \"2006\""),
+        ] {
+            check(text, Err(why));
+        }
+    }
+
+    #[test]
+    fn microseconds_are_six_digits() {
+        let check = |text, expected| check(Precision::Microseconds, text, expected);
+        check("2026-01-01T00:00:00.123456Z", Ok("2026-01-01T00:00:00.123456Z"));
+        check("2026-01-01T00:00:00.000000+01:00", Ok("2025-12-31T23:00:00Z"));
+        check("2026-01-01T00:00:00Z", Err("cannot parse \"Z\" as \".000000\""));
+        check("2026-01-01T00:00:00.12345Z", Err("cannot parse \".12345Z\" as \".000000\""));
+        check("2026-01-01T00:00:00.123456789Z", Err("cannot parse \"789Z\" as \"Z07:00\""));
+    }
+}
