@@ -39,12 +39,14 @@ pub(crate) struct Options {
     pub(crate) revision: Option<String>,
     pub(crate) dry_run: bool,
     propagation: Option<Propagation>,
+    /// Whether what depends on it is expressly to go, too, in the old form.
+    takes_dependents: bool,
 }
 
 impl Options {
     /// Nothing but that it shall go.
     pub(crate) fn plain() -> Self {
-        Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None }
+        Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None, takes_dependents: false }
     }
 
     pub(crate) fn parse(call: &Call) -> Result<Self, ApiError> {
@@ -60,6 +62,7 @@ impl Options {
         let propagation = propagation::parse(call.query.get("propagationPolicy"), orphan)?;
         Ok(Self {
             propagation,
+            takes_dependents: orphan == Some(false),
             grace: call.query.number("gracePeriodSeconds")?,
             uid: None,
             revision: None,
@@ -90,6 +93,7 @@ impl Options {
         let preconditions = options.preconditions.unwrap_or_default();
         Ok(Self {
             propagation,
+            takes_dependents: options.orphan_dependents == Some(false),
             grace: options.grace_period_seconds,
             uid: preconditions.uid,
             revision: preconditions.resource_version,
@@ -108,7 +112,8 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     let info = resource.kind.info();
     // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
     if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
-        return Ok(reply::json(200, &convert::decode(&server.webhooks, &*resource.kind, &object).await?));
+        let code = if !gone && options.takes_dependents { 202 } else { 200 };
+        return Ok(reply::json(code, &convert::decode(&server.webhooks, &*resource.kind, &object).await?));
     }
     let value = convert::as_stored(&*resource.kind, &object);
     let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});

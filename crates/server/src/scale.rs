@@ -4,17 +4,17 @@ mod apply;
 
 use crate::{
     convert, decode,
-    kinds::{FieldErrors, FieldPath, Kind, KindInfo, selector},
+    kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, integer, selector},
     live::Live,
     managed::{self, Asked},
     object, patch as patches,
-    reply::{self, Reply},
+    reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
     update::{self, Made, Ownership, Written},
-    write::{dry_run, with_warnings},
+    write::{dry_run, show_value, with_warnings},
 };
 use ::apply::Managers;
 use serde_json::{Value, json};
@@ -24,9 +24,21 @@ static SCALE: KindInfo = KindInfo::of("autoscaling", "Scale", "scales", "scale")
 
 struct Scale;
 
+/// `scaleColumnDefinitions` of upstream's printers.
+static COLUMNS: [Column; 4] = [
+    NAME,
+    integer("Desired", Cell::Of(|scale, _| json!(replicas(scale)))),
+    integer("Available", Cell::Of(|scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0)))),
+    AGE,
+];
+
 impl Kind for Scale {
     fn info(&self) -> &KindInfo {
         &SCALE
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        &COLUMNS
     }
 }
 
@@ -82,7 +94,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
             let object = convert::decode(&server.webhooks, kind, &stored).await?;
-            Ok(reply::json(200, &checked(kind, &object)?))
+            show_value(&Scale, 200, checked(kind, &object)?, call)
         }
         "PUT" => {
             managed::require(call, "UpdateOptions", false)?;
@@ -140,7 +152,7 @@ async fn write(
         Written::Stored(stored) => convert::decode(&server.webhooks, &*resource.kind, &stored).await?,
         Written::Dry(value) => value,
     };
-    Ok(with_warnings(reply::json(200, &scale_of(&*resource.kind, &object)), &warnings))
+    Ok(with_warnings(show_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))
 }
 
 /// Writes the number of a scale into its object.

@@ -45,14 +45,32 @@ pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> 
     let Parsed { value: mut object, duplicates } = parsed;
     named_as_expected(info, &object)?;
     let unknown = kind.read(&mut object).map_err(|e| handled(&e))?;
-    let wrong: Vec<String> = unknown.into_iter().chain(duplicates).collect();
+    let wrong = in_order(kind, unknown, duplicates);
     match validation {
         Validation::Strict if !wrong.is_empty() => {
             Err(handled(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((object, wrong)),
+        Validation::Warn => Ok((object, wrong.into_iter().map(told_alone).collect())),
         _ => Ok((object, Vec::new())),
     }
+}
+
+/// A field that is not known is told of once, however often it stands there. Custom kinds are read in another order.
+fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> Vec<String> {
+    if kind.is_custom() {
+        return duplicates.into_iter().chain(unknown).collect();
+    }
+    let is_known = |twice: &String| {
+        let field = twice.strip_prefix("duplicate");
+        !unknown.iter().any(|field_unknown| field_unknown.strip_prefix("unknown") == field)
+    };
+    let twice: Vec<String> = duplicates.into_iter().filter(is_known).collect();
+    unknown.into_iter().chain(twice).collect()
+}
+
+/// As a warning has it: without what introduces errors of YAML (`parseYAMLWarnings`).
+fn told_alone(wrong: String) -> String {
+    wrong.strip_prefix("yaml: unmarshal errors:").map_or(wrong.clone(), |rest| rest.trim_start().to_owned())
 }
 
 /// What a patch made of an object; upstream finds fault with these as an invalid `patch`, which is shown.
@@ -78,7 +96,7 @@ pub(crate) fn check_patched(
         Validation::Strict if !wrong.is_empty() => {
             Err(invalid(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((object, wrong)),
+        Validation::Warn => Ok((object, wrong.into_iter().map(told_alone).collect())),
         _ => Ok((object, Vec::new())),
     }
 }

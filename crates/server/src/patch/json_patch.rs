@@ -38,7 +38,13 @@ pub(super) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, ApiError> 
     for operation in &patch {
         Operation(operation).carry_out(&mut value, &mut copied).map_err(|why| rejected(&why))?;
     }
-    Ok(Parsed { value, duplicates: duplicates.iter().map(|found| format!("json patch {found}")).collect() })
+    // `jsonPatchOp`, which is read strictly.
+    let unknown = patch.iter().enumerate().flat_map(|(i, operation)| {
+        let strange = operation.keys().filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
+        strange.map(move |field| format!("unknown field \"[{i}].{field}\""))
+    });
+    let found = duplicates.into_iter().chain(unknown);
+    Ok(Parsed { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
 }
 
 fn rejected(why: &str) -> ApiError {

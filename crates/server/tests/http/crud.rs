@@ -282,3 +282,18 @@ async fn an_update_of_another_name_is_refused_whether_there_is_such_an_object_or
     api.check(get(format!("{CONFIG_MAPS}?timeout=-1s")), 200, json!({})).await;
     api.check(post("/version", &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
 }
+
+#[tokio::test]
+async fn what_stays_for_a_while_is_accepted_when_its_dependents_are_to_go() {
+    let api = Api::new().await;
+    for (options, expected) in [
+        (json!({"orphanDependents": false}), 202),
+        (json!({"orphanDependents": true}), 200),
+        (json!({"propagationPolicy": "Background"}), 200),
+    ] {
+        let made = json!({"metadata": {"generateName": "c-", "finalizers": ["x.io/y"]}});
+        let made = api.check(post(CONFIG_MAPS, &made), 201, json!({})).await.body;
+        let path = format!("{CONFIG_MAPS}/{}", made["metadata"]["name"].as_str().unwrap());
+        api.check(delete_with(&path, &options), expected, json!({"kind": "ConfigMap"})).await;
+    }
+}

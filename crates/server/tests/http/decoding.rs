@@ -173,3 +173,16 @@ async fn an_update_makes_some_objects_and_must_know_their_version() {
     api.check(delete(&path), 200, json!({})).await;
     api.check(put(&path, &next), 404, json!({})).await;
 }
+
+#[tokio::test]
+async fn operations_of_a_json_patch_are_read_strictly() {
+    let api = Api::new().await;
+    api.create_config_map("c", json!({})).await;
+    let operations = json!([{"op": "add", "path": "/data", "value": {"a": "b"}, "foo": "bar"}]);
+    let ask = |how: &str| patch("json-patch", format!("{CONFIG_MAPS}/c?fieldValidation={how}"), &operations);
+    let refused = api.check(ask("Strict"), 422, json!({"reason": "Invalid"})).await;
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.ends_with("strict decoding error: json patch unknown field \"[0].foo\""), "{message}");
+    let warned = api.check(ask("Warn"), 200, json!({"data": {"a": "b"}})).await;
+    assert_eq!(warned.warnings(), [r#"299 - "json patch unknown field \"[0].foo\"""#]);
+}

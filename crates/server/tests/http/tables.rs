@@ -102,3 +102,16 @@ async fn objects_and_lists_come_in_the_shape_that_was_asked_for() {
     let (content_type, _) = api.text(&get(&one).header("accept", "*/*;q=0.1, application/yaml")).await;
     assert_eq!(content_type, "application/yaml");
 }
+
+#[tokio::test]
+async fn a_scale_has_columns_of_its_own() {
+    let api = Api::new().await;
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
+        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    api.check(post(path, &deployment), 201, json!({})).await;
+    let table = api.check(table(format!("{path}/d/scale")), 200, json!({"kind": "Table"})).await.body;
+    let columns: Vec<&Value> = table["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(columns, ["Name", "Desired", "Available", "Age"]);
+    assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("d"), json!(2), json!(0)]);
+}
