@@ -15,7 +15,7 @@ pub(super) static ROLE: Plain = Plain {
     columns: NAME_AND_CREATION,
     name: path_segment,
     validate: |role, errors| rules(role, true, errors),
-    ..Plain::of(&KindInfo::of(GROUP, "Role", "roles", "role"))
+    ..Plain::of(&KindInfo { created_by_update: true, ..KindInfo::of(GROUP, "Role", "roles", "role") })
 };
 pub(super) static CLUSTER_ROLE: Plain = Plain {
     columns: NAME_AND_CREATION,
@@ -32,7 +32,10 @@ pub(super) static CLUSTER_ROLE: Plain = Plain {
             super::selector::validate(selector, &at.index(i), errors);
         }
     },
-    ..Plain::of(&KindInfo::of_cluster(GROUP, "ClusterRole", "clusterroles", "clusterrole"))
+    ..Plain::of(&KindInfo {
+        created_by_update: true,
+        ..KindInfo::of_cluster(GROUP, "ClusterRole", "clusterroles", "clusterrole")
+    })
 };
 pub(super) static ROLE_BINDING: Plain = Plain {
     columns: BINDING,
@@ -40,7 +43,10 @@ pub(super) static ROLE_BINDING: Plain = Plain {
     default: default_binding,
     validate: |object, errors| binding(object, &["Role", "ClusterRole"], errors),
     validate_change: same_role,
-    ..Plain::of(&KindInfo::of(GROUP, "RoleBinding", "rolebindings", "rolebinding"))
+    ..Plain::of(&KindInfo {
+        created_by_update: true,
+        ..KindInfo::of(GROUP, "RoleBinding", "rolebindings", "rolebinding")
+    })
 };
 pub(super) static CLUSTER_ROLE_BINDING: Plain = Plain {
     columns: BINDING,
@@ -48,7 +54,10 @@ pub(super) static CLUSTER_ROLE_BINDING: Plain = Plain {
     default: default_binding,
     validate: |object, errors| binding(object, &["ClusterRole"], errors),
     validate_change: same_role,
-    ..Plain::of(&KindInfo::of_cluster(GROUP, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding"))
+    ..Plain::of(&KindInfo {
+        created_by_update: true,
+        ..KindInfo::of_cluster(GROUP, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
+    })
 };
 
 const BINDING: &[Column] = &[

@@ -18,6 +18,7 @@ static INFO: KindInfo = KindInfo {
     short_names: &["svc"],
     categories: &["all"],
     status: true,
+    created_by_update: true,
     subresources: &[Subresource::proxy("ServiceProxyOptions")],
     ..KindInfo::core("Service", "services", "service")
 };

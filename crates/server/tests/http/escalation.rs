@@ -176,3 +176,18 @@ async fn nobody_becomes_a_master_by_a_certificate() {
     api.check(ask("kubernetes.io/kube-apiserver-client"), 403, json!({"message": message})).await;
     api.check(ask("example.com/own"), 201, json!({})).await;
 }
+
+#[tokio::test]
+async fn an_update_that_makes_a_role_gives_away_no_more() {
+    let api = api().await;
+    let path = format!("{RBAC}/namespaces/default/roles/r");
+    let held = role("r", json!([rule(&["get"], "pods")]));
+    let more = role("r", json!([rule(&["delete"], "pods")]));
+    api.check(by(put(&path, &more)), 403, json!({"reason": "Forbidden"})).await;
+    api.check(get(&path), 404, json!({})).await;
+    api.check(by(put(&path, &held)), 201, json!({"metadata": {"name": "r"}})).await;
+    api.check(put(&path, &more), 200, json!({})).await;
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    let path = "/api/v1/namespaces/default/services/s";
+    api.check(put(path, &service), 201, json!({"spec": {"type": "ClusterIP"}})).await;
+}
