@@ -13,6 +13,8 @@ pub struct Answer {
     pub patch: Option<Vec<u8>>,
     /// What the client is told.
     pub warnings: Vec<String>,
+    /// What the audit log is told.
+    pub annotations: Vec<(String, String)>,
     /// Why not: a `Status`.
     pub status: Value,
 }
@@ -72,6 +74,10 @@ pub fn check_types(answer: &Value) -> Result<(), String> {
     Ok(())
 }
 
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or("").to_owned()
+}
+
 fn is_text(value: &Value) -> bool {
     value.is_string() || value.is_null()
 }
@@ -124,10 +130,12 @@ pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<
     }
     let patch = STANDARD.decode(patch).map_err(|e| format!("response.patch: {e}"))?;
     let warnings = response["warnings"].as_array().into_iter().flatten();
+    let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
     Ok(Answer {
         allowed: response["allowed"] == true,
         patch: Some(patch).filter(|patch| mutating && !patch.is_empty()),
         warnings: warnings.filter_map(Value::as_str).map(str::to_owned).collect(),
+        annotations: annotations.map(|(key, value)| (key.clone(), text_of(value))).collect(),
         status: response["status"].clone(),
     })
 }

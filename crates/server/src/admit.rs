@@ -10,6 +10,7 @@ mod in_use_protection;
 mod limit_ranger;
 mod mutations;
 mod node_taint;
+mod noted;
 pub(crate) mod outside;
 mod pod_security;
 mod policies;

@@ -8,6 +8,7 @@ use admission::{
     matching::Matching,
     policy::{Binding, Denial, Policy, Said},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use store::{Key, Scope};
@@ -63,11 +64,26 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
 /// What the audit log says of what a policy does not allow.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// Upstream's `ValidationFailureValue`, in a list.
+/// Upstream's `ValidationFailureValue`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failure<'a> {
+    message: &'a str,
+    policy: &'a str,
+    binding: &'a str,
+    expression_index: usize,
+    validation_actions: &'a [String],
+}
+
 fn failure(policy: &Policy, binding: &Binding, denial: &Denial) -> String {
-    let value = json!([{"message": denial.message, "policy": policy.name, "binding": binding.name,
-        "expressionIndex": denial.index, "validationActions": binding.actions}]);
-    value.to_string()
+    let failure = Failure {
+        message: &denial.message,
+        policy: &policy.name,
+        binding: &binding.name,
+        expression_index: denial.index,
+        validation_actions: &binding.actions,
+    };
+    serde_json::to_string(&[failure]).unwrap_or_default()
 }
 
 /// In which form a request is what this is about, if it is.

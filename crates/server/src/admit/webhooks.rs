@@ -1,7 +1,7 @@
 //! Admission webhooks: those that change objects are asked one after the other, those that do not all at once, when nothing
 //! changes any more (`apiserver/pkg/admission/plugin/webhook/{mutating,validating}`).
 
-use super::{hooks::Hook, reinvocation::Reinvocation, review::Review};
+use super::{hooks::Hook, noted::Noted, reinvocation::Reinvocation, review::Review};
 use crate::{patch, status::ApiError};
 use admission::{
     conditions,
@@ -33,7 +33,7 @@ impl Round {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         for (place, hook) in review.asked.mutating.iter().enumerate() {
-            self.ask(review, place, hook, object, old).await?;
+            self.ask(review, (0, place), hook, object, old).await?;
         }
         Ok(())
     }
@@ -51,7 +51,7 @@ impl Round {
         }
         for place in self.reinvocation.take() {
             if let Some(hook) = review.asked.mutating.get(place) {
-                self.ask(review, place, hook, object, old).await?;
+                self.ask(review, (1, place), hook, object, old).await?;
             }
         }
         Ok(())
@@ -60,34 +60,53 @@ impl Round {
     async fn ask(
         &mut self,
         review: &Review<'_>,
-        place: usize,
+        (round, place): (u8, usize),
         hook: &Hook,
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let shown = Some(&*object).filter(|o| !o.is_null());
         let Some(form) = wants(review, hook, shown, old).await? else { return Ok(()) };
-        let (now, before) = (review.in_form(shown, form).await?, review.in_form(old, form).await?);
-        let answer = call(review, hook, form, &now, &before, true).await?;
-        if let Some(patch) = answer.and_then(|answer| answer.patch).filter(|patch| patch.trim_ascii() != b"[]") {
-            let name = &hook.webhook.name;
-            if now.is_null() {
-                let why = "attempted to modify the object, which is not supported for this operation";
-                return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
-            }
-            let patched = patch::apply(patch::JSON, now, &patch).map_err(|why| ApiError::internal(why.cause()))?;
-            let made = review.taken(patched.value, form).await?;
-            if made != *object {
-                *object = made;
-                self.changed = true;
-                self.reinvocation.changed();
-            }
+        let noted = Noted::mutating(&review.call.trail, &hook.webhook, round, place);
+        let made = self::mutate(review, hook, form, shown, old, &noted).await;
+        noted.mutated(matches!(made, Ok(Some(_))));
+        if let Some(made) = made?
+            && made != *object
+        {
+            *object = made;
+            self.changed = true;
+            self.reinvocation.changed();
         }
         if hook.webhook.is_reinvoked {
             self.reinvocation.note(place);
         }
         Ok(())
     }
+}
+
+/// What a webhook makes of an object, if it is another one.
+async fn mutate(
+    review: &Review<'_>,
+    hook: &Hook,
+    form: usize,
+    object: Option<&Value>,
+    old: Option<&Value>,
+    noted: &Noted<'_>,
+) -> Result<Option<Value>, ApiError> {
+    let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
+    let answer = call(review, hook, form, [&now, &before], true, noted).await?;
+    let patch = answer.and_then(|answer| answer.patch).filter(|patch| patch.trim_ascii() != b"[]");
+    let Some(patch) = patch else { return Ok(None) };
+    if now.is_null() {
+        let (name, why) =
+            (&hook.webhook.name, "attempted to modify the object, which is not supported for this operation");
+        return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
+    }
+    let patched = patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause()))?;
+    let changed = patched.value != now;
+    let made = review.taken(patched.value, form).await?;
+    noted.patched(&patch);
+    Ok(Some(made).filter(|_| changed))
 }
 
 /// Asks webhooks whether an object may be written as it is.
@@ -98,9 +117,10 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
             wanted.push((hook, form));
         }
     }
-    let calls = wanted.into_iter().map(|(hook, form)| async move {
+    let calls = wanted.into_iter().enumerate().map(|(place, (hook, form))| async move {
         let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
-        call(review, hook, form, &now, &before, false).await.map(drop)
+        let noted = Noted::validating(&review.call.trail, &hook.webhook, place);
+        call(review, hook, form, [&now, &before], false, &noted).await.map(drop)
     });
     future::join_all(calls).await.into_iter().collect()
 }
@@ -136,9 +156,9 @@ async fn call(
     review: &Review<'_>,
     hook: &Hook,
     form: usize,
-    object: &Value,
-    old: &Value,
+    [object, old]: [&Value; 2],
     mutating: bool,
+    noted: &Noted<'_>,
 ) -> Result<Option<Answer>, ApiError> {
     let webhook = &hook.webhook;
     if review.about.dry && !webhook.takes_dry_runs {
@@ -149,10 +169,12 @@ async fn call(
         Ok(answer) => answer,
         Err(why) if webhook.is_optional => {
             tracing::warn!(webhook = webhook.name, why, "a webhook cannot be called, and the request goes on");
+            noted.failed_open();
             return Ok(None);
         }
         Err(why) => return Err(ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))),
     };
+    noted.said(&answer.annotations);
     review.call.told.lock().extend(answer.warnings.iter().cloned());
     if answer.allowed { Ok(Some(answer)) } else { Err(ApiError::given(review::refusal(&webhook.name, &answer.status))) }
 }

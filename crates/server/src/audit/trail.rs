@@ -172,6 +172,15 @@ impl Trail {
         });
     }
 
+    /// The same, for logs that have objects, too.
+    pub(crate) fn annotate_request(&self, key: impl Into<Cow<'static, str>>, value: String) {
+        self.change(|event| {
+            if event.level >= Level::Request {
+                event.annotations.entry(key.into()).or_insert(value);
+            }
+        });
+    }
+
     /// The body has come.
     pub(crate) fn sent(&self, body: &Bytes, content_type: &str) {
         let Some(noted) = self.noted.as_ref().filter(|_| !body.is_empty()) else { return };

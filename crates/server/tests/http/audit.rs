@@ -2,8 +2,11 @@
 
 use crate::{
     common::{Api, Ask, CONFIG_MAPS, PODS, compare, get, merge, post},
+    hook::Hook,
     policies,
+    webhooks::{self, says},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use server::{AuditLog, AuditPolicy, AuditRotation};
 use std::sync::Arc;
@@ -184,8 +187,9 @@ async fn policies_tell_the_audit_log_what_they_are_asked_to() {
     let said = &event["annotations"];
     assert_eq!((&said["p/name"], &said["p/nothing"]), (&json!("it is m"), &Value::Null));
     let failure = said["validation.policy.admission.k8s.io/validation_failure"].as_str().unwrap();
-    let expected = json!([{"message": "never", "policy": "p", "binding": "b", "expressionIndex": 1, "validationActions": ["Audit"]}]);
-    assert_eq!(serde_json::from_str::<Value>(failure).unwrap(), expected);
+    let expected =
+        r#"[{"message":"never","policy":"p","binding":"b","expressionIndex":1,"validationActions":["Audit"]}]"#;
+    assert_eq!(failure, expected);
 }
 
 #[tokio::test]
@@ -214,4 +218,50 @@ async fn what_a_namespace_asks_of_pods_is_noted() {
     let begins = "would violate PodSecurity \"restricted:v1.30\": allowPrivilegeEscalation != false";
     assert!(said[0].0 == "baseline:latest" && said[0].1.starts_with(begins), "{said:?}");
     assert!(said[1].1.contains("host namespaces (hostNetwork=true)"), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_webhooks_do_is_noted() {
+    for (level, patch) in [("Request", Some("JSONPatch")), ("Metadata", None)] {
+        let noting = Noting::with(&format!("[{{level: {level}, resources: [{{resources: [configmaps]}}]}}]")).await;
+        let hook = Hook::new(|path, review| match path {
+            "/down" => (500, json!("")),
+            "/changes" => {
+                let patch = json!([{"op": "add", "path": "/data", "value": {"a": "b"}}]).to_string();
+                let noted = json!({"k": "v", "no/key": "x"});
+                says(
+                    review,
+                    json!({"patch": STANDARD.encode(patch), "patchType": "JSONPatch", "auditAnnotations": noted}),
+                )
+            }
+            _ => says(review, json!({"auditAnnotations": {"seen": "yes"}})),
+        })
+        .await;
+        let rules = || json!({"rules": webhooks::only("configmaps"), "failurePolicy": "Ignore"});
+        webhooks::mutating(&noting.api, "a", hook.config("/changes"), rules()).await;
+        webhooks::mutating(&noting.api, "b", hook.config("/down"), rules()).await;
+        webhooks::validating(&noting.api, "c", hook.config("/down"), rules()).await;
+        webhooks::validating(&noting.api, "d", hook.config("/looks"), rules()).await;
+        noting
+            .api
+            .check(post(CONFIG_MAPS, &json!({"metadata": {"name": "m"}})), 201, json!({"data": {"a": "b"}}))
+            .await;
+        let said = noting.events().await.pop().unwrap()["annotations"].clone();
+        let expected = json!({
+            "mutation.webhook.admission.k8s.io/round_0_index_0": r#"{"configuration":"a","webhook":"a.example.com","mutated":true}"#,
+            "mutation.webhook.admission.k8s.io/round_0_index_1": r#"{"configuration":"b","webhook":"b.example.com","mutated":false}"#,
+            "failed-open.mutation.webhook.admission.k8s.io/round_0_index_1": "b.example.com",
+            "failed-open.validating.webhook.admission.k8s.io/round_0_index_0": "c.example.com",
+            "a.example.com/k": "v",
+            "d.example.com/seen": "yes",
+            "a.example.com/no/key": null,
+        });
+        let mut wrong = Vec::new();
+        compare(&expected, &said, "", &mut wrong);
+        assert!(wrong.is_empty(), "{wrong:?} {said:#}");
+        let noted = said["patch.webhook.admission.k8s.io/round_0_index_0"].as_str();
+        let noted =
+            noted.map(|text| serde_json::from_str::<Value>(text).unwrap()["patchType"].as_str().unwrap().to_owned());
+        assert_eq!(noted.as_deref(), patch);
+    }
 }
