@@ -190,6 +190,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
     authz::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
     kind.observe(value);
+    object::check_depth(value)?;
     let mut errors = FieldErrors::default();
     metadata::validate(kind, value, &mut errors);
     kind.validate_create(value, &ctx, &mut errors);

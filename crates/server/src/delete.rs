@@ -202,6 +202,10 @@ async fn reviewed(
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut value = convert::as_stored(kind, &current);
+        if !value.is_object() {
+            // Its finalizers are not known, and it is not to go past them.
+            return Err(ApiError::internal(format!("the stored object {name:?} cannot be read")));
+        }
         check_preconditions(resource, &value, name, options)?;
         if let Some(review) = review {
             let shown = convert::decode(&server.webhooks, kind, &current).await?;

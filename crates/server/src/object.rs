@@ -118,6 +118,25 @@ pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
     value
 }
 
+/// So deep an object may be: `serde_json` reads 128 levels, and clients read it within lists and tables, with who owns what
+/// of it beside it, which is as deep as it is.
+const DEEPEST: usize = 100;
+
+/// Refuses what could be stored and not be read again.
+pub(crate) fn check_depth(object: &Value) -> Result<(), ApiError> {
+    fn is_deeper(value: &Value, than: usize) -> bool {
+        match value {
+            Value::Object(fields) => than == 0 || fields.values().any(|value| is_deeper(value, than - 1)),
+            Value::Array(items) => than == 0 || items.iter().any(|value| is_deeper(value, than - 1)),
+            _ => false,
+        }
+    }
+    match is_deeper(object, DEEPEST) {
+        true => Err(ApiError::bad_request(format!("the object is nested deeper than {DEEPEST} levels"))),
+        false => Ok(()),
+    }
+}
+
 /// The bytes of a whole object in this kind's form.
 pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
     if kind.is_stored_form(object.revision) { object.data.clone() } else { decode(kind, object).to_string().into() }

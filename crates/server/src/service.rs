@@ -222,7 +222,10 @@ impl ApiServer {
             answer = Ok(with_warnings(response, &told));
         }
         match kind.deprecation() {
-            Some(warning) => answer.map(|response| with_warnings(response, &[warning.to_owned()])),
+            Some(warning) => {
+                call.trail.annotate("k8s.io/deprecated", "true".to_owned());
+                answer.map(|response| with_warnings(response, &[warning.to_owned()]))
+            }
             None => answer,
         }
     }

@@ -354,6 +354,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value
     if resource.subresource.is_none() {
         kind.observe(new);
     }
+    object::check_depth(new)?;
     let mut errors = FieldErrors::default();
     metadata::validate(kind, new, &mut errors);
     metadata::validate_update(new, old, &mut errors);

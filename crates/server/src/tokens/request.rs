@@ -68,9 +68,11 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     if extended {
         about["warnafter"] = json!(end(seconds).as_second());
     }
+    let id = uuid::Uuid::new_v4().to_string();
+    call.trail.annotate("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"));
     let claims = json!({
         "aud": audiences, "iss": ISSUER, "sub": format!("system:serviceaccount:{}:{name}", resource.namespace),
-        "iat": now.as_second(), "nbf": now.as_second(), "jti": uuid::Uuid::new_v4().to_string(),
+        "iat": now.as_second(), "nbf": now.as_second(), "jti": id,
         "exp": end(if extended { EXTENDED_SECONDS } else { seconds }).as_second(), "kubernetes.io": about,
     });
     let token = key.sign(&claims).ok_or_else(|| ApiError::internal("the token could not be signed"))?;

@@ -265,3 +265,13 @@ async fn what_webhooks_do_is_noted() {
         assert_eq!(noted.as_deref(), patch);
     }
 }
+
+#[tokio::test]
+async fn what_should_not_be_used_any_more_is_noted() {
+    let noting = Noting::with("[{level: Metadata, omitStages: [RequestReceived]}]").await;
+    noting.api.check(get("/api/v1/namespaces/default/endpoints"), 200, json!({})).await;
+    noting.api.check(get(CONFIG_MAPS), 200, json!({})).await;
+    let events = noting.events().await;
+    let noted: Vec<&Value> = events.iter().map(|event| &event["annotations"]["k8s.io/deprecated"]).collect();
+    assert_eq!(noted, [&json!("true"), &Value::Null]);
+}

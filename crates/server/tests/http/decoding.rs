@@ -186,3 +186,28 @@ async fn operations_of_a_json_patch_are_read_strictly() {
     let warned = api.check(ask("Warn"), 200, json!({"data": {"a": "b"}})).await;
     assert_eq!(warned.warnings(), [r#"299 - "json patch unknown field \"[0].foo\"""#]);
 }
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_is_not_stored() {
+    let api = Api::new().await;
+    let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({"a": inner}));
+    let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let make = |name: &str, depth: usize| {
+        post(path, &json!({"metadata": {"name": name, "finalizers": ["a.b/c"]}, "revision": 1, "data": nested(depth)}))
+    };
+    let message = "the object is nested deeper than 100 levels";
+    api.check(make("deep", 100), 400, json!({"message": message})).await;
+    api.check(make("fits", 99), 201, json!({"metadata": {"name": "fits"}})).await;
+    // Who owns what of it is as deep as it is.
+    let config = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "fits", "labels": {"a": "b"}},
+        "revision": 1, "data": nested(99)});
+    api.check(apply(format!("{path}/fits?force=true"), "m", &config), 200, json!({})).await;
+    api.check(delete(format!("{path}/fits")), 200, json!({"metadata": {"finalizers": ["a.b/c"]}})).await;
+    let copied = json!([{"op": "copy", "from": "/data", "path": format!("/data{}/b", "/a".repeat(98))}]);
+    api.check(patch("json-patch", format!("{path}/fits"), &copied), 400, json!({"message": message})).await;
+    for ask in [get(path), table(path), get(format!("{path}/fits"))] {
+        api.check(ask, 200, json!({})).await;
+    }
+    api.check(merge(format!("{path}/fits"), &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    api.check(get(format!("{path}/fits")), 404, json!({})).await;
+}
