@@ -7,6 +7,7 @@ use tests::{Cluster, Kubectl, Outcome, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("an eviction that a disruption budget forbids is refused, and one that it allows is not", evicts),
     ("a disruption budget that cannot be counted says why", says_why),
+    ("a disruption budget counts the Pods of a custom kind by its scale", custom_scales),
 ];
 
 fn budget(kubectl: &Kubectl, spec: &Value) {
@@ -77,4 +78,30 @@ fn says_why(cluster: &Cluster) {
             && condition["message"] == "jobs.batch does not implement the scale subresource"
     });
     kubectl.run("delete job work").ok();
+}
+
+fn custom_scales(cluster: &Cluster) {
+    let (kubectl, group) = (cluster.kubectl(), "scales.example.com");
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any},
+        "subresources": {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("foos.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [version]}});
+    kubectl.apply(&definition.to_string());
+    kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
+    let foo =
+        json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 4}});
+    kubectl.apply(&foo.to_string());
+    let uid = kubectl.value(&format!("foos.{group}/f"), "/metadata/uid");
+    let owner =
+        json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "name": "f", "uid": uid, "controller": true});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": {"terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    kubectl.apply(&pod.to_string());
+    budget(&kubectl, &json!({"maxUnavailable": "75%"}));
+    eventually("all four are expected", || counts(&kubectl)[..2] == [4, 1]);
+    kubectl.run(&format!("delete crd foos.{group}")).ok();
 }

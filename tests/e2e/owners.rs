@@ -8,6 +8,8 @@ pub(crate) const TESTS: &[Shared] = &[
     ("what belongs to a deleted object goes with it", dependents_go),
     ("kubectl delete --cascade=foreground waits for what belongs to an object", foreground),
     ("an owner is known by its name and in its namespace", owners_are_named),
+    ("owners in a circle do not wait for each other", circles_go),
+    ("what has no namespace stays though its owner has one", unresolvable_owners),
     ("kubectl delete --cascade=orphan leaves what belongs to an object", orphans_stay),
 ];
 
@@ -92,4 +94,48 @@ fn orphans_stay(cluster: &Cluster) {
     assert!(kubectl.get("configmap/owner").is_none());
     let left = kubectl.get("configmap/dependent").expect("it stays");
     assert!(left["metadata"].get("ownerReferences").is_none(), "{left}");
+}
+
+fn circles_go(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let names = ["a", "b", "c"];
+    names.iter().for_each(|name| config_map(&kubectl, name, None, &[]));
+    for (name, owner) in names.iter().zip(["c", "a", "b"]) {
+        let patch = json!({"metadata": {"ownerReferences": [reference(&kubectl, owner)]}}).to_string();
+        kubectl.args(&["patch", "configmap", name, "--type=merge", "-p", &patch], "").ok();
+    }
+    kubectl.run("delete configmap a --cascade=foreground --timeout=60s").ok();
+    eventually("all are gone", || names.iter().all(|name| kubectl.get(&format!("configmap/{name}")).is_none()));
+}
+
+fn unresolvable_owners(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    config_map(&kubectl, "owner", None, &[]);
+    let owner = reference(&kubectl, "owner");
+    let class = |name: &str| {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1,
+            "metadata": {"name": name, "ownerReferences": [owner]}});
+        kubectl.apply(&class.to_string());
+    };
+    let (name, later) = ("owned-by-what-is-in-a-namespace", "owned-by-what-was-in-a-namespace");
+    class(name);
+    let told = || {
+        let all = kubectl.run("get events -A -o json").ok();
+        serde_json::from_str::<Value>(&all).unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|event| event["reason"] == "OwnerRefInvalidNamespace" && event["involvedObject"]["name"] == name)
+    };
+    eventually("it is told why", told);
+    // What comes after it was looked at when this one is gone.
+    kubectl.run("delete configmap owner").ok();
+    class(later);
+    config_map(&kubectl, "other", None, &[]);
+    config_map(&kubectl, "dependent", Some("other"), &[]);
+    kubectl.run("delete configmap other").ok();
+    eventually("the dependent is gone", || kubectl.get("configmap/dependent").is_none());
+    for name in [name, later] {
+        kubectl.run(&format!("delete priorityclass {name}")).ok();
+    }
 }

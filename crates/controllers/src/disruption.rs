@@ -16,7 +16,8 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::discovery::{ApiCapabilities, pinned_kind};
 use kube::{Api, Client, Resource};
 use serde_json::json;
 use std::collections::HashMap;
@@ -166,18 +167,25 @@ impl Disruption {
 
     async fn scale_of(&self, namespace: &str, owner: &OwnerReference, pod: &str) -> Result<i32, Unknown> {
         let (client, name) = (self.client.clone(), owner.name.as_str());
-        let scale = match owner.kind.as_str() {
-            "Deployment" => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await,
-            "ReplicaSet" => Api::<ReplicaSet>::namespaced(client, namespace).get_scale(name).await,
-            "StatefulSet" => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await,
-            "ReplicationController" => {
+        let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+        let scale = match (group, owner.kind.as_str()) {
+            ("apps", "Deployment") => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await,
+            ("apps", "ReplicaSet") => Api::<ReplicaSet>::namespaced(client, namespace).get_scale(name).await,
+            ("apps", "StatefulSet") => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await,
+            ("", "ReplicationController") => {
                 Api::<ReplicationController>::namespaced(client, namespace).get_scale(name).await
             }
-            kind => {
-                let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-                let resource = format!("{}s.{group}", kind.to_lowercase());
-                let resource = resource.trim_end_matches('.');
-                return Err(Unknown::Said(format!("{resource} does not implement the scale subresource")));
+            (group, kind) => {
+                let kind = GroupVersionKind::gvk(group, version, kind);
+                let found = pinned_kind(&client, &kind).await;
+                let scales = |can: &ApiCapabilities| can.subresources.iter().any(|(part, _)| part.plural == "scale");
+                let Some(resource) = found.as_ref().ok().filter(|(_, can)| scales(can)) else {
+                    let resource = format!("{}s.{group}", owner.kind.to_lowercase());
+                    let resource = found.map_or(resource, |(found, _)| format!("{}.{group}", found.plural));
+                    let resource = resource.trim_end_matches('.');
+                    return Err(Unknown::Said(format!("{resource} does not implement the scale subresource")));
+                };
+                Api::<DynamicObject>::namespaced_with(client, namespace, &resource.0).get_scale(name).await
             }
         };
         match scale {

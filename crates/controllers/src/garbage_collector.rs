@@ -130,6 +130,11 @@ impl GarbageCollector {
     /// Upstream's `attemptToDeleteItem`: an object whose last owner is gone goes; references to owners that are gone go
     /// as long as another is there.
     async fn attempt_to_delete(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
+        if let Some(reference) = node.owners().iter().find(|owner| self.is_unresolvable(node, owner)) {
+            // It is not known what is meant: it stays, whatever its other owners do.
+            self.tell_of_namespace(uid, node, reference).await;
+            return Ok(());
+        }
         let mut kinds = Vec::with_capacity(node.owners().len());
         for owner in node.owners() {
             kinds.push(self.owner(uid, node, owner).await?);
@@ -145,7 +150,12 @@ impl GarbageCollector {
             return self.change(uid, node, |meta| meta.retain_owners(|o| !lost(o))).await;
         }
         let has_dependents = self.graph.dependents(uid).next().is_some();
-        let policy = if kinds.contains(&Owner::Waiting) && has_dependents || node.is_foreground() {
+        let is_waited_for = kinds.contains(&Owner::Waiting) && has_dependents;
+        if is_waited_for && self.graph.dependents(uid).any(|(_, dependent)| dependent.waits_for_dependents()) {
+            // A circle, in which each would wait for the next.
+            self.change(uid, node, Parts::block_nobody).await?;
+        }
+        let policy = if is_waited_for || node.is_foreground() {
             PropagationPolicy::Foreground
         } else if node.orphans() {
             PropagationPolicy::Orphan
@@ -166,6 +176,12 @@ impl GarbageCollector {
         }
     }
 
+    /// What has no namespace cannot be owned by what has one (`namespacedOwnerOfClusterScopedObjectErr`).
+    fn is_unresolvable(&self, node: &Node, reference: &OwnerReference) -> bool {
+        let kind = (reference.api_version.clone(), reference.kind.clone());
+        node.namespace.is_none() && self.kinds.get(&kind).is_some_and(|(_, namespaced)| *namespaced)
+    }
+
     async fn owner(&self, uid: &str, node: &Node, reference: &OwnerReference) -> Result<Owner, kube::Error> {
         // A uid under another name or kind is no owner: what the reference names is asked for.
         if let Some(owner) = self.graph.get(&reference.uid).filter(|owner| self.is_named(owner, reference)) {
@@ -182,7 +198,6 @@ impl GarbageCollector {
         let Some((resource, namespaced)) = self.kinds.get(&kind) else { return Ok(Owner::Solid) };
         let api: Api<Metadata> = match (&node.namespace, namespaced) {
             (Some(namespace), true) => Api::namespaced_with(self.client.clone(), namespace, resource.as_ref()),
-            // What has no namespace cannot be owned by what has one.
             (None, true) => return Ok(Owner::Solid),
             (_, false) => Api::all_with(self.client.clone(), resource.as_ref()),
         };
@@ -273,6 +288,10 @@ struct Parts {
 impl Parts {
     fn retain_owners(&mut self, keep: impl Fn(&OwnerReference) -> bool) {
         self.owners.retain(keep);
+    }
+
+    fn block_nobody(&mut self) {
+        self.owners.iter_mut().for_each(|owner| owner.block_owner_deletion = Some(false));
     }
 
     fn remove_finalizer(&mut self, finalizer: &str) {

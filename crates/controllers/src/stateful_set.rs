@@ -207,6 +207,9 @@ impl StatefulSets {
 
     /// Writes the status, if it is another.
     async fn report(&self, set: &StatefulSet, status: StatefulSetStatus) -> Result<(), kube::Error> {
+        // Conditions are nothing that it writes: others may have (`inconsistentStatus`).
+        let conditions = set.status.as_ref().and_then(|status| status.conditions.clone());
+        let status = StatefulSetStatus { conditions, ..status };
         if set.status.as_ref() == Some(&status) {
             return Ok(());
         }

@@ -17,6 +17,7 @@ mod policies;
 mod priority;
 pub(crate) mod quota;
 mod reinvocation;
+mod resize;
 pub(crate) mod review;
 mod service_account;
 pub(crate) mod topology_labels;
@@ -124,6 +125,9 @@ pub(crate) fn check(
     let takes_secrets = old.is_none() && is_main || resource.subresource.as_deref() == Some("ephemeralcontainers");
     if (info.group, info.kind) == ("", "Pod") && takes_secrets {
         service_account::check(server, &resource.namespace, object).map_err(|why| refused(info, object, &why))?;
+    }
+    if (info.group, info.kind) == ("", "PersistentVolumeClaim") && is_main {
+        resize::check(server, object, old).map_err(|why| refused(info, object, why))?;
     }
     let is_resize = resource.subresource.as_deref() == Some("resize");
     // What is on its way out is not held back, and but for a resize a Pod asks for what it did.

@@ -37,7 +37,7 @@ impl ApiServer {
 
     /// Tells servers of other APIs by which authorities they know clients, and this server when it asks for others
     /// (`ClusterAuthenticationTrustController`).
-    async fn tell_authorities(&self) {
+    pub(crate) async fn tell_authorities(&self) {
         let (Some(front), Some(clients)) = (self.aggregation.front(), &self.clients) else { return };
         let name = "extension-apiserver-authentication";
         let data = json!({

@@ -6,7 +6,7 @@ use crate::{
     admit::{self, review::Review},
     authz::node::{self, End},
     convert, decode,
-    kinds::{FieldErrors, FieldPath},
+    kinds::{FieldErrors, FieldPath, priority_class::is_of_the_system},
     list_options::ListOptions,
     object, read,
     reply::{self, Reply},
@@ -198,6 +198,9 @@ async fn reviewed(
     let (kind, name) = (&*resource.kind, &*key.name);
     if kind.info().plural == "namespaces" && IMMORTAL.contains(&name) {
         return Err(ApiError::forbidden(kind.info(), name, "this namespace may not be deleted"));
+    }
+    if kind.info().plural == "priorityclasses" && is_of_the_system(name) {
+        return Err(ApiError::forbidden(kind.info(), name, "this is a system priority class and cannot be deleted"));
     }
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;

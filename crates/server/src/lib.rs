@@ -46,6 +46,7 @@ mod node_stream;
 mod object;
 mod openapi;
 mod outline;
+mod own_objects;
 mod own_services;
 mod patch;
 mod pki;

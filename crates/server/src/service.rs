@@ -12,7 +12,9 @@ use crate::{
     ip_addresses::{self, IpAddresses},
     kinds::Subresource,
     metrics::Metrics,
-    node_proxy, node_stream, pods, read,
+    node_proxy, node_stream,
+    own_objects::{self, OwnObjects},
+    pods, read,
     recent::Recent,
     registry::Registry,
     reply::{self, Reply},
@@ -74,6 +76,8 @@ pub struct ApiServer {
     pub(crate) metrics: Arc<Metrics>,
     /// What was written lately.
     pub(crate) recent: Arc<Recent>,
+    /// What there must be of its own.
+    pub(crate) own: Arc<OwnObjects>,
 }
 
 /// A request whose body was read.
@@ -119,6 +123,7 @@ impl ApiServer {
             addresses,
             counting: Arc::default(),
             plugins: Arc::default(),
+            own: Arc::default(),
             audit: None,
             aggregation: Arc::default(),
             clients: None,
@@ -205,6 +210,7 @@ impl ApiServer {
         let kind = resource.kind.clone();
         let concerns = definitions::concern(&resource, &call.method);
         let is_write = !matches!(call.method, Method::GET | Method::HEAD);
+        let is_own = own_objects::concern(&resource, &call.method);
         let mut answer = self.dispatch(resource, &mut call).await;
         if concerns {
             answer = definitions::settled(self, answer).await;
@@ -212,6 +218,9 @@ impl ApiServer {
         if is_write && answer.is_ok() {
             self.aggregation.note(self, kind.info().storage);
             self.note_flows(kind.info().storage);
+            if is_own {
+                self.look_after_own();
+            }
             if ip_addresses::concern(kind.info().storage, &call) {
                 ip_addresses::settle(self).await;
             }

@@ -2,7 +2,7 @@
 
 use crate::{
     ip_addresses,
-    kinds::{FieldErrors, FieldPath, KindInfo, needs_health_check, needs_node_ports},
+    kinds::{FieldErrors, FieldPath, KindInfo, is_told_by_others, needs_health_check, needs_node_ports},
     object,
     request::Resource,
     service::ApiServer,
@@ -89,11 +89,7 @@ fn address(
     name: &str,
 ) -> Result<(), ApiError> {
     let spec = &mut service["spec"];
-    for (field, value) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
-        if spec[field].is_null() {
-            spec[field] = value;
-        }
-    }
+    families(spec);
     let asked = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned);
     let ip = match asked {
         Some(ip) if ip == "None" => ip,
@@ -124,6 +120,22 @@ fn address(
     Ok(())
 }
 
+/// `initIPFamilyFields`: a Service without addresses of its own may be of both families where others say where it leads.
+fn families(spec: &mut Value) {
+    let is_free = is_told_by_others(spec);
+    if spec["ipFamilyPolicy"].is_null() {
+        spec["ipFamilyPolicy"] = json!(if is_free { "RequireDualStack" } else { "SingleStack" });
+    }
+    if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
+        spec["ipFamilies"] = json!(["IPv4"]);
+    }
+    let is_dual = is_free && spec["ipFamilyPolicy"] != "SingleStack";
+    if let Some(families) = spec["ipFamilies"].as_array_mut().filter(|families| is_dual && families.len() == 1) {
+        let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
+        families.push(json!(other));
+    }
+}
+
 fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
     let has_some = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
     let all = needs_node_ports(&service["spec"]);
@@ -134,6 +146,8 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
     };
     let (spec, mut own) = (FieldPath::new("spec"), BTreeSet::new());
     let (requested, mut shared) = (requested(&service["spec"]), BTreeMap::new());
+    // What a port further down asks for is not free for those before it.
+    let wanted: BTreeSet<i64> = requested.values().copied().collect();
     for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
     {
         let Some(fields) = port.as_object_mut() else { continue };
@@ -150,7 +164,8 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
             continue;
         }
         let asked = asked.or_else(|| requested.get(&number).copied().filter(|_| !shared.contains_key(&number)));
-        let port = node_port(asked, taken, &own, start)?.map_err(|why| refused(&path, &json!(asked), why))?;
+        let port =
+            node_port(asked, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(asked), why))?;
         fields.insert("nodePort".to_owned(), json!(port));
         shared.entry(number).or_insert(port);
         own.insert(port);
@@ -158,7 +173,8 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
     if needs_health_check(&service["spec"]) {
         let asked = service["spec"]["healthCheckNodePort"].as_i64().filter(|p| *p != 0);
         let path = spec.child("healthCheckNodePort");
-        let port = node_port(asked, taken, &own, start)?.map_err(|why| refused(&path, &json!(asked), why))?;
+        let port =
+            node_port(asked, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(asked), why))?;
         service["spec"]["healthCheckNodePort"] = json!(port);
     }
     Ok(())
@@ -179,7 +195,7 @@ fn requested(spec: &Value) -> BTreeMap<i64, i64> {
 fn node_port(
     asked: Option<i64>,
     taken: &Taken,
-    own: &BTreeSet<i64>,
+    [own, wanted]: [&BTreeSet<i64>; 2],
     start: u64,
 ) -> Result<Result<i64, &'static str>, ApiError> {
     let busy = |p: &i64| taken.ports.contains(p) || own.contains(p);
@@ -193,7 +209,7 @@ fn node_port(
             let places = NODE_PORTS.end() - NODE_PORTS.start() + 1;
             let from = i64::try_from(start % places.unsigned_abs()).unwrap_or(0);
             let mut all = (0..places).map(|n| NODE_PORTS.start() + (from + n) % places);
-            let free = all.find(|p| !busy(p));
+            let free = all.find(|p| !busy(p) && !wanted.contains(p));
             free.map(Ok).ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))
         }
     }

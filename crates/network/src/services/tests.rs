@@ -69,9 +69,11 @@ fn who_has_no_address_and_who_belongs_to_another_proxy_is_not_led() {
     none(json!({"clusterIP": "None"}));
     none(json!({"clusterIP": "fd00::1"}));
     none(json!({"type": "ExternalName", "clusterIP": null, "externalName": "x.example"}));
-    let mut others = (*service(&json!({}))).clone();
-    others.metadata.labels = Some([("service.kubernetes.io/service-proxy-name".to_owned(), "mine".to_owned())].into());
-    assert_eq!(traffic(&[Arc::new(others)], &[], "node"), []);
+    for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
+        let mut others = (*service(&json!({}))).clone();
+        others.metadata.labels = Some([(label.to_owned(), "mine".to_owned())].into());
+        assert_eq!(traffic(&[Arc::new(others)], &[], "node"), [], "{label}");
+    }
 }
 
 fn place(sees_bridge: bool) -> Place {

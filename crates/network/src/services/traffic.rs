@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Services that somebody else leads say so with this label.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+/// Services that nobody is to lead say so with this one, whatever addresses they have.
+const HEADLESS: &str = "service.kubernetes.io/headless";
 /// The label by which a slice names its Service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// How long a client is led to the same endpoint when nothing else is said (`sessionAffinityConfig.clientIP.timeoutSeconds`).
@@ -77,7 +79,8 @@ struct Led<'a> {
 impl<'a> Led<'a> {
     /// None of those without an address (headless or of another Service by name), nor those of another proxy.
     fn of(service: &'a Service) -> Option<Self> {
-        let is_others = service.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(OTHER_PROXY));
+        let labels = service.metadata.labels.as_ref();
+        let is_others = labels.is_some_and(|labels| labels.contains_key(OTHER_PROXY) || labels.contains_key(HEADLESS));
         let spec = service.spec.as_ref().filter(|spec| !is_others && spec.type_.as_deref() != Some("ExternalName"))?;
         let cluster_ip = ipv4(spec.cluster_ip.as_ref()?)?;
         let (namespace, name) = (service.metadata.namespace.as_deref()?, service.metadata.name.as_deref()?);

@@ -67,7 +67,7 @@ fn old_annotation(object: &Value, name: &str, why: &str) -> Vec<String> {
 }
 
 /// The storage class of a volume or a claim, which an annotation said before there was a field.
-fn storage_class(object: &Value) -> String {
+pub(crate) fn storage_class(object: &Value) -> String {
     let old = &object["metadata"]["annotations"][OLD_CLASS];
     old.as_str().unwrap_or_else(|| text(&object["spec"], "storageClassName")).to_owned()
 }

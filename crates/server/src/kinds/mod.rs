@@ -54,8 +54,9 @@ pub use info::{KindInfo, Subresource};
 pub(crate) use kind_ref::KindRef;
 pub(crate) use plain::path_segment;
 
+pub(crate) use self::core::storage_class;
 pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
-pub(crate) use service::{needs_health_check, needs_node_ports};
+pub(crate) use service::{is_told_by_others, needs_health_check, needs_node_ports};
 pub(crate) use table::{
     AGE, NAME, NAME_AND_AGE, NAME_AND_CREATION, age, age_cell, boolean, column, duration, integer, name_cell, or_none,
     text,

@@ -7,7 +7,7 @@ mod table;
 mod validate;
 mod warnings;
 
-pub(super) use defaults::spec as default_spec;
+pub(super) use defaults::{default_source, spec as default_spec};
 pub(super) use validate::{
     native_resource, node_selector, overhead, resource_name, spec as validate_spec, tolerations,
 };

@@ -109,3 +109,8 @@ pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String
     spec["preemptionPolicy"] = json!(policy);
     Ok(())
 }
+
+/// Whether it is one that the system needs.
+pub(crate) fn is_of_the_system(name: &str) -> bool {
+    OF_THE_SYSTEM.iter().any(|(known, ..)| *known == name)
+}

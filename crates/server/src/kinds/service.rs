@@ -11,6 +11,7 @@ use super::{
     selector, text,
 };
 use serde_json::{Value, json};
+pub(crate) use traffic::is_told_by_others;
 
 pub(super) struct Service;
 
@@ -50,6 +51,8 @@ impl Kind for Service {
         set(spec, "type", json!("ClusterIP"));
         if spec["sessionAffinity"] == "ClientIP" {
             set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
+        } else if spec["sessionAffinity"] == "None" {
+            spec.remove("sessionAffinityConfig");
         }
         for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             let Some(port) = port.as_object_mut() else { continue };

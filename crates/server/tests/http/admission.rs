@@ -280,3 +280,45 @@ async fn an_account_may_limit_its_pods_to_its_own_secrets() {
     api.check(put(format!("{accounts}/strict"), &account("false")), 200, json!({})).await;
     api.check(with("free", volume("other")), 201, json!({})).await;
 }
+
+#[tokio::test]
+async fn a_claim_grows_where_its_class_lets_it() {
+    let api = Api::new().await;
+    let claims = format!("{DEFAULT}/persistentvolumeclaims");
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    for (class, grows) in [("fixed", false), ("growing", true)] {
+        let object = json!({"metadata": {"name": class}, "provisioner": "p.io/x", "allowVolumeExpansion": grows});
+        api.check(post(classes, &object), 201, json!({})).await;
+    }
+    let forbidden =
+        |name: &str, why: &str| json!({"message": format!("persistentvolumeclaims {name:?} is forbidden: {why}")});
+    let unfit = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    for (name, class, bound, expected) in [
+        ("a", "fixed", true, Some(unfit)),
+        ("b", "growing", true, None),
+        ("d", "none", true, Some(unfit)),
+    ] {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}}});
+        api.check(post(&claims, &json!({"metadata": {"name": name}, "spec": spec})), 201, json!({})).await;
+        let path = format!("{claims}/{name}");
+        if bound {
+            let status = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+            api.check(merge(format!("{path}/status"), &status), 200, json!({})).await;
+        }
+        let grown = merge(&path, &json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+        match expected {
+            Some(why) => api.check(grown, 403, forbidden(name, why)).await,
+            None => api.check(grown, 200, json!({})).await,
+        };
+    }
+}
+
+#[tokio::test]
+async fn the_systems_priority_classes_stay() {
+    let api = Api::new().await;
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
+    let why = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
+    api.check(delete(path), 403, json!({"message": why})).await;
+    api.check(get(path), 200, json!({})).await;
+}

@@ -277,3 +277,50 @@ async fn other_kinds_get_their_defaults_and_rules() {
     let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 2}}});
     api.check(post("/api/v1/nodes", &node), 201, json!({"status": {"allocatable": {"cpu": "2"}}})).await;
 }
+
+#[tokio::test]
+async fn volumes_that_are_elsewhere_say_what_upstream_says_of_them() {
+    let api = Api::new().await;
+    let iscsi = json!({"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.com.example:x", "lun": 0});
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "iscsi": iscsi}});
+    let path = "/api/v1/persistentvolumes";
+    let made =
+        api.check(post(path, &volume), 201, json!({"spec": {"iscsi": {"iscsiInterface": "default"}}})).await.body;
+    let since = made["status"]["lastPhaseTransitionTime"].as_str().unwrap();
+    assert!(since.ends_with('Z'), "{since}");
+    let long_ago = json!({"status": {"lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}});
+    api.check(merge(format!("{path}/v/status"), &long_ago), 200, long_ago.clone()).await;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    api.check(merge(format!("{path}/v/status"), &label), 200, long_ago).await;
+    let available =
+        api.check(merge(format!("{path}/v/status"), &json!({"status": {"phase": "Available"}})), 200, json!({})).await;
+    assert_ne!(available.body["status"]["lastPhaseTransitionTime"], "2020-01-01T00:00:00Z");
+    let sources = json!([{"name": "a", "rbd": {"monitors": ["m"], "image": "i"}},
+        {"name": "b", "azureDisk": {"diskName": "d", "diskURI": "https://example.com/d"}},
+        {"name": "c", "scaleIO": {"gateway": "g", "system": "s", "secretRef": {"name": "x"}, "volumeName": "v"}}]);
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"volumes": sources, "containers": [{"name": "c", "image": "i"}]}});
+    let expected = json!([{"rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}},
+        {"azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": false}},
+        {"scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"}}]);
+    let made = api.check(post(PODS, &pod), 201, json!({})).await.body;
+    for (made, expected) in made["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+        let mut wrong = Vec::new();
+        compare(expected, made, "", &mut wrong);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn claims_of_a_stateful_set_say_what_they_are() {
+    let api = Api::new().await;
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let set = json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
+        "template": template, "volumeClaimTemplates": [claim]}});
+    let path = "/apis/apps/v1/namespaces/default/statefulsets";
+    let expected = json!({"spec": {"volumeClaimTemplates": [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}}]}});
+    api.check(post(path, &set), 201, expected.clone()).await;
+    api.check(put(format!("{path}/s"), &set), 200, expected).await;
+}

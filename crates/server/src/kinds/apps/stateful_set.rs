@@ -28,7 +28,7 @@ const COUNTS: Counts = Counts {
 pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
     columns: &[NAME, text("Ready", Cell::Of(|s, _| json!(ready(s)))), AGE, CONTAINERS, IMAGES],
     default,
-    prepare: drop_disabled,
+    prepare: settle_gated,
     name: api::names::dns1123_label,
     validate,
     validate_new: service_name,
@@ -90,14 +90,26 @@ fn default(object: &mut Value) {
         fill::at(object, "/spec/updateStrategy/rollingUpdate", &[("partition", json!(0))]);
     }
     let claims = object.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
-    claims.into_iter().flatten().for_each(default_claim);
+    claims.into_iter().flatten().for_each(default_claim_template);
 }
 
-/// `dropStatefulSetDisabledFields`.
-fn drop_disabled(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
+/// Upstream's conversion says of each what it is.
+fn default_claim_template(claim: &mut Value) {
+    default_claim(claim);
+    fill::at(claim, "", &[("apiVersion", json!("v1")), ("kind", json!("PersistentVolumeClaim"))]);
+}
+
+/// `dropStatefulSetDisabledFields`, and the default of what is not dropped.
+fn settle_gated(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     const FIELD: &str = "/spec/updateStrategy/rollingUpdate/maxUnavailable";
     let in_use = old.is_some_and(|old| old.pointer(FIELD).is_some());
-    if ctx.gates.enabled(Gate::MaxUnavailableStatefulSet) || in_use {
+    if ctx.gates.enabled(Gate::MaxUnavailableStatefulSet) {
+        if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
+            fill::at(object, "/spec/updateStrategy/rollingUpdate", &[("maxUnavailable", json!(1))]);
+        }
+        return;
+    }
+    if in_use {
         return;
     }
     let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
@@ -156,12 +168,15 @@ fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// `ValidateStatefulSetUpdate`.
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (mut new, before) = (object["spec"].clone(), &old["spec"]);
+    let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
+    // One that is stored may be of a time in which its claims did not say what they are.
+    let claims = before.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
+    claims.into_iter().flatten().for_each(default_claim_template);
     for field in UPDATABLE {
         new[field] = before[field].clone();
     }
     new.as_object_mut().into_iter().for_each(|spec| spec.retain(|_, value| !value.is_null()));
-    if &new != before {
+    if new != before {
         let path = FieldPath::new("spec");
         errors.forbidden(&path, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden");
     }

@@ -4,11 +4,11 @@ use super::{
     CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, old_annotation, storage_class,
 };
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget,
     checks::{immutable, items, text as text_of},
     fill, node_labels,
     plain::Plain,
-    pod::gone_plugins,
+    pod::{default_source, gone_plugins},
     text,
 };
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ pub(in crate::kinds) static PERSISTENT_VOLUME: Plain = Plain {
         let values = [("persistentVolumeReclaimPolicy", json!("Retain")), ("volumeMode", json!("Filesystem"))];
         fill::at(object, "/spec", &values);
         fill::at(object, "/spec/hostPath", &[("type", json!(""))]);
+        object.get_mut("spec").and_then(Value::as_object_mut).into_iter().for_each(default_source);
     },
     prepare,
     validate,
@@ -90,9 +91,16 @@ fn claim(reference: &Value) -> String {
     }
 }
 
-fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
-    if old.is_none() {
+fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
+    const SINCE: &str = "lastPhaseTransitionTime";
+    let Some(old) = old else {
         object["status"]["phase"] = json!("Pending");
+        object["status"][SINCE] = json!(ctx.now);
+        return;
+    };
+    let (new, before) = (&object["status"], &old["status"]);
+    if ctx.target == WriteTarget::Status && new["phase"] != before["phase"] && new[SINCE] == before[SINCE] {
+        object["status"][SINCE] = json!(ctx.now);
     }
 }
 

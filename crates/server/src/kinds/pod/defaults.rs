@@ -186,7 +186,31 @@ fn pull_policy(image: &str) -> &'static str {
     if !name.contains('@') && tag == "latest" { "Always" } else { "IfNotPresent" }
 }
 
+/// What volumes outside of the node say of themselves where nobody else does, those of Pods and PersistentVolumes.
+pub(in crate::kinds) fn default_source(v: &mut Map<String, Value>) {
+    let sources: [(&str, &[(&str, Value)]); 4] = [
+        ("iscsi", &[("iscsiInterface", json!("default"))]),
+        ("rbd", &[("pool", json!("rbd")), ("user", json!("admin")), ("keyring", json!("/etc/ceph/keyring"))]),
+        (
+            "azureDisk",
+            &[
+                ("cachingMode", json!("ReadWrite")),
+                ("kind", json!("Shared")),
+                ("fsType", json!("ext4")),
+                ("readOnly", json!(false)),
+            ],
+        ),
+        ("scaleIO", &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))]),
+    ];
+    for (name, defaults) in sources {
+        if let Some(source) = inner(v, name) {
+            defaults.iter().for_each(|(field, value)| set(source, field, value.clone()));
+        }
+    }
+}
+
 fn volume(v: &mut Map<String, Value>) {
+    default_source(v);
     for source in ["configMap", "secret", "downwardAPI", "projected"] {
         if let Some(source) = inner(v, source) {
             set(source, "defaultMode", json!(420));

@@ -3,6 +3,7 @@
 
 use super::{can_be_reached_from_outside, needs_cluster_ip, needs_health_check, needs_node_ports};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Whether a Service of this spec needs something.
 type Needs = fn(&Value) -> bool;
@@ -50,14 +51,19 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     }
 }
 
-/// A port that is there keeps its port of the node.
+/// A port keeps its port of the node by its name, whatever else of it changes, unless another one says that it has that.
 fn keep_node_ports(spec: &mut Value, old: &Value) {
-    let before = old["ports"].as_array().cloned().unwrap_or_default();
+    let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
+    let node_port = |port: &Value| port["nodePort"].as_i64().filter(|port| *port != 0);
+    let said: Vec<i64> = ports(spec).iter().filter_map(node_port).collect();
+    let before: BTreeMap<String, i64> = ports(old)
+        .iter()
+        .filter_map(|port| Some((port["name"].as_str().unwrap_or("").to_owned(), node_port(port)?)))
+        .collect();
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let same = |old: &&Value| old["port"] == port["port"] && old["protocol"] == port["protocol"];
-        let known = before.iter().find(same).map(|old| old["nodePort"].clone()).unwrap_or_default();
-        if port["nodePort"].is_null() && !known.is_null() {
-            port["nodePort"] = known;
+        let known = before.get(port["name"].as_str().unwrap_or("")).filter(|known| !said.contains(known));
+        if let Some(known) = known.filter(|_| node_port(port).is_none()) {
+            port["nodePort"] = json!(known);
         }
     }
 }

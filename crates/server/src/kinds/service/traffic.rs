@@ -121,20 +121,27 @@ pub(super) fn addresses(spec: &Value, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
+/// Whether somebody else says where a Service leads: then it may be of families that the cluster has not.
+pub(crate) fn is_told_by_others(spec: &Value) -> bool {
+    let selects = spec["selector"].as_object().is_some_and(|selector| !selector.is_empty());
+    spec["clusterIP"] == "None" && !selects
+}
+
 fn families(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let is_free = is_told_by_others(spec);
     let (at, known) = (path.child("ipFamilies"), ["IPv4", "IPv6"]);
     for (i, family) in items(spec, "ipFamilies").enumerate() {
         if !known.iter().any(|k| family == k) {
             errors.not_supported(&at.index(i), family, &known);
         } else if items(spec, "ipFamilies").take(i).any(|other| other == family) {
             errors.duplicate(&at.index(i), family);
-        } else if family == "IPv6" {
+        } else if family == "IPv6" && !is_free {
             errors.invalid(&at.index(i), family, "not configured on this cluster");
         }
     }
     let (at, policy) = (path.child("ipFamilyPolicy"), &spec["ipFamilyPolicy"]);
     let known = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-    if policy == "RequireDualStack" {
+    if policy == "RequireDualStack" && !is_free {
         errors.invalid(&at, policy, "this cluster is not configured for dual-stack services");
     } else if !policy.is_null() && !known.iter().any(|k| policy == k) {
         errors.not_supported(&at, policy, &known);

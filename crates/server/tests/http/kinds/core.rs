@@ -237,7 +237,10 @@ async fn both_ways_to_say_from_where_a_claim_is_filled_say_the_same() {
 async fn a_claim_asks_for_more_once_it_is_bound_and_for_no_less_than_it_has() {
     let api = Api::new().await;
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
+    let class = json!({"metadata": {"name": "growing"}, "provisioner": "p.io/x", "allowVolumeExpansion": true});
+    api.check(post("/apis/storage.k8s.io/v1/storageclasses", &class), 201, json!({})).await;
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "growing",
+        "resources": {"requests": {"storage": "2Gi"}}});
     api.check(post(path, &json!({"metadata": {"name": "c"}, "spec": spec})), 201, json!({})).await;
     let one = format!("{path}/c");
     let ask = |size: &str| merge(&one, &json!({"spec": {"resources": {"requests": {"storage": size}}}}));

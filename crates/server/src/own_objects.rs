@@ -1,0 +1,64 @@
+//! What must be there of the API's own: made again when somebody takes it away or changes it, as upstream's controllers
+//! for it do every ten seconds (`kubernetesservice`, `clusterauthenticationtrust`).
+
+use crate::{ApiServer, request::Resource};
+use futures::FutureExt;
+use http::Method;
+use parking_lot::Mutex;
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// By where they are stored, their namespaces and their names.
+const OWN: [(&str, &str, &str); 4] = [
+    ("services", "default", "kubernetes"),
+    ("endpoints", "default", "kubernetes"),
+    ("endpointslices", "default", "kubernetes"),
+    ("configmaps", "kube-system", "extension-apiserver-authentication"),
+];
+
+/// What is known of them.
+#[derive(Debug, Default)]
+pub(crate) struct OwnObjects {
+    /// Where the API answers, once its objects were made.
+    address: Mutex<Option<SocketAddr>>,
+    /// Whether somebody looks after them already, and has not begun to.
+    pending: AtomicBool,
+}
+
+impl OwnObjects {
+    /// From now on they are looked after.
+    pub(crate) fn made(&self, address: SocketAddr) {
+        *self.address.lock() = Some(address);
+    }
+}
+
+/// Whether a request may change one of them.
+pub(crate) fn concern(resource: &Resource, method: &Method) -> bool {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    let storage = resource.kind.info().storage;
+    // A collection is deleted without names.
+    let names = |name: &str| resource.name.as_deref().is_none_or(|asked| asked == name);
+    !is_read
+        && *method != Method::POST
+        && OWN.iter().any(|(of, namespace, name)| *of == storage && *namespace == resource.namespace && names(name))
+}
+
+impl ApiServer {
+    /// Somebody may have changed one of them.
+    pub(crate) fn look_after_own(&self) {
+        let Some(address) = *self.own.address.lock() else { return };
+        if self.own.pending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let server = self.clone();
+        let look = async move {
+            // From here on, a write asks for another look.
+            server.own.pending.store(false, Ordering::Release);
+            server.bootstrap_service(address).await;
+            server.tell_authorities().await;
+        };
+        tokio::spawn(look.boxed());
+    }
+}
