@@ -90,9 +90,9 @@ fn custom_scales(cluster: &Cluster) {
         "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [version]}});
     kubectl.apply(&definition.to_string());
     kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
-    let foo =
+    let owner =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 4}});
-    kubectl.apply(&foo.to_string());
+    kubectl.apply(&owner.to_string());
     let uid = kubectl.value(&format!("foos.{group}/f"), "/metadata/uid");
     let owner =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "name": "f", "uid": uid, "controller": true});

@@ -10,7 +10,7 @@ pub use type_check::{ExpressionWarning, Known, type_check};
 pub use written::{binding as check_binding, match_conditions, mutating as check_mutating, policy as check};
 
 use crate::{
-    conditions::{self, Conditions, Variables},
+    conditions::{self, Conditions, Variables, fields},
     matching::Matching,
 };
 use expr::{Budget, EvalError, Key, Program, Type, Value};
@@ -131,7 +131,37 @@ impl Expression {
 
 /// What expressions of a policy can name beside what all can.
 fn more() -> Vec<(&'static str, Type)> {
-    vec![("params", Type::Dyn), ("namespaceObject", Type::Dyn)]
+    vec![("params", Type::Dyn), ("namespaceObject", namespace())]
+}
+
+/// What of a namespace can be named (`BuildNamespaceType`).
+fn namespace() -> Type {
+    let texts = || Type::Map(Box::new(Type::STRING));
+    let metadata = fields([
+        ("name", Type::STRING),
+        ("generateName", Type::STRING),
+        ("namespace", Type::STRING),
+        ("labels", texts()),
+        ("annotations", texts()),
+        ("UID", Type::STRING),
+        // Moments are texts here.
+        ("creationTimestamp", Type::Dyn),
+        ("deletionGracePeriodSeconds", Type::INT),
+        ("deletionTimestamp", Type::Dyn),
+        ("generation", Type::INT),
+        ("resourceVersion", Type::STRING),
+        ("finalizers", Type::list(Type::STRING)),
+    ]);
+    let condition = fields([
+        ("status", Type::STRING),
+        ("type", Type::STRING),
+        ("lastTransitionTime", Type::Dyn),
+        ("message", Type::STRING),
+        ("reason", Type::STRING),
+    ]);
+    let spec = fields([("finalizers", Type::list(Type::STRING))]);
+    let status = fields([("conditions", Type::list(condition)), ("phase", Type::STRING)]);
+    fields([("metadata", metadata), ("spec", spec), ("status", status)])
 }
 
 /// The variables of a policy, each over those before it; and the types that everything after them sees.

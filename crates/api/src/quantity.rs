@@ -6,6 +6,9 @@ use std::fmt;
 /// Nanounits in one unit: the smallest step that a quantity has.
 const NANO: i128 = 1_000_000_000;
 
+/// What is larger is counted as this.
+const MOST: i128 = i128::MAX / 4;
+
 /// An amount of a resource, exact to a billionth of its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Amount(i128);
@@ -19,9 +22,6 @@ pub enum QuantityError {
     /// A suffix that does not exist; upstream's words.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// Larger than any resource can be.
-    #[error("quantity is out of range")]
-    Range,
 }
 
 /// How a quantity was written, which decides its canonical form.
@@ -59,7 +59,7 @@ impl Amount {
     /// # Errors
     /// When it is none; what is smaller than a billionth is rounded up, as upstream does.
     pub fn parse(s: &str) -> Result<Self, QuantityError> {
-        parse(s).map(|(amount, _)| amount)
+        parse(s).map(|(amount, ..)| amount)
     }
 
     /// Units, rounded up (`Quantity.Value`).
@@ -129,15 +129,48 @@ impl TryFrom<&Quantity> for Amount {
 /// # Errors
 /// When it is no quantity.
 pub fn canonical(s: &str) -> Result<String, QuantityError> {
-    let (Amount(nanos), format) = parse(s)?;
+    let (Amount(nanos), format, written) = parse(s)?;
     Ok(match format {
+        Format::DecimalSi | Format::DecimalExponent if nanos.abs() == MOST => written.canonical(format),
         Format::DecimalSi => format_decimal(nanos, false),
         Format::DecimalExponent => format_decimal(nanos, true),
         Format::BinarySi => format_binary(nanos),
     })
 }
 
-fn parse(s: &str) -> Result<(Amount, Format), QuantityError> {
+/// A number as it is written.
+struct Written<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    power: i32,
+}
+
+impl Written<'_> {
+    /// The canonical form of one that is too large for an [`Amount`].
+    fn canonical(&self, format: Format) -> String {
+        let digits = format!("{}{}", self.whole, self.fraction);
+        let significant = digits.trim_start_matches('0').trim_end_matches('0');
+        let zeros = digits.len() - digits.trim_end_matches('0').len();
+        let power = i64::from(self.power) - len(self.fraction) + i64::try_from(zeros).unwrap_or(i64::MAX);
+        // There is no suffix for more than that.
+        let most = if format == Format::DecimalSi { 18 } else { i64::MAX };
+        let at = (power - power.rem_euclid(3)).min(most);
+        let more = "0".repeat(usize::try_from(power - at).unwrap_or(0));
+        let sign = if self.negative { "-" } else { "" };
+        let suffix = match format {
+            Format::DecimalExponent => format!("e{at}"),
+            _ => DECIMAL.iter().find(|(_, p)| i64::from(*p) == at).map_or("", |(s, _)| s).to_owned(),
+        };
+        format!("{sign}{significant}{more}{suffix}")
+    }
+}
+
+fn len(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(i64::MAX)
+}
+
+fn parse(s: &str) -> Result<(Amount, Format, Written<'_>), QuantityError> {
     let (negative, rest) = match s.as_bytes().first() {
         Some(b'-') => (true, &s[1..]),
         Some(b'+') => (false, &s[1..]),
@@ -150,8 +183,10 @@ fn parse(s: &str) -> Result<(Amount, Format), QuantityError> {
         return Err(QuantityError::Format);
     }
     let (multiplier, power, format) = parse_suffix(suffix)?;
-    let magnitude = scale(whole, fraction, multiplier, power)?;
-    Ok((Amount(if negative { -magnitude } else { magnitude }), format))
+    let most = if format == Format::BinarySi { i128::from(i64::MAX) * NANO } else { MOST };
+    let magnitude = scale(whole, fraction, multiplier, power).map_or(most, |nanos| nanos.min(most));
+    let written = Written { negative, whole, fraction, power };
+    Ok((Amount(if negative { -magnitude } else { magnitude }), format, written))
 }
 
 fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
@@ -165,34 +200,33 @@ fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
         return Err(QuantityError::Suffix);
     };
     let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
-    if power.abs() > 30 {
-        return Err(QuantityError::Range);
-    }
     Ok((1, power, Format::DecimalExponent))
 }
 
-/// `whole.fraction × multiplier × 10^power` in nanounits, rounded up.
-fn scale(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Result<i128, QuantityError> {
-    let digits = |s: &str| -> Result<i128, QuantityError> {
-        if s.is_empty() { Ok(0) } else { s.parse().map_err(|_| QuantityError::Range) }
-    };
+/// `whole.fraction × multiplier × 10^power` in nanounits, rounded up; `None` when it is too large.
+fn scale(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Option<i128> {
+    let digits = |s: &str| if s.is_empty() { Some(0) } else { s.parse::<i128>().ok() };
+    let whole = whole.trim_start_matches('0');
     let fraction = fraction.trim_end_matches('0');
+    if whole.is_empty() && fraction.is_empty() {
+        return Some(0);
+    }
     let kept = &fraction[..fraction.len().min(18)];
     let dropped = kept.len() < fraction.len();
-    let ten = |n: u32| 10i128.checked_pow(n).ok_or(QuantityError::Range);
-    let kept_len = u32::try_from(kept.len()).map_err(|_| QuantityError::Range)?;
+    let ten = |n: u32| 10i128.checked_pow(n);
+    let kept_len = u32::try_from(kept.len()).ok()?;
+    let exponent = i64::from(power) + 9 - i64::from(kept_len);
+    // What is far below a billionth is the smallest step, however many digits it has.
+    if exponent < 0 && len(whole) + i64::from(kept_len) + exponent < 0 {
+        return Some(1);
+    }
     let mantissa = digits(whole)?
         .checked_mul(ten(kept_len)?)
-        .and_then(|w| w.checked_add(digits(kept).ok()?))
-        .and_then(|m| m.checked_mul(multiplier))
-        .ok_or(QuantityError::Range)?;
-    let exponent = power + 9 - i32::try_from(kept_len).map_err(|_| QuantityError::Range)?;
-    let nanos = if exponent >= 0 {
-        mantissa.checked_mul(ten(exponent.unsigned_abs())?).ok_or(QuantityError::Range)?
-    } else {
-        div_ceil(mantissa, ten(exponent.unsigned_abs())?)
-    };
-    Ok(if dropped { nanos.saturating_add(1) } else { nanos })
+        .and_then(|w| w.checked_add(digits(kept)?))
+        .and_then(|m| m.checked_mul(multiplier))?;
+    let steps = u32::try_from(exponent.unsigned_abs()).ok()?;
+    let nanos = if exponent >= 0 { mantissa.checked_mul(ten(steps)?)? } else { div_ceil(mantissa, ten(steps)?) };
+    Some(if dropped { nanos.saturating_add(1) } else { nanos })
 }
 
 fn div_ceil(a: i128, b: i128) -> i128 {
@@ -268,11 +302,20 @@ mod tests {
         check("1n", 1, 1, "1n");
         check(".5", 500, 1, "500m");
         check("100k", 100_000_000, 100_000, "100k");
+        // Binary ones end where 64 bits do, decimal ones nowhere, and what is there is a billionth at least.
+        check("9999999999999999999Ei", i64::MAX, i64::MAX, "9223372036854775807");
+        check("1e30", i64::MAX, i64::MAX, "1e30");
+        check("100e98", i64::MAX, i64::MAX, "10e99");
+        check("-1.5e99", i64::MIN, i64::MIN, "-1500e96");
+        check("9999999999999999999999E", i64::MAX, i64::MAX, "9999999999999999999999E");
+        check("1e-99", 1, 1, "1e-9");
+        check("0e99", 0, 0, "0");
+        check("0.00000000000000000000000000001", 1, 1, "1n");
     }
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for bad in ["", "m", "1.2.3", "1x", "1 Gi", "--1", "1e", "1ee3", "Ki", "1e99", "1/2", "٣"] {
+        for bad in ["", "m", "1.2.3", "1x", "1 Gi", "--1", "1e", "1ee3", "Ki", "1e9999999999", "1/2", "٣"] {
             assert!(Amount::parse(bad).is_err(), "{bad}");
         }
     }

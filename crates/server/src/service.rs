@@ -265,8 +265,11 @@ impl ApiServer {
                 return node_stream::open(self, &resource, call).await;
             }
             (_, Some(name)) => {
-                let found = info.subresource(name).filter(|s| s.kind == info.kind);
-                return self.part(found.ok_or_else(ApiError::no_such_path)?, &resource, call).await;
+                let found = info.subresource(name).ok_or_else(ApiError::no_such_path)?;
+                if found.kind != info.kind {
+                    return Err(ApiError::method_not_allowed());
+                }
+                return self.part(found, &resource, call).await;
             }
         }
         if resource.subresource.is_some() && !info.status {

@@ -45,6 +45,10 @@ fn what_does_not_hold_is_told_as_the_policy_wants() {
     check(one(json!({"expression": few, "message": "m", "messageExpression": "'a\\nb'"})), &["m"]);
     check(one(json!({"expression": "authorizer.group('').resource('pods').check('get').allowed()"})), &[]);
     check(one(json!({"expression": "authorizer.path('/x').check('post').allowed()", "message": "no"})), &["no"]);
+    check(one(json!({"expression": "namespaceObject.metadata.name == 'n'"})), &[]);
+    let other =
+        "compilation error: compilation failed: ERROR: <input>: undefined field 'kind'\n | namespaceObject.kind == ''";
+    check(one(json!({"expression": "namespaceObject.kind == ''"})), &[other]);
     let missing = "expression 'object.none == 1' resulted in error: no such key: none";
     check(one(json!({"expression": "object.none == 1"})), &[missing]);
     check(json!({"failurePolicy": "Ignore", "validations": [{"expression": "object.none == 1"}]}), &[]);

@@ -293,11 +293,9 @@ async fn a_claim_grows_where_its_class_lets_it() {
     let forbidden =
         |name: &str, why: &str| json!({"message": format!("persistentvolumeclaims {name:?} is forbidden: {why}")});
     let unfit = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
-    for (name, class, bound, expected) in [
-        ("a", "fixed", true, Some(unfit)),
-        ("b", "growing", true, None),
-        ("d", "none", true, Some(unfit)),
-    ] {
+    for (name, class, bound, expected) in
+        [("a", "fixed", true, Some(unfit)), ("b", "growing", true, None), ("d", "none", true, Some(unfit))]
+    {
         let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": name,
             "resources": {"requests": {"storage": "1Gi"}}});
         api.check(post(&claims, &json!({"metadata": {"name": name}, "spec": spec})), 201, json!({})).await;

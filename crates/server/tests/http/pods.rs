@@ -358,3 +358,13 @@ async fn a_pod_has_the_zone_and_the_region_of_its_node() {
     named["metadata"]["name"] = json!("off");
     off.check(post(PODS, &named), 201, with(Value::Null)).await;
 }
+
+#[tokio::test]
+async fn what_can_only_be_posted_is_there_for_nothing_else() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    for part in ["binding", "eviction"] {
+        api.check(get(format!("{PODS}/p/{part}")), 405, json!({"reason": "MethodNotAllowed"})).await;
+    }
+    api.check(get(format!("{PODS}/p/nothing")), 404, json!({})).await;
+}
