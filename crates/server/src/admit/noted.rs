@@ -1,6 +1,6 @@
 //! What the audit log is told of webhooks (`webhookAnnotator` of upstream's dispatchers).
 
-use crate::audit::Trail;
+use crate::audit::{Level, Trail};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -89,6 +89,6 @@ impl<'a> Noted<'a> {
         let (configuration, webhook) = (self.configuration, self.webhook);
         let value = Patched { configuration, webhook, patch: &patch, patch_type: "JSONPatch" };
         let value = serde_json::to_string(&value).unwrap_or_default();
-        self.trail.annotate_request(format!("patch.webhook.admission.k8s.io/{}", self.place), value);
+        self.trail.annotate_from(Level::Request, format!("patch.webhook.admission.k8s.io/{}", self.place), value);
     }
 }

@@ -8,6 +8,7 @@ mod policy;
 mod sink;
 mod trail;
 
+pub(crate) use policy::Level;
 pub use policy::{AuditPolicy, AuditPolicyError};
 pub use sink::AuditRotation;
 pub(crate) use trail::{Peer, Trail};

@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// How much is noted of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) enum Level {
+pub(crate) enum Level {
     None,
     Metadata,
     Request,

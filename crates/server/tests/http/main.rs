@@ -75,6 +75,7 @@ mod runtime_classes;
 #[cfg(test)]
 mod security;
 #[cfg(test)]
+mod service_changes;
 mod services;
 mod statuses;
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! Services that change, and those that must be there.
+
+use crate::common::*;
+use crate::services::{SERVICES, service, web};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn node_ports_are_kept_by_name() {
+    let api = Api::new().await;
+    let ports = |ports: Value| service("s", web(json!({"type": "NodePort", "ports": ports})));
+    let numbers = |answer: &Answer| -> Vec<i64> {
+        answer.body["spec"]["ports"].as_array().unwrap().iter().map(|p| p["nodePort"].as_i64().unwrap()).collect()
+    };
+    let path = format!("{SERVICES}/s");
+    api.check(post(SERVICES, &ports(json!([{"port": 80, "nodePort": 31_800}]))), 201, json!({})).await;
+    let other = api.check(put(&path, &ports(json!([{"port": 8080}]))), 200, json!({})).await;
+    assert_eq!(numbers(&other), [31_800]);
+    let two = json!([{"name": "b", "port": 81}, {"name": "a", "port": 80}]);
+    let named = api.check(put(&path, &ports(two.clone())), 200, json!({})).await;
+    let [b, a] = numbers(&named)[..] else { panic!("{}", named.body) };
+    assert!(a != b && a != 31_800 && b != 31_800, "{a} {b}");
+    // The one that is new comes first, and does not take what the other has.
+    let three = json!([{"name": "c", "port": 82}, {"name": "a", "port": 80}, {"name": "b", "port": 81}]);
+    let more = api.check(put(&path, &ports(three)), 200, json!({})).await;
+    assert_eq!(numbers(&more)[1..], [a, b]);
+    assert!(![a, b].contains(&numbers(&more)[0]));
+    let swapped = json!([{"name": "a", "port": 80, "nodePort": b}, {"name": "b", "port": 81, "nodePort": a}]);
+    assert_eq!(numbers(&api.check(put(&path, &ports(swapped)), 200, json!({})).await), [b, a]);
+}
+
+#[tokio::test]
+async fn clients_need_not_stay_where_they_were() {
+    let api = Api::new().await;
+    let stays = web(json!({"sessionAffinity": "ClientIP"}));
+    let config = json!({"spec": {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10_800}}}});
+    api.check(post(SERVICES, &service("s", stays)), 201, config).await;
+    let none = json!({"spec": {"sessionAffinity": "None"}});
+    let expected = json!({"spec": {"sessionAffinity": "None", "sessionAffinityConfig": null}});
+    api.check(merge(format!("{SERVICES}/s"), &none), 200, expected).await;
+}
+
+#[tokio::test]
+async fn where_others_say_where_it_leads_a_service_may_be_of_both_families() {
+    let api = Api::new().await;
+    for (name, given, families, policy) in [
+        ("a", json!({}), json!(["IPv4", "IPv6"]), "RequireDualStack"),
+        ("b", json!({"ipFamilies": ["IPv6"]}), json!(["IPv6", "IPv4"]), "RequireDualStack"),
+        ("c", json!({"ipFamilyPolicy": "SingleStack"}), json!(["IPv4"]), "SingleStack"),
+        ("d", json!({"selector": {"a": "b"}}), json!(["IPv4"]), "SingleStack"),
+    ] {
+        let mut spec = json!({"clusterIP": "None", "ports": [{"port": 80}]});
+        spec.as_object_mut().unwrap().extend(given.as_object().unwrap().clone());
+        let expected = json!({"spec": {"ipFamilies": families, "ipFamilyPolicy": policy}});
+        api.check(post(SERVICES, &service(name, spec)), 201, expected.clone()).await;
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        api.check(merge(format!("{SERVICES}/{name}"), &label), 200, expected).await;
+    }
+}
+
+/// Waits until an object is there.
+async fn comes(api: &Api, path: &str) -> Value {
+    for _ in 0..1000 {
+        let answer = api.ask(&get(path)).await;
+        if answer.status == 200 {
+            return answer.body;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{path} does not come")
+}
+
+#[tokio::test]
+async fn what_the_api_needs_of_its_own_comes_again() {
+    let api = Api::new().await;
+    api.server.bootstrap_service("192.0.2.7:6443".parse().unwrap()).await;
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+    let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes";
+    for path in [format!("{SERVICES}/kubernetes").as_str(), slice, endpoints] {
+        let before = api.ask(&get(path)).await.body["metadata"]["uid"].clone();
+        api.check(delete(path), 200, json!({})).await;
+        assert_ne!(comes(&api, path).await["metadata"]["uid"], before, "{path}");
+    }
+    api.check(delete(SERVICES), 200, json!({})).await;
+    comes(&api, &format!("{SERVICES}/kubernetes")).await;
+    api.check(merge(slice, &json!({"endpoints": []})), 200, json!({})).await;
+    for _ in 0..1000 {
+        let answer = api.ask(&get(slice)).await;
+        if answer.body["endpoints"][0]["addresses"][0] == "192.0.2.7" {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("the slice is not put right");
+}
