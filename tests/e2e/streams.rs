@@ -84,6 +84,16 @@ fn ends_with_its_command(kubectl: &Kubectl) {
     }
     let outcome = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "echo enough; exit 7"], &large);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (7, "enough\n"));
+    // Several at once, in one container: each ends, none takes away what another has yet to say.
+    std::thread::scope(|all| {
+        for size in (1..=6).map(|n| n * 100_000) {
+            let (kubectl, large) = (&kubectl, &large);
+            all.spawn(move || {
+                let echoed = kubectl.args(&["exec", "-i", "p", "--", "head", "-c", &size.to_string()], large).ok();
+                assert!(echoed == large[..size], "{} of {size} bytes came back", echoed.len());
+            });
+        }
+    });
 }
 
 fn exec_gives_a_terminal_its_size(cluster: &Cluster) {

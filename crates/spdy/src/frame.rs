@@ -53,7 +53,7 @@ pub(crate) enum Out {
     Data { stream: u32, bytes: Bytes },
     Fin { stream: u32 },
     Reset { stream: u32, code: u32 },
-    Pong { id: u32 },
+    Ping { id: u32 },
 }
 
 impl Out {
@@ -89,7 +89,7 @@ impl Out {
                 out.put_u32(stream);
                 out.put_u32(code);
             }
-            Self::Pong { id } => {
+            Self::Ping { id } => {
                 head(&mut out, control::PING, 0, 4);
                 out.put_u32(id);
             }

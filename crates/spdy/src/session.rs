@@ -3,13 +3,15 @@
 use crate::{
     Headers, Stream,
     frame::{FIN, Head, Out, control, reset},
-    headers::{Decoder, Encoder, HeaderError},
+    headers::{Decoder, HeaderError},
+    pace::Pace,
+    writer::{Frames, write_all},
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter, ReadHalf, WriteHalf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf},
     sync::{mpsc, oneshot},
 };
 use tokio_util::sync::CancellationToken;
@@ -18,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 const REPLY: Duration = Duration::from_secs(30);
 /// Pieces of data that wait for a stream's reader before the connection waits with them.
 const BUFFERED: usize = 16;
+/// The same of a stream that this end opened. It takes in what there is: what the other end still holds when it closes may
+/// be lost.
+const TAKEN_IN: usize = 256;
 /// Open streams per connection; a hundred forwarded connections have two each.
 const MAX_STREAMS: usize = 1024;
 /// Largest piece that is read from the connection at once.
@@ -61,6 +66,8 @@ struct Open {
 #[derive(Default)]
 struct Table {
     streams: HashMap<u32, Open>,
+    /// The stream whose data are the other end's last words.
+    last: Option<u32>,
     next: u32,
     closed: bool,
 }
@@ -82,6 +89,7 @@ impl Session {
         let (new, accepted) = mpsc::channel(BUFFERED);
         let next = if role == Role::Client { 1 } else { 2 };
         let table = Arc::new(Mutex::new(Table { next, ..Table::default() }));
+        let pace = (role == Role::Client).then(|| Arc::new(Pace::default()));
         let done = CancellationToken::new();
         let reader = Reader {
             role,
@@ -89,10 +97,11 @@ impl Session {
             new,
             outgoing: outgoing.downgrade(),
             urgent: urgent.downgrade(),
+            pace: pace.clone(),
             decoder: Decoder::new(),
         };
         tokio::spawn(read_until_done(reader, read, done.clone()));
-        tokio::spawn(write_all(write, data, control, done));
+        tokio::spawn(write_all(write, Frames { urgent: control, data, pace }, done));
         Self { table, accepted, outgoing, urgent }
     }
 
@@ -101,7 +110,7 @@ impl Session {
     /// # Errors
     /// When the connection closes, or the other end does not accept within 30 s.
     pub async fn open(&self, headers: Headers) -> Result<Stream, SpdyError> {
-        let (data, incoming) = mpsc::channel(BUFFERED);
+        let (data, incoming) = mpsc::channel(TAKEN_IN);
         let (reply, replied) = oneshot::channel();
         let id = {
             let mut table = self.table.lock();
@@ -123,42 +132,16 @@ impl Session {
         }
     }
 
+    /// What comes on this stream is the last that the other end says before it closes: nothing is sent to it from then on.
+    pub fn ends_with(&self, stream: &Stream) {
+        self.table.lock().last = Some(stream.id());
+    }
+
     /// The next stream that the other end opens; `None` when the connection has ended.
     /// It sends nothing before [`Stream::accept`].
     pub async fn next(&mut self) -> Option<Stream> {
         self.accepted.recv().await
     }
-}
-
-/// Writes frames until nobody can send any more. What is urgent goes first: it belongs to no data before it.
-async fn write_all<W: AsyncWrite>(
-    write: WriteHalf<W>,
-    mut data: mpsc::Receiver<Out>,
-    mut urgent: mpsc::UnboundedReceiver<Out>,
-    done: CancellationToken,
-) {
-    let _done = done.clone().drop_guard();
-    let mut write = BufWriter::new(write);
-    let (mut encoder, mut lost) = (Encoder::new(), false);
-    loop {
-        let next = async {
-            tokio::select! {
-                biased;
-                Some(frame) = urgent.recv() => Some(frame),
-                Some(frame) = data.recv() => Some(frame),
-                else => None,
-            }
-        };
-        let Some(next) = done.run_until_cancelled(next).await else { return };
-        let Some(frame) = next else { break };
-        // Who closed the connection may have sent something before: it is still read, and what is sent now goes nowhere.
-        let idle = urgent.is_empty() && data.is_empty();
-        if !lost {
-            lost =
-                write.write_all(&frame.encode(&mut encoder)).await.is_err() || (idle && write.flush().await.is_err());
-        }
-    }
-    let _ = write.shutdown().await;
 }
 
 async fn read_until_done<R: AsyncRead>(mut reader: Reader, mut read: ReadHalf<R>, done: CancellationToken) {
@@ -182,6 +165,7 @@ struct Reader {
     new: mpsc::Sender<Stream>,
     outgoing: mpsc::WeakSender<Out>,
     urgent: mpsc::WeakUnboundedSender<Out>,
+    pace: Option<Arc<Pace>>,
     decoder: Decoder,
 }
 
@@ -208,7 +192,13 @@ impl Reader {
         flags: u8,
         mut length: usize,
     ) -> Result<(), SpdyError> {
-        let to = self.table.lock().streams.get(&stream).and_then(|s| s.data.clone());
+        let (to, last) = {
+            let table = self.table.lock();
+            (table.streams.get(&stream).and_then(|s| s.data.clone()), table.last == Some(stream))
+        };
+        if let (true, Some(pace)) = (last, &self.pace) {
+            pace.over();
+        }
         while length > 0 {
             let mut piece = vec![0; length.min(CHUNK)];
             read.read_exact(&mut piece).await?;
@@ -250,10 +240,11 @@ impl Reader {
             }
             control::PING => {
                 let id = number(0)?;
-                // Ours would come back with our own parity; we send none.
                 let theirs = u32::from(self.role == Role::Server);
-                if let (Some(urgent), true) = (self.urgent.upgrade(), id % 2 == theirs) {
-                    let _ = urgent.send(Out::Pong { id });
+                match (id % 2 == theirs, self.urgent.upgrade(), &self.pace) {
+                    (true, Some(urgent), _) => drop(urgent.send(Out::Ping { id })),
+                    (false, _, Some(pace)) => pace.answered(id),
+                    _ => {}
                 }
             }
             // Goodbyes, settings, windows and what else there may be: nothing that Kubernetes uses.
@@ -299,127 +290,4 @@ impl Reader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(name: &str, value: &str) -> Headers {
-        vec![(name.to_owned(), value.to_owned())]
-    }
-
-    fn pair() -> (Session, Session) {
-        let (a, b) = tokio::io::duplex(1 << 12);
-        (Session::new(a, Role::Client), Session::new(b, Role::Server))
-    }
-
-    /// Sends back what it receives on every stream, and ends each when it was ended.
-    fn echo(mut server: Session) {
-        tokio::spawn(async move {
-            while let Some(stream) = server.next().await {
-                stream.accept();
-                tokio::spawn(async move {
-                    let (mut read, mut write) = tokio::io::split(stream);
-                    let _ = tokio::io::copy(&mut read, &mut write).await;
-                    let _ = write.shutdown().await;
-                });
-            }
-        });
-    }
-
-    #[tokio::test]
-    async fn streams_carry_bytes_both_ways_and_end_one_way_at_a_time() {
-        let (client, server) = pair();
-        echo(server);
-        let sizes = [0, 1, 100, 40_000, 1_000_000];
-        let all = sizes.map(|size| {
-            let client = &client;
-            async move {
-                let stream = client.open(headers("streamtype", "stdin")).await.unwrap();
-                let sent: Vec<u8> = (0..size).map(|i: u32| u8::try_from(i % 251).unwrap()).collect();
-                let (mut read, mut write) = tokio::io::split(stream);
-                let mut received = Vec::new();
-                let write = async {
-                    write.write_all(&sent).await.unwrap();
-                    write.shutdown().await.unwrap();
-                };
-                let (_, n) = tokio::join!(write, read.read_to_end(&mut received));
-                assert_eq!((n.unwrap(), received == sent), (sent.len(), true));
-            }
-        });
-        futures::future::join_all(all).await;
-    }
-
-    #[tokio::test]
-    async fn the_opener_names_the_stream() {
-        let (client, mut server) = pair();
-        let (opened, accepted) = tokio::join!(client.open(headers("port", "8080")), async {
-            let stream = server.next().await.unwrap();
-            stream.accept();
-            stream
-        });
-        opened.unwrap();
-        assert_eq!(accepted.header("port"), Some("8080"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_that_nobody_accepts_is_given_up() {
-        let (client, _server) = pair();
-        assert!(matches!(client.open(Headers::new()).await, Err(SpdyError::NoReply)));
-    }
-
-    #[tokio::test]
-    async fn streams_end_with_the_connection() {
-        let (client, mut server) = pair();
-        let (opened, accepted) = tokio::join!(client.open(Headers::new()), async {
-            let stream = server.next().await.unwrap();
-            stream.accept();
-            stream
-        });
-        drop((accepted, server));
-        let mut rest = Vec::new();
-        assert_eq!(opened.unwrap().read_to_end(&mut rest).await.unwrap(), 0);
-        assert!(matches!(client.open(Headers::new()).await, Err(SpdyError::Closed)));
-    }
-
-    /// containerd ends a command's session with its last words, and resets the connection if input is still to come.
-    #[tokio::test]
-    async fn what_was_sent_before_the_connection_was_closed_is_read() {
-        let (a, b) = tokio::io::duplex(4 << 20);
-        let (client, mut server) = (Session::new(a, Role::Client), Session::new(b, Role::Server));
-        let (opened, accepted) = tokio::join!(client.open(Headers::new()), async {
-            let stream = server.next().await.unwrap();
-            stream.accept();
-            stream
-        });
-        let (mut opened, mut accepted, words) = (opened.unwrap(), accepted, vec![7; 2 << 20]);
-        accepted.write_all(&words).await.unwrap();
-        accepted.shutdown().await.unwrap();
-        drop((accepted, server));
-        // Nobody reads yet, and sending goes on.
-        for _ in 0..100 {
-            let _ = opened.write_all(&[1; 1 << 10]).await;
-            tokio::task::yield_now().await;
-        }
-        let mut read = Vec::new();
-        opened.read_to_end(&mut read).await.unwrap();
-        assert!(read == words, "{} bytes", read.len());
-    }
-
-    #[tokio::test]
-    async fn pings_of_the_other_end_are_answered() {
-        let (transport, mut raw) = tokio::io::duplex(1 << 12);
-        let _server = Session::new(transport, Role::Server);
-        let ping = [0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 7];
-        raw.write_all(&ping).await.unwrap();
-        let mut answer = [0; 12];
-        raw.read_exact(&mut answer).await.unwrap();
-        assert_eq!(answer, ping);
-    }
-
-    #[tokio::test]
-    async fn garbage_ends_the_session() {
-        let (transport, mut raw) = tokio::io::duplex(1 << 12);
-        let mut server = Session::new(transport, Role::Server);
-        raw.write_all(&[0xff; 64]).await.unwrap();
-        assert!(server.next().await.is_none());
-    }
-}
+mod tests;

@@ -45,6 +45,10 @@ impl Stream {
         Self { id, headers, incoming, left: Bytes::new(), outgoing, urgent, finished: false }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// What its opener said about it; names in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -1,6 +1,6 @@
 //! The [`Runtime`] trait, call by call.
 
-use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream, unread};
+use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream};
 use crate::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, ImageSpec, LinuxResources,
     PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
@@ -215,9 +215,12 @@ impl Runtime for CriRuntime {
                 stdout: io.stdout,
                 stderr: io.stderr && !io.tty,
             };
-            let watch = self.ended.watch(id);
+            let watch = io.stdin.then(|| self.ended.watch(id, self));
             let session = stream::session(&call(REQUEST_TIMEOUT, self.runtime().exec(request)).await?.url, io).await?;
-            Ok(if io.stdin { unread::released(session, self, watch) } else { session })
+            Ok(match watch {
+                Some(watch) => watch.over(session),
+                None => session,
+            })
         }
         .boxed()
     }

@@ -6,36 +6,32 @@
 
 use super::{
     CriRuntime, REQUEST_TIMEOUT, call,
-    proto::tasks::DeleteProcessRequest,
+    proto::tasks::{DeleteProcessRequest, GetRequest},
     tasks::{in_namespace, tasks},
 };
 use crate::{ContainerId, RuntimeError, Session};
 use futures::FutureExt;
+use nix::{
+    fcntl::{OFlag, open},
+    sys::stat::{Mode, SFlag, stat},
+};
 use parking_lot::Mutex;
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    sync::mpsc,
-};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a command's end may take to be told after its output has ended.
+/// How long a command's end may take to be told by the runtime alone, and how often it is seen after that.
 const TOLD: Duration = Duration::from_secs(1);
 
 /// The commands that have ended in containers into which somebody writes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ended(Arc<Mutex<HashMap<String, Watched>>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Watched {
     sessions: usize,
     commands: Vec<String>,
+    /// Ends the container's [`release`] with the last session.
+    _releasing: DropGuard,
 }
 
 impl Ended {
@@ -46,10 +42,27 @@ impl Ended {
         }
     }
 
-    /// Commands of this container are remembered from now on, until the answer is dropped.
-    pub(super) fn watch(&self, container: &ContainerId) -> Watch {
-        self.0.lock().entry(container.0.clone()).or_default().sessions += 1;
+    /// Commands of this container are remembered, and released, from now on until the answer is dropped.
+    pub(super) fn watch(&self, container: &ContainerId, runtime: &CriRuntime) -> Watch {
+        let mut all = self.0.lock();
+        let watched = all.entry(container.0.clone()).or_insert_with(|| {
+            let done = CancellationToken::new();
+            let release = release(runtime.clone(), self.clone(), container.clone());
+            tokio::spawn(done.clone().run_until_cancelled_owned(release));
+            Watched { sessions: 0, commands: Vec::new(), _releasing: done.drop_guard() }
+        });
+        watched.sessions += 1;
         Watch { ended: self.clone(), container: container.clone() }
+    }
+
+    fn commands(&self, container: &str) -> Vec<String> {
+        self.0.lock().get(container).map(|w| w.commands.clone()).unwrap_or_default()
+    }
+
+    fn forget(&self, container: &str, command: &str) {
+        if let Some(watched) = self.0.lock().get_mut(container) {
+            watched.commands.retain(|c| c != command);
+        }
     }
 }
 
@@ -57,6 +70,17 @@ impl Ended {
 pub(super) struct Watch {
     ended: Ended,
     container: ContainerId,
+}
+
+impl Watch {
+    /// The same session, which ends with its command even if that left input unread.
+    pub(super) fn over(self, session: Session) -> Session {
+        let exit = async move {
+            let _watch = self;
+            session.exit.await
+        };
+        Session { exit: exit.boxed(), ..session }
+    }
 }
 
 impl Drop for Watch {
@@ -70,89 +94,75 @@ impl Drop for Watch {
     }
 }
 
-/// The same session, which ends with its command even if that left input unread.
-pub(super) fn released(session: Session, runtime: &CriRuntime, watch: Watch) -> Session {
-    let (open, ended) = mpsc::channel(1);
-    let watched = |output: Option<Box<dyn AsyncRead + Send + Unpin>>| {
-        output.map(|o| Box::new(Output { inner: o, open: Some(open.clone()) }) as Box<dyn AsyncRead + Send + Unpin>)
-    };
-    let (stdout, stderr) = (watched(session.stdout), watched(session.stderr));
-    let release = watch.release(runtime.clone(), ended);
-    let exit = async move {
-        tokio::select! {
-            exit = session.exit => exit,
-            never = release => match never {},
-        }
-    };
-    Session { stdout, stderr, exit: exit.boxed(), ..session }
-}
-
-impl Watch {
-    /// Closes the pipes of commands that have ended, once the output of this session has: until then they may hold some
-    /// of it.
-    async fn release(self, runtime: CriRuntime, mut output: mpsc::Receiver<()>) -> Infallible {
-        while output.recv().await.is_some() {}
-        loop {
-            tokio::time::sleep(TOLD).await;
-            let ended = self.ended.0.lock().get_mut(&self.container.0).map(|w| std::mem::take(&mut w.commands));
-            for command in ended.unwrap_or_default() {
-                let request = DeleteProcessRequest { container_id: self.container.0.clone(), exec_id: command };
-                match call(REQUEST_TIMEOUT, tasks(&runtime).delete_process(in_namespace(request))).await {
-                    Ok(_) | Err(RuntimeError::NotFound(_)) => {}
-                    Err(error) => tracing::warn!(container = %self.container, %error, "a command's pipes stay open"),
-                }
+/// Closes the pipes of a container's commands that have ended, whichever session they belong to.
+async fn release(runtime: CriRuntime, ended: Ended, container: ContainerId) {
+    loop {
+        let seen = ended.commands(&container.0);
+        tokio::time::sleep(TOLD).await;
+        for command in seen {
+            match close(&runtime, &container, &command).await {
+                // Somebody is still to read what it wrote.
+                Ok(false) => continue,
+                Ok(true) | Err(RuntimeError::NotFound(_)) => {}
+                Err(error) => tracing::warn!(%container, %error, "a command's pipes stay open"),
             }
+            ended.forget(&container.0, &command);
         }
     }
 }
 
-/// Output that tells when it has ended: its sender is dropped then.
-struct Output<R> {
-    inner: R,
-    open: Option<mpsc::Sender<()>>,
+/// Closes the pipes of a command, unless they hold output that is not carried yet.
+async fn close(runtime: &CriRuntime, container: &ContainerId, command: &str) -> Result<bool, RuntimeError> {
+    let (container_id, exec_id) = (container.0.clone(), command.to_owned());
+    let get = GetRequest { container_id: container_id.clone(), exec_id: exec_id.clone() };
+    let process = call(REQUEST_TIMEOUT, tasks(runtime).get(in_namespace(get))).await?.process.unwrap_or_default();
+    if [&process.stdout, &process.stderr].into_iter().any(|pipe| has_reader(Path::new(pipe))) {
+        return Ok(false);
+    }
+    let delete = DeleteProcessRequest { container_id, exec_id };
+    call(REQUEST_TIMEOUT, tasks(runtime).delete_process(in_namespace(delete))).await?;
+    Ok(true)
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Output<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.inner).poll_read(cx, buffer));
-        if read.is_err() || buffer.filled().len() == before && buffer.remaining() > 0 {
-            self.open = None;
-        }
-        Poll::Ready(read)
-    }
+/// Whether somebody reads from this named pipe. The shim does as long as it writes, the runtime until all is read.
+fn has_reader(pipe: &Path) -> bool {
+    let is_pipe = stat(pipe).is_ok_and(|s| SFlag::from_bits_truncate(s.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO);
+    is_pipe && open(pipe, OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncReadExt;
-
-    #[test]
-    fn commands_are_remembered_while_somebody_writes_into_their_container() {
-        let (ended, id) = (Ended::default(), ContainerId("c".to_owned()));
-        ended.note("c", "before".to_owned());
-        let (one, two) = (ended.watch(&id), ended.watch(&id));
-        drop(one);
-        ended.note("c", "meanwhile".to_owned());
-        ended.note("other", "elsewhere".to_owned());
-        let known = |ended: &Ended| ended.0.lock().get("c").map(|w| w.commands.clone());
-        assert_eq!(known(&ended), Some(vec!["meanwhile".to_owned()]));
-        drop(two);
-        assert_eq!(known(&ended), None);
-    }
+    use nix::unistd::mkfifo;
 
     #[tokio::test]
-    async fn output_tells_when_it_has_ended() {
-        let (open, mut ended) = mpsc::channel(1);
-        let mut output = Output { inner: &b"all"[..], open: Some(open) };
-        assert_eq!(ended.try_recv(), Err(mpsc::error::TryRecvError::Empty));
-        let mut text = String::new();
-        output.read_to_string(&mut text).await.unwrap();
-        assert_eq!((text.as_str(), ended.try_recv()), ("all", Err(mpsc::error::TryRecvError::Disconnected)));
+    async fn commands_are_remembered_while_somebody_writes_into_their_container() {
+        let runtime = CriRuntime::new("unix:///nowhere", Path::new("/data")).unwrap();
+        let (ended, id) = (Ended::default(), ContainerId("c".to_owned()));
+        ended.note("c", "before".to_owned());
+        let (one, two) = (ended.watch(&id, &runtime), ended.watch(&id, &runtime));
+        drop(one);
+        ended.note("c", "meanwhile".to_owned());
+        ended.note("c", "later".to_owned());
+        ended.note("other", "elsewhere".to_owned());
+        assert_eq!(ended.commands("c"), ["meanwhile", "later"]);
+        ended.forget("c", "meanwhile");
+        assert_eq!(ended.commands("c"), ["later"]);
+        drop(two);
+        assert_eq!(ended.commands("c"), [""; 0]);
+    }
+
+    #[test]
+    fn a_pipe_is_in_use_while_somebody_reads_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("stdout");
+        assert!(!has_reader(&pipe), "not there");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        assert!(!has_reader(&pipe), "nobody reads");
+        let reader = open(&pipe, OFlag::O_RDONLY | OFlag::O_NONBLOCK, Mode::empty()).unwrap();
+        assert!(has_reader(&pipe));
+        drop(reader);
+        assert!(!has_reader(&pipe));
+        assert!(!has_reader(Path::new("")) && !has_reader(Path::new("/dev/null")));
     }
 }
