@@ -127,6 +127,19 @@ fn exec_names_what_is_not_there(cluster: &Cluster) {
     check("exec nobody -- true", "pods \"nobody\" not found");
     check("exec p -c other -- true", "container other is not valid for pod p");
     check("exec p -- no-such-program", "executable file not found");
+    kubectl.apply(&format!(
+        r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "half"}}, "spec": {{
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
+                {{"name": "ended", "image": "{image}", "command": ["true"]}},
+                {{"name": "runs", "image": "{image}", "command": ["sleep", "100000"]}}]}}}}"#,
+        image = test_images::BUSYBOX
+    ));
+    let ended = "wait --for=jsonpath={.status.containerStatuses[0].state.terminated.reason}=Completed pod/half";
+    kubectl.run(&format!("{ended} --timeout=60s")).ok();
+    for kubectl in [kubectl.without_websockets(), kubectl] {
+        let said = kubectl.run("exec half -c ended -- true").failed();
+        assert_eq!(said.trim(), "Error from server (InternalError): container not found (\"ended\")");
+    }
 }
 
 fn attach_joins_the_containers_process(cluster: &Cluster) {

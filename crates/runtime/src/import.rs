@@ -66,23 +66,34 @@ pub async fn import(
     let (sent, output) = tokio::join!(Box::pin(send), child.wait_with_output());
     sent?;
     let output = output.map_err(ImportError::Program)?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let imported = unpacking(&text);
     if !output.status.success() {
         // It notes images before it unpacks them: those that it could not unpack are none.
-        let noted = names(endpoint).await?;
-        let broken: Vec<&str> = noted.difference(&before).map(String::as_str).collect();
+        let checked = run(endpoint, &["images", "check"]).await?;
+        let broken = broken(&checked, &before, &imported);
         if !broken.is_empty() {
             run(endpoint, &[&["images", "rm"], broken.as_slice()].concat()).await?;
         }
         return Err(refusal(&output.stderr));
     }
-    // Each image is a line: `unpacking NAME (sha256:…)...done`.
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let names: Vec<String> = text
-        .lines()
-        .filter_map(|l| l.strip_prefix("unpacking ")?.split_once(' '))
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    if names.is_empty() { Err(ImportError::Nameless) } else { Ok(names) }
+    if imported.is_empty() { Err(ImportError::Nameless) } else { Ok(imported.into_iter().map(str::to_owned).collect()) }
+}
+
+/// The images of an import: each is a line, `unpacking NAME (sha256:…)...done`.
+fn unpacking(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|l| l.strip_prefix("unpacking ")?.split_once(' ')).map(|(name, _)| name).collect()
+}
+
+/// What an import that failed leaves: what it began to unpack, and what it did not come to. An image that is whole came
+/// meanwhile from elsewhere. `checked` has a line for each image: its name first, whether it is unpacked last.
+fn broken<'a>(checked: &'a str, before: &BTreeSet<String>, imported: &[&str]) -> Vec<&'a str> {
+    let images = checked.lines().filter_map(|line| Some((line.split_whitespace().next()?, line.trim_end())));
+    images
+        .filter(|(name, line)| line.ends_with(" false") || line.ends_with(" true") && imported.contains(name))
+        .map(|(name, _)| name)
+        .filter(|name| !before.contains(*name))
+        .collect()
 }
 
 /// An archive as it comes: `docker save` is often piped through gzip.
@@ -157,6 +168,16 @@ fn refusal(output: &[u8]) -> ImportError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_images_of_the_import_that_failed_are_removed() {
+        let checked = "REF TYPE DIGEST STATUS SIZE UNPACKED \nold:1 t sha256:0 complete (2/2) 2.0 MiB/2.0 MiB true\n\
+                       halfway:1 t sha256:1 incomplete (1/2) 1.0 MiB/2.0 MiB false   \npulled:1 t sha256:2 complete \
+                       (2/2) 2.0 MiB/2.0 MiB true\nfirst:1 t sha256:3 complete (2/2) 2.0 MiB/2.0 MiB true\n";
+        let before = BTreeSet::from(["old:1".to_owned()]);
+        let imported = unpacking("unpacking first:1 (sha256:3)...done\nunpacking halfway:1 (sha256:1)...");
+        assert_eq!(broken(checked, &before, &imported), ["halfway:1", "first:1"]);
+    }
 
     #[test]
     fn a_broken_archive_is_not_a_containerd_that_is_away() {

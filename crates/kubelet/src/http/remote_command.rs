@@ -89,9 +89,9 @@ pub(super) fn form(query: &str) -> impl Iterator<Item = (String, String)> {
 fn running(shared: &Shared, namespace: &str, pod: &str, container: &str) -> Result<ContainerId, Refused> {
     let known = known(shared, namespace, pod)?;
     let id = known.container_id(container, false).filter(|_| known.is_running(container));
-    let (id, _) = id.ok_or_else(|| {
-        (StatusCode::NOT_FOUND, format!("unable to upgrade connection: container not found ({container:?})"))
-    })?;
+    // Upstream's status and words; clients put theirs before them.
+    let (id, _) =
+        id.ok_or_else(|| (StatusCode::INTERNAL_SERVER_ERROR, format!("container not found ({container:?})")))?;
     Ok(ContainerId(id))
 }
 
