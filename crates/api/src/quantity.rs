@@ -159,7 +159,7 @@ impl Written<'_> {
         let more = "0".repeat(usize::try_from(power - at).unwrap_or(0));
         let sign = if self.negative { "-" } else { "" };
         let suffix = match format {
-            Format::DecimalExponent => format!("e{at}"),
+            Format::DecimalExponent if at != 0 => format!("e{at}"),
             _ => DECIMAL.iter().find(|(_, p)| i64::from(*p) == at).map_or("", |(s, _)| s).to_owned(),
         };
         format!("{sign}{significant}{more}{suffix}")
@@ -205,28 +205,36 @@ fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
 
 /// `whole.fraction × multiplier × 10^power` in nanounits, rounded up; `None` when it is too large.
 fn scale(whole: &str, fraction: &str, multiplier: i128, power: i32) -> Option<i128> {
-    let digits = |s: &str| if s.is_empty() { Some(0) } else { s.parse::<i128>().ok() };
-    let whole = whole.trim_start_matches('0');
-    let fraction = fraction.trim_end_matches('0');
-    if whole.is_empty() && fraction.is_empty() {
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    let exponent = i64::from(power) + 9 - len(fraction) + len(&digits) - len(significant);
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
         return Some(0);
     }
-    let kept = &fraction[..fraction.len().min(18)];
-    let dropped = kept.len() < fraction.len();
-    let ten = |n: u32| 10i128.checked_pow(n);
-    let kept_len = u32::try_from(kept.len()).ok()?;
-    let exponent = i64::from(power) + 9 - i64::from(kept_len);
-    // What is far below a billionth is the smallest step, however many digits it has.
-    if exponent < 0 && len(whole) + i64::from(kept_len) + exponent < 0 {
-        return Some(1);
+    if multiplier == 1 {
+        return shifted(significant, exponent);
     }
-    let mantissa = digits(whole)?
-        .checked_mul(ten(kept_len)?)
-        .and_then(|w| w.checked_add(digits(kept)?))
-        .and_then(|m| m.checked_mul(multiplier))?;
-    let steps = u32::try_from(exponent.unsigned_abs()).ok()?;
-    let nanos = if exponent >= 0 { mantissa.checked_mul(ten(steps)?)? } else { div_ceil(mantissa, ten(steps)?) };
-    Some(if dropped { nanos.saturating_add(1) } else { nanos })
+    // Room for what is below the largest amount, with 18 decimals: what comes behind them counts only by being there.
+    let decimals = usize::try_from(9 - exponent).unwrap_or(0);
+    let cut = significant.len().saturating_sub(decimals.saturating_sub(18));
+    let (kept, dropped) = significant.split_at(cut);
+    let exponent = exponent + len(dropped);
+    let mantissa = kept.parse::<i128>().ok()?.checked_mul(multiplier)?;
+    let ten = 10i128.checked_pow(u32::try_from(exponent.unsigned_abs()).ok()?)?;
+    let exact = exponent >= 0 || mantissa % ten == 0;
+    let nanos = if exponent >= 0 { mantissa.checked_mul(ten)? } else { div_ceil(mantissa, ten) };
+    Some(if exact && !dropped.is_empty() { nanos.saturating_add(1) } else { nanos })
+}
+
+/// `significant × 10^exponent`, rounded up. No digit of it is 0 at its beginning or its end.
+fn shifted(significant: &str, exponent: i64) -> Option<i128> {
+    if let Ok(zeros) = u32::try_from(exponent) {
+        return significant.parse::<i128>().ok()?.checked_mul(10i128.checked_pow(zeros)?);
+    }
+    let kept = usize::try_from(len(significant) + exponent).unwrap_or(0);
+    let whole = if kept == 0 { 0 } else { significant[..kept].parse::<i128>().ok()? };
+    whole.checked_add(1)
 }
 
 fn div_ceil(a: i128, b: i128) -> i128 {
@@ -243,7 +251,8 @@ fn format_decimal(nanos: i128, exponent_form: bool) -> String {
         return "0".to_owned();
     }
     let (mut n, mut power) = (nanos, -9);
-    while n % 1000 == 0 && power < 18 {
+    // There is no suffix for more than that.
+    while n % 1000 == 0 && (exponent_form || power < 18) {
         n /= 1000;
         power += 3;
     }
@@ -311,6 +320,13 @@ mod tests {
         check("1e-99", 1, 1, "1e-9");
         check("0e99", 0, 0, "0");
         check("0.00000000000000000000000000001", 1, 1, "1n");
+        // However many digits, only what is less than a billionth is lost, and that upwards.
+        check("21000000000000000000000008000000000000000e-013", i64::MAX, i64::MAX, "2100000000000000000000000800");
+        check("123456789012345678901234567890123456789012345e-45", 124, 1, "123456790e-9");
+        check("0.1234567890123456789", 124, 1, "123456790n");
+        check("0.1234567890000000000000000000000000000000000000001Ki", 126_420, 127, "126419751937n");
+        check("1e27", i64::MAX, i64::MAX, "1e27");
+        check("42535295865117307932921825929e0", i64::MAX, i64::MAX, "42535295865117307932921825929");
     }
 
     #[test]
