@@ -97,10 +97,11 @@ impl History {
         self.old.iter().filter(|r| !live.contains(hash_of(r))).take(excess).cloned().collect()
     }
 
-    /// The oldest beyond those that shall be kept, unless they are in use: those of a StatefulSet, which do not count.
+    /// The oldest beyond those that shall be kept, unless they are in use: those of a StatefulSet, which do not count. A
+    /// negative limit keeps all.
     pub(crate) fn unused_excess(&self, limit: i32, live: &HashSet<&str>) -> Vec<Arc<ControllerRevision>> {
         let unused = || self.old.iter().filter(|r| !live.contains(name_of(r)));
-        let excess = unused().count().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        let excess = unused().count().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
         unused().take(excess).cloned().collect()
     }
 }

@@ -64,9 +64,22 @@ impl ApiServer {
     pub fn bootstrap_access(&self) -> impl Future<Output = ()> + Send + 'static {
         let (server, settling) = (self.clone(), self.follower.settle());
         async move {
+            server.split_bindings().await;
             join_all(defaults::all().into_iter().map(|wanted| server.ensure(wanted))).await;
             drop(settling);
             server.clone().bootstrap_flows().await;
+        }
+    }
+
+    /// A binding that was a part of another one once is made as that one is: who took somebody away there is not to find
+    /// them here (`primeSplitClusterRoleBindings`).
+    async fn split_bindings(&self) {
+        for (whole, part) in defaults::SPLIT {
+            let key = |name: &str| Key::new("clusterrolebindings", "", name);
+            let (Some(there), None) = (self.store.get(&key(whole)), self.store.get(&key(part))) else { continue };
+            let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
+            let object = defaults::split(&there, part);
+            self.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &object).await;
         }
     }
 

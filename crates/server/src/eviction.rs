@@ -49,14 +49,14 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             match ask(server, resource, &pod, options.dry_run).await? {
                 None | Some((Verdict::Counts, _)) => None,
                 Some((Verdict::WhileUnhealthy, budget)) => {
-                    if !options.dry_run && !disrupt(server, resource, &key, &options, Some(stored)).await? {
+                    if !options.dry_run && !disrupt(server, resource, &key, &mut options, Some(stored)).await? {
                         return Err(busy(&budget));
                     }
                     break;
                 }
             }
         };
-        if options.dry_run || disrupt(server, resource, &key, &options, at).await? {
+        if options.dry_run || disrupt(server, resource, &key, &mut options, at).await? {
             break;
         }
         if tries.next().is_none() {
@@ -199,24 +199,20 @@ fn take(budget: &mut Value, pod: &str) {
 }
 
 /// Says in the Pod's status why it goes, before it goes (`addConditionAndDeletePod`); `false` when the Pod must be as it
-/// was at a revision, and is not.
+/// was at a revision, and is not. A precondition on its version holds for what it is from then on.
 async fn disrupt(
     server: &ApiServer,
     resource: &Resource,
     key: &Key,
-    options: &Options,
+    options: &mut Options,
     at: Option<Revision>,
 ) -> Result<bool, ApiError> {
     let kind: &dyn Kind = &*resource.kind;
     for _ in 0..TRIES {
         let (revision, mut pod) = read(server, resource, key)?;
-        // A precondition on the version would fail on our own write.
         delete::check_preconditions(resource, &pod, &key.name, options)?;
         if at.is_some_and(|at| at != revision) {
             return Ok(false);
-        }
-        if options.revision.is_some() {
-            return Ok(true);
         }
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
@@ -226,7 +222,10 @@ async fn disrupt(
         pods::set_condition(&mut pod, condition);
         let write = Write::put(key.clone(), Expect::Revision(revision), object::encoder(kind, pod));
         match server.store.write(write).await {
-            Ok(_) => return Ok(true),
+            Ok(written) => {
+                options.revision = options.revision.take().map(|_| written.revision.to_string());
+                return Ok(true);
+            }
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), &key.name)),
         }

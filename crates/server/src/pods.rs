@@ -26,7 +26,7 @@ pub(crate) fn success() -> Value {
 pub(crate) fn body(resource: &Resource, call: &Call, kind: &str) -> Result<Value, ApiError> {
     let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
     in_its_namespace(resource, &mut value)?;
-    if value["metadata"]["name"].as_str().is_some_and(|n| !n.is_empty() && n != name) {
+    if value["metadata"]["name"].as_str().unwrap_or("") != name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
     }
     Ok(value)

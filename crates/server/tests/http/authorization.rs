@@ -161,6 +161,22 @@ async fn what_somebody_made_of_a_default_role_outlives_a_restart() {
 }
 
 #[tokio::test]
+async fn what_everybody_may_is_taken_from_those_from_whom_discovery_is() {
+    let api = api_with_roles().await;
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    let (discovery, info) = (format!("{bindings}/system:discovery"), format!("{bindings}/system:public-info-viewer"));
+    let mine = json!({"metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}},
+        "subjects": [{"kind": "User", "name": "q", "apiGroup": "rbac.authorization.k8s.io"}]});
+    api.check(merge(&discovery, &mine), 200, json!({})).await;
+    api.check(delete(&info), 200, json!({})).await;
+    api.server.bootstrap_access().await;
+    let mut expected = mine;
+    expected["roleRef"] = json!({"name": "system:public-info-viewer"});
+    let found = api.check(get(&info), 200, expected).await.body;
+    assert_eq!(found["subjects"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_role_can_be_given_for_a_namespace() {
     let api = api_with_roles().await;
     let bind = |name: &str, role: &str| {

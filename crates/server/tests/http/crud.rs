@@ -238,7 +238,7 @@ async fn the_generation_counts_changes_of_the_spec() {
     api.check(merge(&path, &json!({"metadata": {"labels": {"a": "b"}, "generation": 9}})), 200, generation(1)).await;
     api.check(merge(format!("{path}/status"), &json!({"status": {"message": "x"}})), 200, generation(1)).await;
     api.check(merge(&path, &json!({"spec": {"activeDeadlineSeconds": 5}})), 200, generation(2)).await;
-    let binding = json!({"target": {"name": "n"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
     api.check(post(format!("{path}/binding"), &binding), 201, json!({})).await;
     api.check(get(&path), 200, generation(2)).await;
     api.check(delete(&path), 200, generation(3)).await;

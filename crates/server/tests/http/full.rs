@@ -19,7 +19,7 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
         merge(&path, &json!({"data": {"k": "v"}})),
         delete(&path),
         delete(CONFIG_MAPS),
-        post(format!("{PODS}/p/binding"), &json!({"target": {"name": "n"}})),
+        post(format!("{PODS}/p/binding"), &json!({"metadata": {"name": "p"}, "target": {"name": "n"}})),
         post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})),
     ];
     let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", version(&made))).await;

@@ -17,9 +17,13 @@ async fn a_pod_is_bound_once() {
     let path = format!("{PODS}/p/binding");
     let to = |node: &str| json!({"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "p", "annotations": {"x.io/why": "because"}}, "target": {"kind": "Node", "name": node}});
     for (body, code, expected) in [
-        (json!({"target": {}}), 422, json!({"message": "Binding \"p\" is invalid: target.name: Required value"})),
         (
-            json!({"target": {"kind": "Pod", "name": "n"}}),
+            json!({"metadata": {"name": "p"}, "target": {}}),
+            422,
+            json!({"message": "Binding \"p\" is invalid: target.name: Required value"}),
+        ),
+        (
+            json!({"metadata": {"name": "p"}, "target": {"kind": "Pod", "name": "n"}}),
             422,
             json!({"message": "Binding \"p\" is invalid: target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""}),
         ),
@@ -28,9 +32,18 @@ async fn a_pod_is_bound_once() {
             400,
             json!({"message": "name in URL does not match name in Binding object"}),
         ),
-        (json!({"metadata": {"uid": "other"}, "target": {"name": "n"}}), 409, json!({"reason": "Conflict"})),
         (
-            json!({"metadata": {"namespace": "other"}, "target": {"name": "n"}}),
+            json!({"target": {"name": "n"}}),
+            400,
+            json!({"message": "name in URL does not match name in Binding object"}),
+        ),
+        (
+            json!({"metadata": {"name": "p", "uid": "other"}, "target": {"name": "n"}}),
+            409,
+            json!({"reason": "Conflict"}),
+        ),
+        (
+            json!({"metadata": {"name": "p", "namespace": "other"}, "target": {"name": "n"}}),
             400,
             json!({"message": "the namespace of the provided object does not match the namespace sent on the request"}),
         ),
@@ -59,17 +72,26 @@ async fn a_pod_is_bound_once() {
     let waiting = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}]);
     api.check(post(PODS, &gated), 201, json!({"status": {"conditions": waiting}})).await;
     let message = "Operation cannot be fulfilled on pods/binding \"g\": pod g has non-empty .spec.schedulingGates";
-    api.check(post(format!("{PODS}/g/binding"), &json!({"target": {"name": "n"}})), 409, json!({"message": message}))
-        .await;
+    api.check(
+        post(format!("{PODS}/g/binding"), &json!({"metadata": {"name": "g"}, "target": {"name": "n"}})),
+        409,
+        json!({"message": message}),
+    )
+    .await;
     api.check(
         merge(format!("{PODS}/g"), &json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}})),
         200,
         json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}}),
     )
     .await;
-    api.check(post(format!("{PODS}/g/binding"), &json!({"target": {"name": "n"}})), 201, json!({})).await;
     api.check(
-        post(format!("{PODS}/none/binding"), &json!({"target": {"name": "n"}})),
+        post(format!("{PODS}/g/binding"), &json!({"metadata": {"name": "g"}, "target": {"name": "n"}})),
+        201,
+        json!({}),
+    )
+    .await;
+    api.check(
+        post(format!("{PODS}/none/binding"), &json!({"metadata": {"name": "none"}, "target": {"name": "n"}})),
         404,
         json!({"message": "pods \"none\" not found"}),
     )
@@ -254,18 +276,16 @@ async fn an_eviction_is_a_deletion_that_says_why() {
     let eviction = |options: Value| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options});
     api.check(post(&path, &eviction(json!({"preconditions": {"uid": "other"}}))), 409, json!({"reason": "Conflict"}))
         .await;
-    api.check(
-        post(&path, &json!({"metadata": {"name": "q"}})),
-        400,
-        json!({"message": "name in URL does not match name in Eviction object"}),
-    )
-    .await;
+    for other in [json!({"metadata": {"name": "q"}}), json!({})] {
+        let message = "name in URL does not match name in Eviction object";
+        api.check(post(&path, &other), 400, json!({"message": message})).await;
+    }
     let message = "the namespace of the provided object does not match the namespace sent on the request";
     api.check(post(&path, &json!({"metadata": {"namespace": "other"}})), 400, json!({"message": message})).await;
     let pod = api.check(get(format!("{PODS}/p")), 200, json!({"metadata": {"deletionTimestamp": null}})).await.body;
     assert_eq!(version(&pod), version(&made));
     api.check(
-        post(&path, &eviction(json!({"gracePeriodSeconds": 3}))),
+        post(&path, &eviction(json!({"gracePeriodSeconds": 3, "preconditions": {"resourceVersion": version(&made)}}))),
         201,
         json!({"kind": "Status", "status": "Success"}),
     )
@@ -277,8 +297,12 @@ async fn an_eviction_is_a_deletion_that_says_why() {
         json!({"metadata": {"deletionGracePeriodSeconds": 3}, "status": {"conditions": [{"type": "PodScheduled"}, target]}}),
     )
     .await;
-    api.check(post(format!("{PODS}/none/eviction"), &json!({})), 404, json!({"message": "pods \"none\" not found"}))
-        .await;
+    api.check(
+        post(format!("{PODS}/none/eviction"), &json!({"metadata": {"name": "none"}})),
+        404,
+        json!({"message": "pods \"none\" not found"}),
+    )
+    .await;
 }
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";

@@ -17,6 +17,20 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// Says `false` on what is to stay as somebody made it.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
+/// Bindings that were one once, and what was taken out of them (`clusterRoleBindingsToSplit`).
+pub(crate) const SPLIT: &[(&str, &str)] = &[("system:discovery", "system:public-info-viewer")];
+
+/// What was taken out of a binding: to the same subjects, with the same labels and annotations.
+pub(crate) fn split(whole: &Value, part: &str) -> Value {
+    let meta = &whole["metadata"];
+    json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding",
+        "metadata": {"name": part, "labels": meta["labels"], "annotations": meta["annotations"]},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": part},
+        "subjects": whole["subjects"],
+    })
+}
+
 /// An object that is to be there.
 pub(crate) struct Default {
     pub(crate) resource: &'static str,

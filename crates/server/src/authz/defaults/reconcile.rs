@@ -31,6 +31,8 @@ pub(crate) fn reconcile(there: &Value, wanted: &Value) -> Reconciled {
         }
     }
     if wanted["aggregationRule"].is_null() {
+        // It was never to be made of others.
+        new["aggregationRule"] = Value::Null;
         add(&mut new["rules"], missing_rules(&there["rules"], &wanted["rules"]));
     } else {
         let path = "/aggregationRule/clusterRoleSelectors";
@@ -102,6 +104,10 @@ mod tests {
         let mut labeled = unlabeled.clone();
         labeled["metadata"]["labels"]["a"] = json!("b");
         check(unlabeled, role(&["get"]), Some(labeled));
+        let mut aggregated = role(&[]);
+        aggregated["aggregationRule"] = json!({"clusterRoleSelectors": [{}]});
+        aggregated["rules"] = json!([]);
+        check(aggregated, role(&["get"]), Some(role(&["get"])));
     }
 
     #[test]

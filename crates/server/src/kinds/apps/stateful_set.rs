@@ -9,7 +9,7 @@ use super::{
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
     checks::{int_or_percent, items, not_negative, percent},
-    core::default_claim,
+    core::{default_claim, validate_claim},
     fill,
     plain::Plain,
     pod::claim_warnings,
@@ -31,7 +31,7 @@ pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
     prepare: settle_gated,
     name: api::names::dns1123_label,
     validate,
-    validate_new: service_name,
+    validate_new,
     validate_change,
     warnings,
     validate_status: |object, old, errors| {
@@ -116,11 +116,14 @@ fn settle_gated(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     rolling.into_iter().for_each(|rolling| drop(rolling.remove("maxUnavailable")));
 }
 
-/// One that was taken before names were looked at stays.
-fn service_name(object: &Value, errors: &mut FieldErrors) {
-    let (path, name) = (FieldPath::new("spec").child("serviceName"), &object["spec"]["serviceName"]);
+/// One that was taken before its Service's name and its claims were looked at stays.
+fn validate_new(object: &Value, errors: &mut FieldErrors) {
+    let (path, name) = (FieldPath::new("spec"), &object["spec"]["serviceName"]);
     let wrong = name.as_str().filter(|name| !name.is_empty()).map(api::names::dns1035_label).unwrap_or_default();
-    wrong.iter().for_each(|e| errors.invalid(&path, name, e));
+    wrong.iter().for_each(|e| errors.invalid(&path.child("serviceName"), name, e));
+    for (i, claim) in items(&object["spec"], "volumeClaimTemplates").enumerate() {
+        validate_claim(&claim["spec"], &path.child("volumeClaimTemplates").index(i).child("spec"), errors);
+    }
 }
 
 /// `ValidateStatefulSetSpec`.
@@ -139,9 +142,26 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             errors.not_supported(&at.child(field), &retention[field], &["Delete", "Retain"]);
         }
     }
-    not_negatives(spec, &["replicas", "minReadySeconds", "revisionHistoryLimit"], &path, errors);
+    not_negatives(spec, &["replicas", "minReadySeconds"], &path, errors);
     not_negative(&spec["ordinals"], "start", &path.child("ordinals"), errors);
-    selector_and_template(spec, "statefulset", "StatefulSet", &path, errors);
+    selector_and_template(&with_claims(spec), "statefulset", "StatefulSet", &path, errors);
+}
+
+/// What its Pods have: a claim that is made for each takes the place of the volume of its name (`volumesToAddForTemplates`).
+fn with_claims(spec: &Value) -> Value {
+    let names: Vec<&Value> = items(spec, "volumeClaimTemplates").map(|claim| &claim["metadata"]["name"]).collect();
+    let mut spec = spec.clone();
+    if names.is_empty() {
+        return spec;
+    }
+    let own = items(&spec["template"]["spec"], "volumes").filter(|volume| !names.contains(&&volume["name"]));
+    let claimed =
+        names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": "pvc-template"}}));
+    let volumes: Vec<Value> = own.cloned().chain(claimed).collect();
+    if spec["template"]["spec"].is_object() {
+        spec["template"]["spec"]["volumes"] = json!(volumes);
+    }
+    spec
 }
 
 fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {

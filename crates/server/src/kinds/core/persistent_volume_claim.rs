@@ -105,10 +105,13 @@ fn settle_sources(spec: &mut Map<String, Value>) {
     }
 }
 
-/// `ValidatePersistentVolumeClaimSpec`.
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    check_access_modes(spec, &path, "at least 1 access mode is required", errors);
+    validate_claim(&object["spec"], &FieldPath::new("spec"), errors);
+}
+
+/// `ValidatePersistentVolumeClaimSpec`, also of the claims that a StatefulSet makes.
+pub(in crate::kinds) fn validate_claim(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    check_access_modes(spec, path, "at least 1 access mode is required", errors);
     selector::validate(&spec["selector"], &path.child("selector"), errors);
     let at = path.child("resources");
     match &spec["resources"]["requests"]["storage"] {
@@ -124,7 +127,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let [old, new] = SOURCES.map(|field| &spec[field]);
     let same = |field: &str| text_of(old, field) == text_of(new, field);
     if !old.is_null() && !new.is_null() && !["apiGroup", "kind", "name"].into_iter().all(same) {
-        errors.invalid(&path, &json!("spec.dataSource"), "must match dataSourceRef");
+        errors.invalid(path, &json!("spec.dataSource"), "must match dataSourceRef");
     }
     if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
         errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);

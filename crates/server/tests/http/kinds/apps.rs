@@ -94,9 +94,10 @@ async fn stateful_sets() {
     Of {
         path: "/apis/apps/v1/namespaces/default/statefulsets",
         discovery: json!({"singularName": "statefulset", "shortNames": ["sts"], "categories": ["all"], "status": true}),
-        manifest: set("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim]}})),
+        manifest: set("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim], "revisionHistoryLimit": -1,
+            "template": {"spec": {"containers": [{"name": "c", "image": "busybox:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}}}})),
         made: json!({
-            "spec": {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
+            "spec": {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": -1,
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
                 "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
                 "volumeClaimTemplates": [{"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}]},
@@ -114,6 +115,14 @@ async fn stateful_sets() {
             (
                 r#"{"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}"#,
                 "spec.template.spec.restartPolicy: Unsupported value: \"OnFailure\": supported values: \"Always\"",
+            ),
+            (
+                r#"{"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:1", "volumeMounts": [{"name": "other", "mountPath": "/data"}]}]}}}}"#,
+                "spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"other\"",
+            ),
+            (
+                r#"{"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]}}"#,
+                "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value",
             ),
             (
                 r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0}}}}"#,
