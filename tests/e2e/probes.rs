@@ -222,7 +222,7 @@ fn sidecars_are_probed(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     kubectl.run("exec p -c s -- rm /tmp/alive").ok();
     kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(1));
-    until_event(&kubectl, "p", "Killing", "Container s failed liveness probe, will be restarted");
+    until_event(&kubectl, "p", "Killing", "Init container s failed liveness probe");
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 

@@ -12,6 +12,8 @@ mod sandbox;
 mod security;
 mod sub_path;
 
+pub(crate) use container::made_of;
+
 use crate::{Shared, actor::Mail, status, volumes};
 use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;

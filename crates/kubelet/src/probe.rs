@@ -9,6 +9,7 @@ pub(crate) mod http;
 pub(crate) mod tcp;
 mod tls;
 mod uri;
+mod write_first;
 
 use k8s_openapi::{api::core::v1::Container, apimachinery::pkg::util::intstr::IntOrString};
 use tokio::time::{Instant, error::Elapsed, timeout_at};

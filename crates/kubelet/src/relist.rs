@@ -115,11 +115,11 @@ fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> 
         ContainerState::Unknown => ContainerViewState::Unknown,
     };
     ContainerView {
-        id: status.id.0,
-        name: status.name,
+        id: status.id.0.clone(),
+        name: status.name.clone(),
         attempt: status.attempt,
         sandbox,
-        image_id: status.image_ref,
+        image: crate::actions::made_of(status),
         state,
     }
 }

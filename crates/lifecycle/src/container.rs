@@ -1,7 +1,7 @@
 //! What is known about one container of the spec.
 
 use crate::{
-    BackoffPolicy, ContainerExit, StartStage,
+    BackoffPolicy, ContainerExit, RuntimeImage, StartStage,
     hooks::Hooks,
     kill::{Kill, KillCause},
     probes::Probes,
@@ -49,6 +49,9 @@ pub(crate) struct Instance {
     pub(crate) id: String,
     pub(crate) attempt: u32,
     pub(crate) image_id: String,
+    /// The runtime's name of its image, if that is known.
+    #[serde(default)]
+    pub(crate) image_name: Option<String>,
     /// The attempt of the sandbox that it was made in, if that is known.
     pub(crate) sandbox: Option<u32>,
     pub(crate) state: State,
@@ -75,10 +78,26 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// One of which no more is known: probes and hooks begin anew with each.
-    pub(crate) fn new(id: String, attempt: u32, image_id: String, sandbox: Option<u32>, state: State) -> Self {
+    pub(crate) fn new(id: String, attempt: u32, made_of: RuntimeImage, sandbox: Option<u32>, state: State) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
-        let (clearing, kill, stop_signal, image, resources) = (false, None, None, None, None);
-        Self { id, attempt, image_id, sandbox, state, probes, hooks, clearing, kill, stop_signal, image, resources }
+        let (image_id, image_name) = (made_of.id, Some(made_of.name).filter(|name| !name.is_empty()));
+        let (image, resources) = (made_of.spec, None);
+        let (clearing, kill, stop_signal) = (false, None, None);
+        Self {
+            id,
+            attempt,
+            image_id,
+            image_name,
+            sandbox,
+            state,
+            probes,
+            hooks,
+            clearing,
+            kill,
+            stop_signal,
+            image,
+            resources,
+        }
     }
 }
 

@@ -236,8 +236,8 @@ pub enum ContainerFact {
         id: String,
         /// Which of this name's containers, from 0: its restart count.
         attempt: u32,
-        /// The image id that `imageID` shows.
-        image_id: String,
+        /// What the runtime made it of.
+        image: RuntimeImage,
         /// The signal that stops it, as far as it is known: the Pod's, the image's, or the runtime's (KEP-4960).
         stop_signal: Option<String>,
     },
@@ -392,10 +392,21 @@ pub struct ContainerView {
     pub attempt: u32,
     /// The sandbox it lives in.
     pub sandbox: String,
-    /// The image id that `imageID` shows.
-    pub image_id: String,
+    /// What the runtime made it of.
+    pub image: RuntimeImage,
     /// What it does.
     pub state: ContainerViewState,
+}
+
+/// The image of a container in the runtime's own words, which is what the API shows of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeImage {
+    /// Its name, as `image` shows it; empty if the runtime could not be asked.
+    pub name: String,
+    /// Its id or digest, as `imageID` shows it.
+    pub id: String,
+    /// The image of the spec that it was asked for, if the runtime kept that.
+    pub spec: Option<String>,
 }
 
 /// What a container in the runtime does.

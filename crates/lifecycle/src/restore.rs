@@ -1,7 +1,7 @@
 //! What the API still knows of a Pod whose checkpoint is lost: a restart counts on, and an exit stays an exit.
 
 use crate::{
-    Admission, ContainerExit, Pod,
+    Admission, ContainerExit, Pod, RuntimeImage,
     container::{Container, Ended, Instance, State},
     hooks::PostStart,
     kill::{Kill, KillCause},
@@ -82,9 +82,10 @@ fn container(status: &ContainerStatus) -> Option<Container> {
         },
     };
     let attempt = u32::try_from(status.restart_count).unwrap_or(0);
-    let mut instance = Instance::new(id, attempt, status.image_id.clone(), None, state);
+    // Of which image of the spec it was made the runtime says later.
+    let made_of = RuntimeImage { name: status.image.clone(), id: status.image_id.clone(), spec: None };
+    let mut instance = Instance::new(id, attempt, made_of, None, state);
     instance.stop_signal.clone_from(&status.stop_signal);
-    instance.image = Some(status.image.clone()).filter(|image| !image.is_empty());
     if matches!(instance.state, State::Running { .. }) {
         remember(&mut instance, status);
     }
@@ -111,7 +112,7 @@ fn exit(terminated: &ContainerStateTerminated) -> ContainerExit {
         code: terminated.exit_code,
         reason: terminated.reason.clone().unwrap_or_default(),
         message: terminated.message.clone().unwrap_or_default(),
-        started_at: terminated.started_at.as_ref().map(|t| t.0),
+        started_at: terminated.started_at.as_ref().map(|t| t.0).filter(|at| *at != Timestamp::UNIX_EPOCH),
         finished_at: time(terminated.finished_at.as_ref()),
     }
 }

@@ -40,11 +40,15 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
         if rejected {
             return None;
         }
-        let all: Vec<_> = pod
+        let mut all: Vec<_> = pod
             .all_containers()
             .filter(|(kind, _)| kinds.contains(kind))
             .map(|(kind, c)| container_status(pod, kind, c, phase.is_terminal(), policy, now))
             .collect();
+        // Init containers stand in the order in which they run, all others by name (`convertToAPIContainerStatuses`).
+        if !kinds.contains(&ContainerKind::Init) {
+            all.sort_by(|a, b| a.name.cmp(&b.name));
+        }
         (!all.is_empty()).then_some(all)
     };
     let (init, app) = ([ContainerKind::Init, ContainerKind::Sidecar], [ContainerKind::App]);
@@ -103,7 +107,8 @@ fn container_status(
             exit_code: exit.code,
             reason: Some(exit.reason.clone()),
             message: (!exit.message.is_empty()).then(|| api::text::beginning(&exit.message, room).to_owned()),
-            started_at: exit.started_at.map(Time),
+            // CRI's zero, which is what upstream shows of one that never started.
+            started_at: exit.started_at.or(exit.failed_to_start().then_some(Timestamp::UNIX_EPOCH)).map(Time),
             finished_at: Some(Time(exit.finished_at)),
             signal: None,
         }),
@@ -121,15 +126,15 @@ fn container_status(
             }
         }
         Some(Instance { state: State::Created, .. }) | None if terminal && unlocatable(pod, kind, spec) => {
-            (unlocated(pod.ended.as_ref().map_or(now, |e| e.at)), earlier)
+            (unlocated(), earlier)
         }
         _ => (trouble(pod, spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
     };
     let state = if state.terminated.is_none() { settled(pod, spec).unwrap_or(state) } else { state };
     ContainerStatus {
         name: spec.name.clone(),
-        // Until another one is made, of the one that there is.
-        image: container.current.as_ref().and_then(|i| i.image.clone()).or(spec.image.clone()).unwrap_or_default(),
+        // Until another one is made, of the one that there is, in the runtime's words.
+        image: container.current.as_ref().and_then(image).or(spec.image.clone()).unwrap_or_default(),
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
         ready: is_ready(pod, kind, spec) && !(terminal && kind != ContainerKind::Init),
@@ -147,6 +152,10 @@ fn container_status(
         volume_mounts: volume_mounts(spec),
         ..ContainerStatus::default()
     }
+}
+
+fn image(instance: &Instance) -> Option<String> {
+    instance.image_name.clone().or_else(|| instance.image.clone())
 }
 
 /// What the spec has mounted. No runtime here makes mounts read-only with all that is mounted below them (KEP-3857).
@@ -211,13 +220,12 @@ fn creating(pod: &Pod) -> ContainerState {
 }
 
 /// A Pod that ended before its container was made, in upstream's words (LIFECYCLE.md 3.7, `TerminatePod`).
-fn unlocated(at: Timestamp) -> ContainerState {
+fn unlocated() -> ContainerState {
     ContainerState {
         terminated: Some(ContainerStateTerminated {
             exit_code: 137,
             reason: Some("ContainerStatusUnknown".to_owned()),
             message: Some("The container could not be located when the pod was terminated".to_owned()),
-            finished_at: Some(Time(at)),
             ..ContainerStateTerminated::default()
         }),
         ..ContainerState::default()

@@ -17,6 +17,8 @@ pub mod labels {
     pub const OWNER: &str = "podium.data-dir";
     /// The container's name in the Pod's spec.
     pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+    /// An annotation: the container's image as the Pod's spec names it. Upstream keeps a hash of it.
+    pub const IMAGE: &str = "podium.image";
 }
 
 macro_rules! id {
@@ -365,6 +367,8 @@ pub struct ContainerStatus {
     pub image: String,
     /// The image's id or digest, as `imageID` shows it.
     pub image_ref: String,
+    /// The image as the Pod's spec named it, if the runtime was asked for this one container.
+    pub spec_image: Option<String>,
     /// How the runtime will stop it, if it says so: those of a CRI before 1.33 and lists do not.
     pub stop_signal: Option<StopSignal>,
 }

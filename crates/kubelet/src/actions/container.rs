@@ -5,7 +5,7 @@ use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs
 use api::{feature_gates::Gate, quantity::Amount};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
-use lifecycle::{ContainerExit, ContainerFact, Event, Pod, StartStage};
+use lifecycle::{ContainerExit, ContainerFact, Event, Pod, RuntimeImage, StartStage};
 use runtime::{
     ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
 };
@@ -50,14 +50,19 @@ pub(super) async fn start(
     };
     let made = shared.runtime.container(&id).await.ok();
     let stop_signal = stop_signal(shared, &config, made.as_ref()).await.map(|signal| signal.to_string());
-    let image_id = made.map(|c| c.image_ref).unwrap_or_default();
-    let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image_id, stop_signal }];
+    let image = made.map(made_of).unwrap_or_default();
+    let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image, stop_signal }];
     let asked = match begun {
         true => Err(RuntimeError::AlreadyExists(format!("{name} was started before"))),
         false => shared.runtime.start_container(&id).await,
     };
     facts.extend(started(shared, pod, id, asked).await);
     Ok(facts)
+}
+
+/// The runtime's words for the image of a container.
+pub(crate) fn made_of(status: ContainerStatus) -> RuntimeImage {
+    RuntimeImage { name: status.image, id: status.image_ref, spec: status.spec_image }
 }
 
 /// What came of a start. Whatever was answered: what the runtime shows is what counts.
@@ -90,8 +95,8 @@ fn lost(status: ContainerStatus, now: Timestamp) -> Vec<ContainerFact> {
         started_at: Some(status.created_at),
         finished_at: now,
     };
-    let (id, attempt, image_id) = (status.id.0, status.attempt, status.image_ref);
-    let created = ContainerFact::Created { id: id.clone(), attempt, image_id, stop_signal: None };
+    let (id, attempt) = (status.id.0.clone(), status.attempt);
+    let created = ContainerFact::Created { id: id.clone(), attempt, image: made_of(status), stop_signal: None };
     vec![created, ContainerFact::Exited { id, exit }]
 }
 

@@ -1,5 +1,6 @@
 //! What is mounted into a container.
 
+use super::sub_path::{self, MountOf};
 use crate::{Shared, environment::Environment, hosts, pods::spec, volumes};
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use lifecycle::Pod;
@@ -25,10 +26,11 @@ pub(super) fn of_container(
             continue;
         }
         let volume = volumes::source(shared, pod, &mount.name)?;
-        let host_path = match sub_path(mount, env)? {
+        let host_path = match sub_path_of(mount, env)? {
             Some(sub) => {
                 let target = shared.paths.sub_path(pod.uid(), &mount.name, &container.name, index);
-                super::sub_path::bind(&volume, &sub, &target)?;
+                let of = MountOf { volume: &mount.name, container: &container.name };
+                sub_path::bind(&volume, &sub, &target, &of)?;
                 target
             }
             None => volume,
@@ -62,7 +64,7 @@ pub(super) fn of_container(
 
 /// An image is the runtime's to mount, and nobody writes to it (KEP-4639).
 fn of_image(image: &ImageMount, mount: &VolumeMount, env: &Environment) -> Result<Mount, String> {
-    let sub_path = sub_path(mount, env)?.unwrap_or_default();
+    let sub_path = sub_path_of(mount, env)?.unwrap_or_default();
     Ok(Mount {
         host_path: PathBuf::new(),
         image: Some(ImageMount { sub_path, ..image.clone() }),
@@ -85,7 +87,7 @@ fn check_recursive(mount: &VolumeMount) -> Result<(), String> {
 }
 
 /// `subPath`, or `subPathExpr` with its variables replaced.
-fn sub_path(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, String> {
+fn sub_path_of(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, String> {
     let path = match mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()) {
         Some(expression) => env.expand_path(expression)?,
         None => mount.sub_path.clone().unwrap_or_default(),

@@ -20,8 +20,26 @@ use std::{
 
 /// Binds a path of a volume, which is made if need be, to `target`. An earlier attempt's binding is exchanged; its
 /// container keeps what it has.
-pub(super) fn bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
-    let failed = |e: io::Error| format!("failed to prepare subPath {sub:?}: {e}");
+///
+/// # Errors
+/// In upstream's words (`makeMounts`), which tell a Pod's owner nothing of the node's files; the log has the rest.
+pub(super) fn bind(volume: &Path, sub: &str, target: &Path, of: &MountOf<'_>) -> Result<(), String> {
+    let there = fs::metadata(volume.join(sub)).is_ok();
+    bind_found(volume, sub, target).map_err(|error| {
+        tracing::warn!(volume = of.volume, container = of.container, sub, %error, "a subPath cannot be used");
+        let what = if there { "prepare subPath" } else { "create subPath directory" };
+        format!("failed to {what} for volumeMount {:?} of container {:?}", of.volume, of.container)
+    })
+}
+
+/// Who mounts what.
+pub(super) struct MountOf<'a> {
+    pub(super) volume: &'a str,
+    pub(super) container: &'a str,
+}
+
+fn bind_found(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
+    let failed = |e: io::Error| e.to_string();
     let found = open_beneath(volume, sub).map_err(failed)?;
     let source = through(&found);
     unmount_below(target)?;

@@ -233,6 +233,7 @@ mod tests {
             exit: None,
             image: image.to_owned(),
             image_ref: image_ref.to_owned(),
+            spec_image: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `httpGet`, of probes and of hooks: one GET over HTTP or HTTPS, on a connection of its own.
 
-use super::{KEPT, VERSION, before, kept, resolve_port, tcp, tls, uri};
+use super::{KEPT, VERSION, before, kept, resolve_port, tcp, tls, uri, write_first::WriteFirst};
 use bytes::Bytes;
 use fluent_uri::Uri;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
@@ -183,13 +183,12 @@ impl Get {
     {
         let request = self.request(http2).map_err(|e| self.failed(e.to_string()))?;
         let exchange = async {
-            let io = TokioIo::new(stream);
             if http2 {
-                let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+                let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
                 let connection = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
                 Ok((sender.send_request(request).await?, connection))
             } else {
-                let mut builder = http1::Builder::new();
+                let (mut builder, io) = (http1::Builder::new(), TokioIo::new(WriteFirst::new(stream)));
                 let (mut sender, connection) = builder.title_case_headers(true).handshake(io).await?;
                 let connection = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
                 Ok((sender.send_request(request).await?, connection))

@@ -1,8 +1,9 @@
 //! `hostPath`: a path of the node, checked by its type.
 
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
+use nix::errno::Errno;
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::{FileTypeExt, PermissionsExt},
     path::PathBuf,
 };
@@ -48,7 +49,13 @@ fn make(host: &HostPath, directory: bool) -> Result<(), String> {
         fs::write(&host.path, "")?;
         fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))
     };
-    make().map_err(|e| format!("{}: {e}", host.path.display()))
+    let call = if directory { "mkdir" } else { "open" };
+    make().map_err(|e| format!("{call} {}: {}", host.path.display(), in_go(&e)))
+}
+
+/// The kernel's error as Go, and so upstream, writes it.
+fn in_go(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), |code| Errno::from_raw(code).desc().to_lowercase())
 }
 
 #[cfg(test)]
@@ -66,6 +73,12 @@ mod tests {
         assert!(check("d", "File").unwrap_err().contains("is not a file"));
         assert!(check("f", "FileOrCreate").is_ok());
         assert!(check("f", "File").is_ok());
+        let missing = dir.path().join("no/f").display().to_string();
+        assert_eq!(check("no/f", "FileOrCreate"), Err(format!("open {missing}: no such file or directory")));
+        assert_eq!(
+            check("f/d", "DirectoryOrCreate"),
+            Err(format!("mkdir {}/f/d: not a directory", dir.path().display()))
+        );
         // Upstream takes whatever is no directory for a file.
         std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
         assert!(check("s", "Socket").is_ok() && check("s", "File").is_ok());

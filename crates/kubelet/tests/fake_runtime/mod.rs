@@ -276,6 +276,7 @@ impl Runtime for FakeRuntime {
                 exit: None,
                 image: config.image.clone(),
                 image_ref: config.image_ref.clone(),
+                spec_image: Some(config.image.clone()),
                 stop_signal: None,
             };
             state.containers.insert(id.0.clone(), (status, config.clone()));

@@ -2,7 +2,7 @@
 
 use super::{entry, record};
 use crate::{
-    ContainerExit, ContainerFact, EventKind, NodePolicy, Pod, StartStage,
+    ContainerExit, ContainerFact, EventKind, NodePolicy, Pod, RuntimeImage, StartStage,
     container::{Ended, Image, Instance, StartFailure, State},
     kill::KillCause,
     restart_all,
@@ -16,8 +16,8 @@ const LOST: &str = "ContainerStatusUnknown";
 
 pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &NodePolicy, now: Timestamp) {
     match fact {
-        ContainerFact::Created { id, attempt, image_id, stop_signal } => {
-            if created(pod, name, id, attempt, image_id, policy, now) {
+        ContainerFact::Created { id, attempt, image, stop_signal } => {
+            if created(pod, name, id, attempt, image, policy, now) {
                 if let Some(instance) = entry(pod, name).current.as_mut() {
                     instance.stop_signal = stop_signal;
                 }
@@ -43,7 +43,7 @@ pub(super) fn created(
     name: &str,
     id: String,
     attempt: u32,
-    image_id: String,
+    made_of: RuntimeImage,
     policy: &NodePolicy,
     now: Timestamp,
 ) -> bool {
@@ -71,9 +71,9 @@ pub(super) fn created(
     }
     container.dead.retain(|dead| *dead != id);
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
-    let mut instance = Instance::new(id.clone(), attempt, image_id, sandbox, State::Created);
+    let mut instance = Instance::new(id.clone(), attempt, made_of, sandbox, State::Created);
     instance.resources = container.starting_with.take();
-    instance.image = container.starting_image.take();
+    instance.image = container.starting_image.take().or(instance.image);
     container.current = Some(instance);
     pod.durable += 1;
     if let Some(early) = early {

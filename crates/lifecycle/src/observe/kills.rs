@@ -24,17 +24,19 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     };
     let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
     let deadline = after(now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
-    let again = if cause == KillCause::Definition || pod.restarts_on_failure(container_kind, spec) {
-        ", will be restarted"
-    } else {
-        ""
+    // Upstream's words: a sidecar is an init container, of which nothing more is said.
+    let (who, again) = match container_kind {
+        ContainerKind::Init | ContainerKind::Sidecar => ("Init container", ""),
+        _ if cause == KillCause::Definition => ("Container", ", will be restarted"),
+        kind if pod.restarts_on_failure(kind, spec) => ("Container", ", will be restarted"),
+        _ => ("Container", ""),
     };
     let message = match cause {
-        KillCause::Probe(ProbeKind::Startup) => format!("Container {name} failed startup probe{again}"),
-        KillCause::Probe(_) => format!("Container {name} failed liveness probe{again}"),
+        KillCause::Probe(ProbeKind::Startup) => format!("{who} {name} failed startup probe{again}"),
+        KillCause::Probe(_) => format!("{who} {name} failed liveness probe{again}"),
         // Upstream's word, which is its reason as well.
         KillCause::PostStart => "FailedPostStartHook".to_owned(),
-        KillCause::Definition => format!("Container {name} definition changed{again}"),
+        KillCause::Definition => format!("{who} {name} definition changed{again}"),
         KillCause::RestartAll { .. } => format!("Stopping container {name}"),
         KillCause::Resize => format!("Container {name} resize requires restart"),
     };

@@ -81,12 +81,13 @@ fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: 
     // Names are unique: one of the same attempt is there because the one that was made is not there any more.
     let instead = known.is_some_and(|i| i.attempt == view.attempt && i.id != view.id && i.state == State::Created);
     if instead || known.is_none_or(|i| i.attempt < view.attempt) {
-        container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image_id, policy, now);
+        container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image.clone(), policy, now);
     } else if known.is_some_and(|i| i.id != view.id) {
         return older(pod, view);
     }
     if let Some(instance) = entry(pod, &view.name).current.as_mut() {
         instance.sandbox = sandboxes.iter().find(|s| s.id == view.sandbox).map(|s| s.attempt).or(instance.sandbox);
+        instance.image = instance.image.take().or(view.image.spec);
     }
     match view.state {
         ContainerViewState::Running { started_at } => {

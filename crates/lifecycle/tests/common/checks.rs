@@ -217,9 +217,11 @@ impl Sim {
     fn check_order(&self, action: &Action) {
         let Action::StopContainer { container, deadline, .. } = action else { return };
         let all: Vec<_> = api::pod::containers(self.api.spec.as_ref().unwrap()).collect();
-        let mains_run = all.iter().any(|(kind, c)| *kind == ContainerKind::App && self.pod.is_running(&c.name));
-        if mains_run && !self.stopping {
-            // A probe or a hook ends it, to start it again.
+        let mut mains = all.iter().filter(|(kind, _)| *kind == ContainerKind::App);
+        // What changes before they are started may take a restart as well.
+        let awaited = |name: &str| self.resized && self.state(name).starts_with("waiting");
+        if mains.any(|(_, c)| self.pod.is_running(&c.name) || awaited(&c.name)) && !self.stopping {
+            // A probe, a hook or a change ends it, to start it again.
             return;
         }
         let sidecar = all.iter().position(|(kind, c)| *kind == ContainerKind::Sidecar && c.name == *container);

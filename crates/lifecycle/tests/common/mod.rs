@@ -206,7 +206,10 @@ impl Sim {
         }
         self.begun.insert(action.key());
         self.check_hook(action);
-        if matches!(action, Action::StartContainer { .. }) {
+        if let Action::StartContainer { container, .. } = action {
+            self.runtime
+                .images
+                .extend(self.pod.spec_of(container).map(|c| (c.name.clone(), c.image.clone().unwrap_or_default())));
             self.observe(Event::Begun(action.key()));
         }
     }

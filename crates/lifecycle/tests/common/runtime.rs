@@ -4,7 +4,7 @@ use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
 use lifecycle::{
     Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact,
-    ResizeVerdict, RuntimeView, SandboxFact, SandboxView, StartStage, VolumesFact,
+    ResizeVerdict, RuntimeImage, RuntimeView, SandboxFact, SandboxView, StartStage, VolumesFact,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -44,13 +44,25 @@ pub(crate) struct FakeContainer {
     pub(crate) name: String,
     pub(crate) attempt: u32,
     pub(crate) sandbox: String,
+    /// The image of the spec that it was asked for.
+    image: String,
     pub(crate) state: ContainerViewState,
     /// When and how it will end, if it will by itself or was told to.
     pub(crate) end: Option<(Timestamp, i32, &'static str)>,
 }
 
+impl FakeContainer {
+    /// What a runtime says of its image: its own name for it, and what it was asked for.
+    fn made_of(&self) -> RuntimeImage {
+        let name = format!("docker.io/library/{}", self.image);
+        RuntimeImage { name, id: "sha".to_owned(), spec: Some(self.image.clone()) }
+    }
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct Runtime {
+    /// The image of each container of the spec, at its last start.
+    pub(crate) images: BTreeMap<String, String>,
     pub(crate) sandboxes: Vec<FakeSandbox>,
     pub(crate) containers: Vec<FakeContainer>,
     pub(crate) scripts: BTreeMap<String, Vec<Run>>,
@@ -210,7 +222,7 @@ impl Runtime {
         let created = ContainerFact::Created {
             id: id.clone(),
             attempt,
-            image_id: "sha".to_owned(),
+            image: self.containers[at].made_of(),
             stop_signal: Some("SIGTERM".to_owned()),
         };
         if let Some((stage, message)) = failure {
@@ -228,11 +240,13 @@ impl Runtime {
     pub(crate) fn create(&mut self, name: &str, attempt: u32, sandbox: &str) -> usize {
         let id = self.id(&format!("{name}.{attempt}"));
         let (name, sandbox) = (name.to_owned(), sandbox.to_owned());
+        let image = self.images.get(&name).cloned().unwrap_or_default();
         self.containers.push(FakeContainer {
             id,
             name,
             attempt,
             sandbox,
+            image,
             state: ContainerViewState::Created,
             end: None,
         });
@@ -341,7 +355,7 @@ impl Runtime {
                     name: c.name.clone(),
                     attempt: c.attempt,
                     sandbox: c.sandbox.clone(),
-                    image_id: "sha".to_owned(),
+                    image: c.made_of(),
                     state: c.state.clone(),
                 })
                 .collect(),

@@ -1,6 +1,7 @@
 //! What a change of the spec does to containers (LIFECYCLE.md 3.4, point 4; seed 000, "Pod-Aktualisierung").
 
 use crate::common::{Run, Sim};
+use k8s_openapi::api::core::v1::ContainerStatus;
 use lifecycle::Event;
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
@@ -38,11 +39,18 @@ fn a_container_with_another_image_is_stopped_and_another_takes_its_place_whateve
             let mut sim = pod(policy);
             sim.pass(10);
             set_image(&mut sim, name, "new");
-            assert_eq!((sim.container(name).image, sim.state(name)), ("old".to_owned(), "running".to_owned()));
+            assert_eq!(
+                (sim.container(name).image, sim.state(name)),
+                ("docker.io/library/old".to_owned(), "running".to_owned())
+            );
             sim.pass(3);
-            assert_eq!(sim.message_of("Killing"), format!("Container {name} definition changed, will be restarted"));
+            let said = match name {
+                "side" => "Init container side definition changed",
+                _ => "Container c definition changed, will be restarted",
+            };
+            assert_eq!(sim.message_of("Killing"), said);
             assert_eq!((sim.starts(name), sim.restarts(name)), (vec![5, 13], 1), "{policy} {name}");
-            assert_eq!(sim.container(name).image, "new");
+            assert_eq!(sim.container(name).image, "docker.io/library/new", "the runtime's name");
             assert_eq!(sim.last_state(name), "terminated Completed 0");
             assert_eq!((sim.starts("other"), sim.phase()), (vec![5], "Running".to_owned()));
             sim.pass(100);
@@ -153,4 +161,20 @@ fn a_deadline_that_is_set_later_counts_from_the_start() {
     assert_eq!(sim.phase(), "Running");
     sim.pass(30);
     assert_eq!((sim.phase().as_str(), sim.status().reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+}
+
+#[test]
+fn statuses_stand_by_name_but_those_of_init_containers_in_the_order_they_run() {
+    let list = |names: &[&str]| names.iter().map(|n| json!({"name": n, "image": "i"})).collect::<Vec<_>>();
+    let mut sim = Sim::new(json!({
+        "initContainers": list(&["y", "b"]), "containers": list(&["z", "a"]), "ephemeralContainers": list(&["e", "d"])}));
+    for init in ["y", "b"] {
+        sim = sim.script(init, &[Run::Ends(1, 0)]);
+    }
+    sim.pass(5);
+    let status = sim.api.status.clone().unwrap();
+    let names = |list: Option<Vec<ContainerStatus>>| list.unwrap().into_iter().map(|c| c.name).collect::<Vec<_>>();
+    assert_eq!(names(status.init_container_statuses), ["y", "b"]);
+    assert_eq!(names(status.container_statuses), ["a", "z"]);
+    assert_eq!(names(status.ephemeral_container_statuses), ["d", "e"]);
 }

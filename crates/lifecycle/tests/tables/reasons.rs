@@ -72,6 +72,8 @@ fn what_cannot_be_started_shows_its_error_then_its_back_off() {
     let mut never = Sim::of("Never", &["c"]).script("c", &[Run::CannotStart]);
     never.settle();
     assert_eq!((never.phase().as_str(), never.state("c").as_str()), ("Failed", "terminated StartError 128"));
+    let started_at = never.container("c").state.unwrap().terminated.unwrap().started_at.unwrap();
+    assert_eq!(started_at.0.to_string(), "1970-01-01T00:00:00Z", "upstream's zero");
 }
 
 #[test]

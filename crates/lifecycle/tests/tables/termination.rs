@@ -137,6 +137,7 @@ fn a_deleted_pod_whose_containers_never_ran_fails() {
     let terminated = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((terminated.reason.as_deref(), terminated.exit_code), (Some("ContainerStatusUnknown"), 137));
     assert_eq!(terminated.message.as_deref(), Some("The container could not be located when the pod was terminated"));
+    assert_eq!((&terminated.started_at, &terminated.finished_at, status.image.as_str()), (&None, &None, "i"));
 }
 
 #[test]

@@ -208,9 +208,15 @@ pub(super) fn container_config(c: &ContainerConfig, pod: &SandboxConfig) -> prot
     all.insert(labels::POD_NAMESPACE.to_owned(), pod.namespace.clone());
     all.insert(labels::POD_UID.to_owned(), pod.uid.clone());
     all.insert(labels::CONTAINER_NAME.to_owned(), c.name.clone());
+    let mut annotations: HashMap<String, String> = c.annotations.clone().into_iter().collect();
+    annotations.insert(labels::IMAGE.to_owned(), c.image.clone());
     proto::ContainerConfig {
         metadata: Some(proto::ContainerMetadata { name: c.name.clone(), attempt: c.attempt }),
-        image: Some(proto::ImageSpec { image: c.image_ref.clone(), ..proto::ImageSpec::default() }),
+        image: Some(proto::ImageSpec {
+            image: c.image_ref.clone(),
+            user_specified_image: c.image.clone(),
+            ..proto::ImageSpec::default()
+        }),
         command: c.command.clone(),
         args: c.args.clone(),
         working_dir: c.working_dir.clone(),
@@ -226,7 +232,7 @@ pub(super) fn container_config(c: &ContainerConfig, pod: &SandboxConfig) -> prot
             })
             .collect(),
         labels: all,
-        annotations: c.annotations.clone().into_iter().collect(),
+        annotations,
         log_path: c.log_path.display().to_string(),
         stdin: c.stdin,
         stdin_once: c.stdin_once,
@@ -275,6 +281,7 @@ pub(super) fn container(c: proto::Container) -> ContainerStatus {
         exit: None,
         image: c.image.unwrap_or_default().image,
         image_ref: c.image_ref,
+        spec_image: None,
         stop_signal: None,
     }
 }
@@ -301,6 +308,7 @@ pub(super) fn container_status(c: proto::ContainerStatus) -> ContainerStatus {
         exit,
         image: c.image.unwrap_or_default().image,
         image_ref: c.image_ref,
+        spec_image: c.annotations.get(labels::IMAGE).cloned(),
         stop_signal: StopSignal::from_cri(c.stop_signal),
     }
 }

@@ -171,6 +171,19 @@ async fn the_status_decides() {
     }
 }
 
+/// As of `while true; do echo ... | nc -l -p 80; done`.
+#[tokio::test]
+async fn an_answer_that_is_there_before_the_request_counts() {
+    let (ours, mut theirs) = tokio::io::duplex(4096);
+    theirs.write_all(OK.as_bytes()).await.expect("room for it");
+    let get = Get::new(&action(&json!({})), &container(80), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), "kube-probe");
+    let answer = get.expect("a request").ask(ours, false).await.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((answer.response.status(), answer.body(None).await), (StatusCode::OK, Ok(b"ok".to_vec())));
+    let mut asked = vec![0; 4];
+    theirs.read_exact(&mut asked).await.expect("a request");
+    assert_eq!(asked, b"GET ");
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_answer_fails() {
     let url = "Get \"http://127.0.0.1:PORT/healthz\": ";
