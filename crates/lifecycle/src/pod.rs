@@ -218,6 +218,12 @@ impl Pod {
         self.object.metadata.namespace.as_deref().unwrap_or("")
     }
 
+    /// When the kubelet saw it first: its `status.startTime`.
+    #[must_use]
+    pub fn seen_at(&self) -> Timestamp {
+        self.seen_at
+    }
+
     /// The newest version of its object, with the resources that are allocated to it.
     #[must_use]
     pub fn object(&self) -> &Arc<ApiPod> {

@@ -265,10 +265,20 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     if pod.resize.cgroup.is_none() && pod.to_update().is_empty() {
         return;
     }
+    // What is restarted for it goes first, as upstream's `SyncPod` has it: no cgroup gets smaller than one that is in it.
+    if pod.containers.values().any(leaves) {
+        return;
+    }
     match &progress.error {
         Some(error) if error.retry_at() > now => plan.wake_at(error.retry_at()),
         _ => plan.actions.push(Action::ActuateResources { generation: progress.generation, tries: progress.tries }),
     }
+}
+
+/// Whether it is on its way out, to be made anew with other resources.
+fn leaves(container: &Container) -> bool {
+    let instance = container.current.as_ref().filter(|i| i.kill.is_some_and(|k| k.cause == KillCause::Resize));
+    instance.is_some_and(|i| i.clearing || matches!(i.state, State::Running { .. }))
 }
 
 /// Whether containers wait for the Pod's cgroup to be made larger; when that failed they try.

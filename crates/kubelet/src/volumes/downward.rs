@@ -4,6 +4,7 @@ use crate::{Shared, pods::spec};
 use api::{
     quantity::Amount,
     resources::{self, Side},
+    static_pod::{CONFIG_SEEN, CONFIG_SOURCE, is_static},
 };
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 use lifecycle::Pod;
@@ -23,7 +24,7 @@ pub(crate) fn field(shared: &Shared, pod: &Pod, path: &str) -> Result<String, St
         "metadata.namespace" => pod.namespace().to_owned(),
         "metadata.uid" => pod.uid().to_owned(),
         "metadata.labels" => all(meta.labels.as_ref()),
-        "metadata.annotations" => all(meta.annotations.as_ref()),
+        "metadata.annotations" => all(Some(&annotations(pod))),
         "spec.nodeName" => shared.options.node_name.clone(),
         "spec.serviceAccountName" => spec(pod).service_account_name.clone().unwrap_or_default(),
         "status.podIP" => first(pod.ips()),
@@ -32,10 +33,21 @@ pub(crate) fn field(shared: &Shared, pod: &Pod, path: &str) -> Result<String, St
         "status.hostIPs" => join(&host),
         _ => {
             let labels = keyed(path, "metadata.labels", meta.labels.as_ref());
-            let found = labels.or_else(|| keyed(path, "metadata.annotations", meta.annotations.as_ref()));
+            let found = labels.or_else(|| keyed(path, "metadata.annotations", Some(&annotations(pod))));
             found.ok_or_else(|| format!("unsupported fieldPath: {path}"))?
         }
     })
+}
+
+/// Those of the object, and where and when the kubelet saw it first, as upstream's has them in its own copy.
+fn annotations(pod: &Pod) -> BTreeMap<String, String> {
+    let object = pod.object();
+    let mut all = object.metadata.annotations.clone().unwrap_or_default();
+    if !is_static(object) {
+        all.insert(CONFIG_SOURCE.to_owned(), "api".to_owned());
+        all.insert(CONFIG_SEEN.to_owned(), pod.seen_at().to_string());
+    }
+    all
 }
 
 /// `metadata.labels['key']`.

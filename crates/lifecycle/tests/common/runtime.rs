@@ -44,8 +44,8 @@ pub(crate) struct FakeContainer {
     pub(crate) name: String,
     pub(crate) attempt: u32,
     pub(crate) sandbox: String,
-    /// The image of the spec that it was asked for.
-    image: String,
+    /// The image of the spec that it was asked for, unless the test made it.
+    image: Option<String>,
     pub(crate) state: ContainerViewState,
     /// When and how it will end, if it will by itself or was told to.
     pub(crate) end: Option<(Timestamp, i32, &'static str)>,
@@ -54,8 +54,8 @@ pub(crate) struct FakeContainer {
 impl FakeContainer {
     /// What a runtime says of its image: its own name for it, and what it was asked for.
     fn made_of(&self) -> RuntimeImage {
-        let name = format!("docker.io/library/{}", self.image);
-        RuntimeImage { name, id: "sha".to_owned(), spec: Some(self.image.clone()) }
+        let name = self.image.as_ref().map(|image| format!("docker.io/library/{image}")).unwrap_or_default();
+        RuntimeImage { name, id: "sha".to_owned(), spec: self.image.clone() }
     }
 }
 
@@ -240,7 +240,7 @@ impl Runtime {
     pub(crate) fn create(&mut self, name: &str, attempt: u32, sandbox: &str) -> usize {
         let id = self.id(&format!("{name}.{attempt}"));
         let (name, sandbox) = (name.to_owned(), sandbox.to_owned());
-        let image = self.images.get(&name).cloned().unwrap_or_default();
+        let image = self.images.get(&name).cloned();
         self.containers.push(FakeContainer {
             id,
             name,

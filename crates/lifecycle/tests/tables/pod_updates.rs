@@ -136,7 +136,11 @@ fn a_kubelet_that_was_away_sees_that_the_image_is_another_one() {
         }
         sim.observe(Event::Updated(Arc::new(sim.api.clone())));
         sim.pass(10);
-        assert_eq!((sim.restarts("c"), sim.container("c").image.as_str()), (1, "new"), "checkpoint: {checkpoint}");
+        assert_eq!(
+            (sim.restarts("c"), sim.container("c").image.as_str()),
+            (1, "docker.io/library/new"),
+            "checkpoint: {checkpoint}"
+        );
         assert_eq!(sim.restarts("other"), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! In-place resize (KEP-1287; LIFECYCLE.md 3.8): what is asked for, allocated, and in use.
 
 use crate::common::{Run, Sim};
-use lifecycle::{Event, ResizeVerdict, StartStage, decide_resize};
+use lifecycle::{Action, Event, ResizeVerdict, StartStage, decide_resize};
 use serde_json::{Value, json};
 
 fn amounts(cpu: &str, memory: &str) -> Value {
@@ -120,7 +120,12 @@ fn a_container_is_restarted_for_what_its_policy_says() {
         assert_eq!((sim.restarts("c"), shown(&sim).1.as_str()), (0, "150m"), "CPU changes as it runs");
         sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
         assert_eq!(condition(&sim, "PodResizeInProgress"), Some((String::new(), String::new())));
-        sim.pass(3);
+        let given = |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::ActuateResources { .. })).count();
+        let before = given(&sim);
+        sim.pass(1);
+        assert_eq!(given(&sim), before, "the cgroup shrinks when the container is gone");
+        sim.pass(2);
+        assert_eq!(given(&sim), before + 1);
         assert_eq!((sim.restarts("c"), sim.state("c").as_str(), sim.phase().as_str()), (1, "running", "Running"));
         assert_eq!((condition(&sim, "PodResizeInProgress"), sim.starts("c")), (None, vec![0, 3]), "{policy}");
         let killing = sim.events.iter().find(|e| e.reason == "Killing").unwrap();
