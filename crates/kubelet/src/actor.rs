@@ -18,6 +18,8 @@ pub(crate) enum Mail {
     Fact(Event),
     /// What the runtime had when the Pod was known at this durable revision.
     Relisted(lifecycle::RuntimeView, u64),
+    /// An action failed, and is tried again after a while.
+    Paused(ActionKey),
     /// An action ended, with what it has to say.
     Ended(ActionKey, Result<Vec<Event>, String>),
     /// A status was written, or the Pod is gone from the API.
@@ -124,6 +126,11 @@ impl Actor {
                 if !self.missed_list {
                     self.observe(Event::Relisted(view), now);
                 }
+            }
+            // Meanwhile it changes nothing, and a list may show what stands in its way.
+            Mail::Paused(key) => {
+                self.running.insert(key, false);
+                self.missed_list = true;
             }
             Mail::Ended(key, result) => {
                 self.running.remove(&key);
@@ -260,6 +267,7 @@ impl Actor {
         tokio::spawn(async move {
             let result = Box::pin(actions::carry_out(&shared, &pod, action, &mail)).await;
             if result.is_err() {
+                let _ = mail.send(Mail::Paused(key.clone()));
                 tokio::time::sleep(RETRY).await;
             }
             let _ = mail.send(Mail::Ended(key, result));

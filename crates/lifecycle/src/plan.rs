@@ -257,7 +257,7 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
 fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     match pod.kill_deadline(now) {
         Some(deadline) if pod.any_alive() => stop::all(pod, deadline, policy, now, plan),
-        _ if pod.occupied() => {}
+        _ if pod.occupied() || pod.unlisted => {}
         _ => settle(pod, plan),
     }
 }
@@ -265,7 +265,8 @@ fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
 /// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
 fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     stop::all(pod, stop.deadline, policy, now, plan);
-    if pod.occupied() {
+    // An earlier kubelet may have made what only a list shows: nothing is over before there was one.
+    if pod.occupied() || pod.unlisted {
         return;
     }
     settle(pod, plan);

@@ -49,6 +49,11 @@ impl FakeRuntime {
         (newest.state, newest.exit) = (ContainerState::Exited, Some(exit));
     }
 
+    /// From now on no container can be removed.
+    pub(crate) fn keep_all(&self) {
+        self.state.lock().keeps_all = true;
+    }
+
     /// How many sandboxes stand.
     pub(crate) fn standing(&self) -> usize {
         self.state.lock().sandboxes.values().filter(|(s, _)| s.ready).count()

@@ -74,6 +74,8 @@ struct State {
     begun: Vec<jiff::Timestamp>,
     /// How containers ended that the runtime still clears up after, by their names.
     reaped: BTreeMap<String, Exit>,
+    /// Whether no container can be removed.
+    keeps_all: bool,
 }
 
 pub(crate) const IMAGE: &str = "busybox:1.28";
@@ -312,6 +314,9 @@ impl Runtime for FakeRuntime {
 
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
         self.ready(|state| {
+            if state.keeps_all {
+                return Err(RuntimeError::Failed("it stays".to_owned()));
+            }
             state.containers.remove(&id.0);
             Ok(())
         })

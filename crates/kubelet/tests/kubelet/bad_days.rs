@@ -43,6 +43,33 @@ async fn a_container_that_ran_and_ended_while_its_kubelet_died_is_not_started_ag
     node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_repairs_what_events_lost_also_while_something_else_fails_again_and_again() {
+    let node = Node::started("");
+    node.runtime.keep_all();
+    node.pod("p", &json!({}));
+    for restarts in 0..4 {
+        let running = |s: &serde_json::Value| s["containerStatuses"][0]["state"]["running"].is_object();
+        let again = |s: &serde_json::Value| s["containerStatuses"][0]["restartCount"] == restarts && running(s);
+        node.until_status("p", "runs again", again).await;
+        // The first one of three that ended cannot be removed, and of the last end nobody is told.
+        node.runtime.exit("p", 7, restarts < 3);
+    }
+    node.until_status("p", "tells its last end", |s| s["containerStatuses"][0]["restartCount"] == 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_while_its_kubelet_is_away_leaves_no_sandbox_that_it_did_not_hear_of() {
+    let mut node = Node::started("");
+    node.runtime.lose(Lost::Sandbox);
+    node.pod("p", &json!({}));
+    node.api.until("it is made", |_| node.runtime.has_lost(Lost::Sandbox)).await;
+    node.stop().await;
+    node.api.delete(&path("p"));
+    node.start();
+    node.api.until("it is gone", |api| api.get(&path("p")).is_none() && node.runtime.standing() == 0).await;
+}
+
 /// Containerd that dies between the start of a process and its note of it shows the container as unknown.
 #[tokio::test(start_paused = true)]
 async fn a_container_that_the_runtime_lost_at_its_start_counts_as_one_that_ran() {

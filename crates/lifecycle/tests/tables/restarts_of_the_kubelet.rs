@@ -114,6 +114,27 @@ fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
     }
 }
 
+#[test]
+fn a_pod_does_not_end_before_the_runtime_was_listed() {
+    let mut sim = Sim::of("Always", &["c"]);
+    while !matches!(sim.next_action(), Some(Action::CreateSandbox { .. })) {
+        let action = sim.next_action().unwrap();
+        sim.begin(&action);
+        sim.finish(&action);
+    }
+    let create = sim.next_action().unwrap();
+    // It is made, and the kubelet dies before it hears of it.
+    let _lost = sim.answer(&create);
+    sim.reborn(false);
+    sim.ask_to_delete(0);
+    sim.settle();
+    let over = |sim: &Sim| sim.log.iter().any(|(_, a)| matches!(a, Action::UnmountVolumes | Action::DeleteFromApi));
+    assert!(!over(&sim) && sim.in_api, "{:?}", sim.log);
+    sim.relist();
+    sim.settle();
+    assert!(sim.forgotten && !sim.runtime.sandboxes.iter().any(|s| s.ready));
+}
+
 /// A kubelet that dies while it starts a container, and what the runtime has of it then: nothing, or one in this state.
 /// The next one finds out.
 fn cut_off(policy: &str, state: Option<ContainerViewState>) -> Sim {
