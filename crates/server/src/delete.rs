@@ -14,7 +14,7 @@ use crate::{
     select::Selection,
     service::{ApiServer, Call},
     status::ApiError,
-    write::{dry_run, now, removable},
+    write::{dry_run, now, removable, with_warnings},
 };
 use admission::about::Operation;
 use api::text::is_yes;
@@ -47,6 +47,11 @@ impl Options {
     /// Nothing but that it shall go.
     pub(crate) fn plain() -> Self {
         Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None, takes_dependents: false }
+    }
+
+    fn warnings(&self, resource: &Resource) -> Vec<String> {
+        let untold = resource.kind.info().orphan_warning.filter(|_| self.propagation.is_none());
+        untold.map(str::to_owned).into_iter().collect()
     }
 
     pub(crate) fn parse(call: &Call) -> Result<Self, ApiError> {
@@ -109,13 +114,18 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
     node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
     let review = review(server, resource, call, &options);
     let (object, gone) = reviewed(server, resource, &key, &options, review.as_ref()).await?;
-    let info = resource.kind.info();
+    let answer = deleted(server, resource, &options, &object, gone).await?;
+    Ok(with_warnings(answer, &options.warnings(resource)))
+}
+
+async fn deleted(server: &ApiServer, resource: &Resource, options: &Options, object: &Object, gone: bool) -> Reply {
+    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
     if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
         let code = if !gone && options.takes_dependents { 202 } else { 200 };
-        return Ok(reply::json(code, &convert::decode(&server.webhooks, &*resource.kind, &object).await?));
+        return Ok(reply::json(code, &convert::decode(&server.webhooks, &*resource.kind, object).await?));
     }
-    let value = convert::as_stored(&*resource.kind, &object);
+    let value = convert::as_stored(&*resource.kind, object);
     let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});
     if !info.group.is_empty() {
         details["group"] = json!(info.group);
@@ -151,10 +161,11 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
         deleted.buffered(AT_ONCE).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
     let items = convert::decode_all(&server.webhooks, kind, &deleted).await?;
     metadata["resourceVersion"] = json!(server.store.revision().to_string());
-    Ok(reply::json(
+    let answer = reply::json(
         200,
         &json!({"kind": resource.kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items}),
-    ))
+    );
+    Ok(with_warnings(answer, &options.warnings(resource)))
 }
 
 /// What webhooks and policies are asked about a deletion, if there are any.

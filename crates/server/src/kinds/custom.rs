@@ -101,6 +101,7 @@ impl Custom {
             storage: names::keep(&format!("{plural}.{group}"))?,
             converted: true,
             orphans: false,
+            orphan_warning: None,
             question: false,
             computed: false,
             gate: None,

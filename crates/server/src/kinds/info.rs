@@ -38,6 +38,8 @@ pub struct KindInfo {
     pub converted: bool,
     /// Whether dependents stay when a deletion does not say what becomes of them.
     pub orphans: bool,
+    /// What is told to who deletes one without saying what becomes of them.
+    pub orphan_warning: Option<&'static str>,
     /// Whether an update makes an object that is not there (`AllowCreateOnUpdate`).
     pub created_by_update: bool,
     /// Whether an update must say which version it is of (`AllowUnconditionalUpdate` is false).
@@ -82,6 +84,7 @@ impl KindInfo {
             storage: plural,
             converted: false,
             orphans: false,
+            orphan_warning: None,
             created_by_update: false,
             needs_version: false,
             deprecation: None,

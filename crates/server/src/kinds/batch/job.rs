@@ -45,6 +45,9 @@ pub(in crate::kinds) static JOB: Plain = Plain {
         status: true,
         generation: true,
         orphans: true,
+        orphan_warning: Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        ),
         ..KindInfo::of(GROUP, "Job", "jobs", "job")
     })
 };

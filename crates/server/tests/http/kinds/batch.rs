@@ -286,3 +286,20 @@ async fn cron_jobs() {
     .check()
     .await;
 }
+
+#[tokio::test]
+async fn who_deletes_a_job_is_told_that_its_pods_stay() {
+    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+    let told = |answer: crate::common::Answer| answer.warnings().len();
+    let one = format!("{path}/once");
+    for (ask, count) in [
+        (delete(&one), 1),
+        (delete(format!("{one}?propagationPolicy=Background")), 0),
+        (delete(format!("{one}?orphanDependents=true")), 0),
+        (delete(path), 1),
+    ] {
+        api.check(post(path, &job(json!({}))), 201, json!({})).await;
+        assert_eq!(told(api.check(ask.clone(), 200, json!({})).await), count, "{ask:?}");
+        let _ = api.ask(&merge(&one, &json!({"metadata": {"finalizers": null}}))).await;
+    }
+}
