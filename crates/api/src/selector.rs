@@ -1,14 +1,18 @@
 //! Label and field selectors, as query parameters write them (`k8s.io/apimachinery/pkg/{labels,fields}`).
 
-use crate::names;
+mod labels;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Why a selector cannot be used; upstream answers 400 with these words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// Not of the documented form.
+    /// A requirement that is not of the documented form.
     #[error("unable to parse requirement: {0}")]
     Parse(String),
+    /// Something else than a requirement, or than a comma between two.
+    #[error("{0}")]
+    Syntax(String),
     /// A field selector without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
@@ -60,19 +64,7 @@ impl Selector {
     /// # Errors
     /// When it is not of that form, or a key or value is no label's.
     pub fn parse(s: &str) -> Result<Self, SelectorError> {
-        let mut parser = Parser { rest: s.trim_start() };
-        let mut requirements = Vec::new();
-        while !parser.rest.is_empty() {
-            requirements.push(parser.requirement()?);
-            if parser.take(",") {
-                if parser.rest.is_empty() {
-                    return Err(SelectorError::Parse("found '', expected: identifier after ','".to_owned()));
-                }
-            } else if !parser.rest.is_empty() {
-                return Err(SelectorError::Parse(format!("found '{}', expected: ',' or 'end of string'", parser.rest)));
-            }
-        }
-        Ok(Self { requirements })
+        Ok(Self { requirements: labels::parse(s)? })
     }
 
     /// Turns a `LabelSelector` object into a selector. An unknown operator selects nothing upstream; here it is an error.
@@ -121,102 +113,6 @@ impl Selector {
                 Op::LessThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *n),
             }
         })
-    }
-}
-
-struct Parser<'a> {
-    rest: &'a str,
-}
-
-impl<'a> Parser<'a> {
-    fn take(&mut self, token: &str) -> bool {
-        match self.rest.strip_prefix(token) {
-            Some(rest) => {
-                self.rest = rest.trim_start();
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn word(&mut self) -> &'a str {
-        let end = self.rest.find(|c: char| c.is_whitespace() || "=!,()<>".contains(c)).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest.trim_start();
-        word
-    }
-
-    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
-        if self.take("!") {
-            return Ok(Requirement { key: self.key()?, op: Op::DoesNotExist });
-        }
-        let key = self.key()?;
-        let op = if self.take("==") || self.take("=") {
-            Op::In(vec![self.value()?])
-        } else if self.take("!=") {
-            Op::NotIn(vec![self.value()?])
-        } else if self.take(">") {
-            Op::GreaterThan(self.number(&key)?)
-        } else if self.take("<") {
-            Op::LessThan(self.number(&key)?)
-        } else if self.rest.is_empty() || self.rest.starts_with(',') {
-            Op::Exists
-        } else {
-            match self.word() {
-                "in" => Op::In(self.values()?),
-                "notin" => Op::NotIn(self.values()?),
-                other => {
-                    let found = if other.is_empty() { self.rest } else { other };
-                    return Err(SelectorError::Parse(format!(
-                        "found '{found}', expected: in, notin, =, ==, !=, gt, lt"
-                    )));
-                }
-            }
-        };
-        Ok(Requirement { key, op })
-    }
-
-    fn key(&mut self) -> Result<String, SelectorError> {
-        let key = self.word();
-        if key.is_empty() {
-            return Err(SelectorError::Parse(format!("found '{}', expected: identifier", self.rest)));
-        }
-        match names::qualified_name(key).first() {
-            Some(e) => Err(SelectorError::Parse(format!("key: Invalid value: {key:?}: {e}"))),
-            None => Ok(key.to_owned()),
-        }
-    }
-
-    fn value(&mut self) -> Result<String, SelectorError> {
-        let value = self.word();
-        match names::label_value(value).first() {
-            Some(e) => Err(SelectorError::Parse(format!("values[0]: Invalid value: {value:?}: {e}"))),
-            None => Ok(value.to_owned()),
-        }
-    }
-
-    fn number(&mut self, key: &str) -> Result<i64, SelectorError> {
-        let value = self.word();
-        value.parse().map_err(|_| {
-            SelectorError::Parse(format!(
-                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer ({key})"
-            ))
-        })
-    }
-
-    fn values(&mut self) -> Result<Vec<String>, SelectorError> {
-        if !self.take("(") {
-            return Err(SelectorError::Parse(format!("found '{}' expected: '('", self.rest)));
-        }
-        let mut values = vec![self.value()?];
-        while self.take(",") {
-            values.push(self.value()?);
-        }
-        if self.take(")") {
-            Ok(values)
-        } else {
-            Err(SelectorError::Parse(format!("found '{}', expected: ',' or ')'", self.rest)))
-        }
     }
 }
 
