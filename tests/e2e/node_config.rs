@@ -2,7 +2,7 @@
 
 use crate::Alone;
 use serde_json::json;
-use std::path::Path;
+use std::{os::unix::process::ExitStatusExt, path::Path};
 use tests::{Setup, eventually, pod_cgroup};
 
 pub(crate) const TESTS: &[Alone] = &[
@@ -63,7 +63,11 @@ fn pods_have_cgroups() {
         assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
         let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
         assert_eq!(pids.trim(), "100");
+        // Of this one the runtime knows nothing: a runtime that dies at the wrong moment leaves such.
+        let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
+        std::fs::write(memory.join("cgroup.procs"), left.id().to_string()).unwrap();
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+        assert_eq!(left.wait().unwrap().signal(), Some(9));
         eventually("the cgroup to go with its Pod", || !memory.exists());
     }
 }

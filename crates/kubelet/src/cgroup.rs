@@ -152,14 +152,14 @@ impl Cgroups {
         self.hierarchy.as_ref()?.oom_kills(&format!("{}/{container}", self.path(pod)?))
     }
 
-    /// Removes the cgroup of a Pod, and what the runtime left below it.
+    /// Removes the cgroup of a Pod, and what the runtime left below it: a process of which it knows nothing any more is
+    /// killed, so that another try may succeed (upstream's `tryKillingCgroupProcesses`).
     pub(crate) fn remove(&self, pod: &ApiPod) -> Result<(), String> {
-        match (&self.hierarchy, self.path(pod)) {
-            (Some(hierarchy), Some(path)) => {
-                hierarchy.remove(&path).map_err(|e| format!("removing the cgroup {path}: {e}"))
-            }
-            _ => Ok(()),
-        }
+        let (Some(hierarchy), Some(path)) = (&self.hierarchy, self.path(pod)) else { return Ok(()) };
+        hierarchy.remove(&path).map_err(|error| {
+            let killed = if error.kind() == io::ErrorKind::ResourceBusy { hierarchy.kill(&path) } else { 0 };
+            format!("removing the cgroup {path}: {error}, {killed} of its processes were killed")
+        })
     }
 
     /// Burstable Pods together weigh what they ask for (`qosContainerManager`).

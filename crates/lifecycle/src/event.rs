@@ -88,7 +88,8 @@ pub enum Event {
     Begun(ActionKey),
     /// An action was carried out for which no other fact speaks (an event was recorded, something was removed).
     Done(ActionKey),
-    /// An action failed for which no other fact speaks. It is planned again after a back-off.
+    /// An action failed for which no other fact speaks. It is planned again after a back-off; what it did before it failed is
+    /// not known until the runtime is listed.
     Failed {
         /// The action.
         key: ActionKey,

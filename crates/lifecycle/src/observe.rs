@@ -56,7 +56,8 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::RoomMade => resize::room_was_made(pod, now),
         Event::ResourcesActuated { ids, allocation } => resize::actuated(pod, &ids, allocation),
         Event::ResourcesFailed { message } => resize::failed(pod, message, policy, now),
-        Event::Failed { key, .. } => failed(pod, &key),
+        // What came of it is not known: a list tells.
+        Event::Failed { .. } => {}
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
         Event::KubeletStarted { at, random } => {
             pod.kubelet = Some((at, random));
@@ -107,12 +108,6 @@ fn begun(pod: &mut Pod, key: &crate::ActionKey) {
     container.starting_with = None;
     container.starting_image = spec.and_then(|(_, c)| c.image.clone());
     pod.durable += 1;
-}
-
-fn failed(pod: &mut Pod, key: &crate::ActionKey) {
-    if starting(pod, key).is_some_and(|(_, container)| container.answered()) {
-        pod.durable += 1;
-    }
 }
 
 /// The container that this action starts.

@@ -7,7 +7,7 @@ use crate::{
     request::Query,
     status::ApiError,
 };
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use store::{Key, Revision};
 
@@ -143,9 +143,10 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, ApiError> {
-        let error = |why: &str| ApiError::bad_request(format!("continue key is not valid{why}"));
-        let value: Value =
-            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).map_err(|_| error(""))?).map_err(|_| error(""))?;
+        let error =
+            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid{why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|e| error(&format!(": {}", in_go(&e, text))))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|e| error(&format!(": {e}")))?;
         match value["v"].as_str() {
             Some("meta.k8s.io/v1") => {}
             other => {
@@ -163,9 +164,22 @@ impl Token {
         if start.is_empty() {
             return Err(error(": encoded start key empty (version meta.k8s.io/v1)"));
         }
+        let is_above = |part: &str| matches!(part, "." | "..");
+        if start.split('/').any(is_above) {
+            return Err(error(&format!(": {start}")));
+        }
         let (namespace, name) = start.trim_end_matches('\0').rsplit_once('/').unwrap_or(("", start));
         Ok(Self { revision, namespace: namespace.to_owned(), name: name.to_owned() })
     }
+}
+
+/// Go's words for what is no base64.
+fn in_go(error: &DecodeError, text: &str) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => *at,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
+    };
+    format!("illegal base64 data at input byte {at}")
 }
 
 #[cfg(test)]
@@ -225,7 +239,16 @@ mod tests {
             false,
             "400 invalid resource version: resourceVersion: Invalid value: \"99999999999999999999\": strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
         );
-        check("continue=x", false, "400 continue key is not valid");
+        let broken = "400 invalid continue token: continue key is not valid: illegal base64 data at input byte";
+        check("continue=!", false, &format!("{broken} 0"));
+        check("continue=x", false, &format!("{broken} 1"));
+        let token =
+            |start: &str| URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": 1, "start": start}).to_string());
+        check(
+            &format!("continue={}", token("../c1")),
+            false,
+            "400 invalid continue token: continue key is not valid: ../c1",
+        );
     }
 
     #[test]

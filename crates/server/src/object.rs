@@ -59,8 +59,7 @@ fn asked(accept: &str) -> Result<(View, &str), ApiError> {
             continue;
         }
         let Some(shape) = choice.shape() else { return Ok((View::Whole, "")) };
-        // Shapes are objects of `meta.k8s.io/v1`.
-        if choice.parameter("v").is_some_and(|version| version != "v1") {
+        if choice.parameter("g") != Some("meta.k8s.io") || choice.parameter("v") != Some("v1") {
             continue;
         }
         match shape {
@@ -195,10 +194,12 @@ pub(crate) enum Include {
 impl Include {
     pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
         match query.get("includeObject") {
-            None | Some("Metadata") => Ok(Self::Metadata),
+            None | Some("" | "Metadata") => Ok(Self::Metadata),
             Some("None") => Ok(Self::Nothing),
             Some("Object") => Ok(Self::Object),
-            Some(other) => Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+            Some(other) => Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+            ))),
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::{
     status::ApiError,
     webhook::Webhooks,
 };
-use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use serde_json::{Value, json};
@@ -70,7 +69,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
         let listing = server.store.list(&scope, None, None);
         first.extend(listing.objects);
         if options.send_initial_events == Some(true) && options.bookmarks {
-            first_ends = Some(bookmark(kind, view, listing.revision, &initial_events_end(kind)));
+            first_ends = Some(bookmark(kind, view, listing.revision, &initial_events_end()));
         }
         listing.revision
     } else {
@@ -109,14 +108,9 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
     if last > now { next.min(last) } else { next }
 }
 
-/// The annotations of the bookmark behind the initial events, with an empty list as clients decode it.
-fn initial_events_end(kind: &dyn Kind) -> Value {
-    let info = kind.info();
-    let list = json!({"kind": kind.list_kind(), "apiVersion": info.api_version(), "metadata": {}, "items": []});
-    json!({
-        "k8s.io/initial-events-end": "true",
-        "kubernetes.io/initial-events-list-blueprint": STANDARD.encode(list.to_string()),
-    })
+/// The annotations of the bookmark behind the initial events.
+fn initial_events_end() -> Value {
+    json!({"k8s.io/initial-events-end": "true"})
 }
 
 impl Watcher {

@@ -158,7 +158,7 @@ impl ApiServer {
         }
         let accept = if resource.kind.info().question { object::without_tables(&accept)? } else { accept };
         let content_type = text(header::CONTENT_TYPE);
-        let content_type = content_type.split(';').next().unwrap_or("").trim().to_owned();
+        let content_type = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         let Parts { method, uri, headers, extensions, .. } = head;
         let (query, trail) = (Query::parse(&raw_query), trail.clone());
         let call = Call {

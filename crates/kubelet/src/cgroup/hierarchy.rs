@@ -1,6 +1,10 @@
 //! The cgroup file systems of this machine.
 
 use super::{limits::Limits, values::weight};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -133,6 +137,13 @@ impl Hierarchy {
         let path = path.trim_start_matches('/');
         self.roots().iter().try_for_each(|root| remove_tree(&root.join(path)))
     }
+
+    /// Kills every process in a cgroup and below it; gives how many there were.
+    pub(super) fn kill(&self, path: &str) -> usize {
+        let mut found = BTreeSet::new();
+        self.roots().iter().for_each(|root| processes(&root.join(path.trim_start_matches('/')), &mut found));
+        found.iter().filter(|pid| signal::kill(Pid::from_raw(**pid), Signal::SIGKILL).is_ok()).count()
+    }
 }
 
 fn make(root: &Path, path: &str) -> io::Result<PathBuf> {
@@ -177,6 +188,14 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
+}
+
+/// The processes in a cgroup and below it. Those of other namespaces are shown as 0.
+fn processes(dir: &Path, found: &mut BTreeSet<i32>) {
+    let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    found.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1));
+    let below = fs::read_dir(dir).into_iter().flatten().flatten();
+    below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).for_each(|e| processes(&e.path(), found));
 }
 
 #[cfg(test)]

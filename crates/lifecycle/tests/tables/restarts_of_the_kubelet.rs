@@ -169,6 +169,31 @@ fn given_up(message: &str) -> ContainerViewState {
 }
 
 #[test]
+fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_it_up() {
+    let mut sim = Sim::of("Never", &["c"]);
+    while !matches!(sim.next_action(), Some(Action::StartContainer { .. })) {
+        let action = sim.next_action().unwrap();
+        sim.begin(&action);
+        sim.finish(&action);
+    }
+    sim.begin(&sim.next_action().unwrap());
+    let sandbox = sim.runtime.sandboxes[0].id.clone();
+    let made = sim.runtime.create("c", 0, &sandbox);
+    sim.reborn(false);
+    sim.relist();
+    // It cannot be removed, for the runtime is still at it.
+    let again = sim.next_action().unwrap();
+    assert!(matches!(again, Action::StartContainer { .. }), "{again:?}");
+    sim.begin(&again);
+    sim.observe(Event::Failed { key: again.key(), message: "container is in starting state".to_owned() });
+    sim.begun.clear();
+    sim.runtime.containers[made].state = given_up("failed to create containerd task: context canceled");
+    sim.relist();
+    sim.pass(1);
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c"), sim.phase().as_str()), ("running", 0, "Running"));
+}
+
+#[test]
 fn nothing_is_made_before_the_runtime_has_told_what_there_is() {
     let makes = |action: &Action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. });
     for made_before in [0, 1] {

@@ -143,9 +143,10 @@ async fn pages_show_one_revision() {
         json!({"message": "specifying resource version is not allowed when using continue"}),
     )
     .await;
-    for (query, message) in
-        [("continue=junk", "continue key is not valid"), ("limit=x", "strconv.ParseInt: parsing \"x\": invalid syntax")]
-    {
+    for (query, message) in [
+        ("continue=junk", "invalid continue token: continue key is not valid: expected value at line 1 column 1"),
+        ("limit=x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
+    ] {
         api.check(get(format!("{CONFIG_MAPS}?{query}")), 400, json!({"message": message})).await;
     }
 }

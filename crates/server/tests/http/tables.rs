@@ -38,7 +38,7 @@ async fn tables_have_upstreams_columns() {
     api.check(
         table(format!("{PODS}?includeObject=All")),
         400,
-        json!({"message": "unrecognized includeObject value: \"All\""}),
+        json!({"message": "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty"}),
     )
     .await;
     let page = api.create_pod("q").await;
