@@ -64,6 +64,10 @@ async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
                 // What was told early has its reason.
                 let status = if told_early { status } else { last_word(shared, &pod, status).await };
                 let exit = crate::logs::exit(shared, &pod, &status);
+                // Of a start that failed tells who asked for it. If that was a kubelet that is gone, it was given up with it.
+                if exit.never_ran() {
+                    return shared.pods.want_list();
+                }
                 let fact = lifecycle::ContainerFact::Exited { id: id.0, exit };
                 let _ = handle.mail.send(Mail::Fact(Event::Container { container: status.name, fact }));
                 return;

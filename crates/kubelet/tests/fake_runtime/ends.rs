@@ -49,9 +49,20 @@ impl FakeRuntime {
         (newest.state, newest.exit) = (ContainerState::Exited, Some(exit));
     }
 
-    /// From now on no container can be removed.
-    pub(crate) fn keep_all(&self) {
-        self.state.lock().keeps_all = true;
+    /// Whether no container can be removed from now on.
+    pub(crate) fn keep_all(&self, keeps: bool) {
+        self.state.lock().keeps_all = keeps;
+    }
+
+    /// The start of the newest container of this name is given up, for nobody waits for it any more.
+    pub(crate) fn give_up(&self, name: &str) {
+        let mut state = self.state.lock();
+        let newest = state.newest(name);
+        newest.state = ContainerState::Exited;
+        let message = "failed to create containerd task: context canceled".to_owned();
+        let (reason, finished_at) = ("StartError".to_owned(), self.clock.now());
+        newest.exit = Some(Exit { code: 128, reason, message, finished_at });
+        let _ = self.events.send(RuntimeEvent::ContainerExited(newest.id.clone(), None));
     }
 
     /// How many sandboxes stand.

@@ -46,7 +46,7 @@ async fn a_container_that_ran_and_ended_while_its_kubelet_died_is_not_started_ag
 #[tokio::test(start_paused = true)]
 async fn a_list_repairs_what_events_lost_also_while_something_else_fails_again_and_again() {
     let node = Node::started("");
-    node.runtime.keep_all();
+    node.runtime.keep_all(true);
     node.pod("p", &json!({}));
     for restarts in 0..4 {
         let running = |s: &serde_json::Value| s["containerStatuses"][0]["state"]["running"].is_object();
@@ -68,6 +68,24 @@ async fn a_pod_that_is_deleted_while_its_kubelet_is_away_leaves_no_sandbox_that_
     node.api.delete(&path("p"));
     node.start();
     node.api.until("it is gone", |api| api.get(&path("p")).is_none() && node.runtime.standing() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_given_up_with_its_kubelet_is_made_again_by_the_next_one() {
+    let mut node = Node::started("");
+    node.runtime.lose(Lost::Create);
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.api.until("it is made", |_| node.runtime.has_lost(Lost::Create)).await;
+    node.stop().await;
+    // While a runtime is at a start, it removes nothing.
+    node.runtime.keep_all(true);
+    node.start();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    node.runtime.give_up("p");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    node.runtime.keep_all(false);
+    node.until_running("p").await;
+    assert_eq!(node.status("p")["containerStatuses"][0]["restartCount"], 0);
 }
 
 /// Containerd that dies between the start of a process and its note of it shows the container as unknown.

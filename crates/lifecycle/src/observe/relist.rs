@@ -7,11 +7,10 @@ use crate::{
     pod::{Sandbox, SandboxState},
 };
 use jiff::Timestamp;
+use std::cmp::Ordering;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
     (pod.unseen, pod.unlisted) = (false, false);
-    let starting: Vec<(String, u32)> =
-        pod.containers.iter().filter(|(_, c)| c.starting).map(|(n, c)| (n.clone(), c.next_attempt())).collect();
     // A list counts only when nothing is in flight.
     pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
     sandboxes(pod, &view, now);
@@ -30,18 +29,24 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         container_facts::lost(pod, &name, &id, policy, now);
     }
     for mut container in containers {
-        let begun = starting.iter().any(|(name, attempt)| *name == container.name && *attempt == container.attempt);
-        if begun && cut_off(&container.state) {
+        if cut_off(pod, &container) {
             container.state = ContainerViewState::Created;
         }
         adopt(pod, container, &view.sandboxes, policy, now);
     }
 }
 
-/// Whether a start failed, of one that a kubelet began and told nothing more of. It is tried again; what cannot start fails
-/// again.
-fn cut_off(state: &ContainerViewState) -> bool {
-    matches!(state, ContainerViewState::Exited(exit) if exit.never_ran())
+/// Whether its start failed, and no kubelet has told of that: the one that asked for it was gone, or could not wait. It is
+/// tried again; what cannot start fails again.
+fn cut_off(pod: &Pod, view: &ContainerView) -> bool {
+    let failed = matches!(&view.state, ContainerViewState::Exited(exit) if exit.never_ran());
+    let known = pod.container(&view.name).current.as_ref();
+    failed
+        && known.is_none_or(|i| match i.attempt.cmp(&view.attempt) {
+            Ordering::Less => true,
+            Ordering::Equal => i.state == State::Created,
+            Ordering::Greater => false,
+        })
 }
 
 fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {

@@ -188,6 +188,8 @@ fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_
     sim.observe(Event::Failed { key: again.key(), message: "container is in starting state".to_owned() });
     sim.begun.clear();
     sim.runtime.containers[made].state = given_up("failed to create containerd task: context canceled");
+    // Others may want lists, too.
+    sim.relist();
     sim.relist();
     sim.pass(1);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c"), sim.phase().as_str()), ("running", 0, "Running"));
