@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("the exit code of a Pod fails a Job whose policy says so", fails_by_policy),
     ("a Job whose policy is met ends the Pods that still run", succeeds_by_policy),
     ("each index of a Job may fail for itself", fails_per_index),
+    ("a namespace goes in which an index of a Job waits to be tried again", goes_with_its_namespace),
     ("a Pod of a Job that is deleted is replaced", replaces_deleted),
     ("a suspended Job runs nothing until it is resumed", suspends),
     ("a Job that is active for too long fails", is_late),
@@ -158,6 +159,14 @@ fn fails_per_index(cluster: &Cluster) {
     let status = status(&kubectl);
     assert_eq!((&status["completedIndexes"], &status["failedIndexes"]), (&json!("0"), &json!("1")));
     gone(&kubectl);
+}
+
+fn goes_with_its_namespace(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5});
+    job(&kubectl, &spec, "exit 1");
+    eventually("it waits to be tried again", || pods(&kubectl).iter().any(|pod| pod["status"]["phase"] == "Failed"));
+    kubectl.run(&format!("delete namespace {} --timeout=90s", kubectl.namespace())).ok();
 }
 
 fn replaces_deleted(cluster: &Cluster) {

@@ -154,6 +154,9 @@ impl Jobs {
         let (outcome, failure) = self.carry_out(job, spec, &plan, &mut written).await;
         // Whatever fails from here on, what was made is waited for.
         self.made.note(key, written, now);
+        // In a namespace that goes, none is made, and that is no failure: nothing need wait to be replaced.
+        let many = usize::try_from(outcome.done).unwrap_or(0);
+        let goes = failure.is_none() && matches!(&plan.todo, Todo::Make(new) if many < new.len());
         let tracked = track(&facts, &plan, outcome);
         let mut job = job.clone();
         if !self.report(key, &mut job, tracked.status, now).await? {
@@ -165,7 +168,11 @@ impl Jobs {
             self.control.recorder.tell(&about, false, reason, message).await;
         }
         let mut held: HashSet<&str> = mine.iter().filter(|pod| part(pod).tracked).map(|pod| pod.uid.as_str()).collect();
-        for pod in tracked.release {
+        let in_vain = mine.iter().filter(|pod| goes && pod.terminating && pod.ended() && part(pod).tracked);
+        for pod in tracked.release.into_iter().chain(in_vain.map(Arc::as_ref)) {
+            if !held.contains(pod.uid.as_str()) {
+                continue;
+            }
             self.control.unhold(pod, TRACKING, &mut written).await?;
             self.made.note(key, written, now);
             held.remove(pod.uid.as_str());

@@ -23,15 +23,19 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 impl ApiServer {
     /// Makes the namespaces and priority classes of the system, where they are not there yet.
     pub async fn bootstrap(&self) {
-        for name in NAMESPACES {
-            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            self.ensure_made("/api/v1/namespaces", &body).await;
-        }
+        self.bootstrap_namespaces().await;
         self.tell_authorities().await;
         // What was begun before Podium ended goes on.
         definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
             self.ensure_made("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+        }
+    }
+
+    pub(crate) async fn bootstrap_namespaces(&self) {
+        for name in NAMESPACES.into_iter().filter(|name| self.store.get(&Key::new("namespaces", "", *name)).is_none()) {
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            self.ensure_made("/api/v1/namespaces", &body).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! What must be there of the API's own: made again when somebody takes it away or changes it, as upstream's controllers
-//! for it do every ten seconds (`kubernetesservice`, `clusterauthenticationtrust`).
+//! for it do every ten seconds or every minute (`kubernetesservice`, `clusterauthenticationtrust`, `systemnamespaces`).
 
-use crate::{ApiServer, request::Resource};
+use crate::{ApiServer, request::Resource, tokens::legacy};
 use futures::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
@@ -11,7 +11,10 @@ use std::{
 };
 
 /// By where they are stored, their namespaces and their names.
-const OWN: [(&str, &str, &str); 4] = [
+const OWN: [(&str, &str, &str); 6] = [
+    // The one that may be deleted: nodes tell there that they live.
+    ("namespaces", "", "kube-node-lease"),
+    ("configmaps", "kube-system", legacy::TRACKING),
     ("services", "default", "kubernetes"),
     ("endpoints", "default", "kubernetes"),
     ("endpointslices", "default", "kubernetes"),
@@ -56,8 +59,10 @@ impl ApiServer {
         let look = async move {
             // From here on, a write asks for another look.
             server.own.pending.store(false, Ordering::Release);
+            server.bootstrap_namespaces().await;
             server.bootstrap_service(address).await;
             server.tell_authorities().await;
+            server.bootstrap_token_tracking().await;
         };
         tokio::spawn(look.boxed());
     }

@@ -6,7 +6,7 @@ mod bearer;
 mod bootstrap;
 mod discovery;
 mod key;
-mod legacy;
+pub(crate) mod legacy;
 mod listed;
 mod request;
 

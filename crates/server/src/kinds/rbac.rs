@@ -148,7 +148,8 @@ fn binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
                 if !group.is_empty() {
                     errors.not_supported(&path.child("apiGroup"), &subject["apiGroup"], &[""]);
                 }
-                if text_of(subject, "namespace").is_empty() {
+                // Else it is the binding's own.
+                if kinds == ["ClusterRole"] && text_of(subject, "namespace").is_empty() {
                     errors.required(&path.child("namespace"), "");
                 }
             }

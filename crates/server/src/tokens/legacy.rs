@@ -93,10 +93,13 @@ fn note_use(server: &ApiServer, namespace: &str, name: &str, secret: &Value, now
     tokio::spawn(async move { server.ask(Method::PATCH, &path, &label).await }.boxed());
 }
 
+/// The ConfigMap that says since when the use of tokens is noted.
+pub(crate) const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+
 impl ApiServer {
     /// Says since when the use of tokens in Secrets is noted (`legacytokentracking`): before that day nobody knows of it.
     pub async fn bootstrap_token_tracking(&self) {
-        let (namespace, name) = ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
+        let (namespace, name) = ("kube-system", TRACKING);
         let all = format!("/api/v1/namespaces/{namespace}/configmaps");
         let data = json!({"since": Timestamp::now().strftime(DAY).to_string()});
         let Some(there) = self.store.get(&Key::new("configmaps", namespace, name)) else {

@@ -199,3 +199,15 @@ async fn a_role_can_be_given_for_a_namespace() {
     api.check(post(PODS, &pod("a")).by("vic", &[]), 403, json!({})).await;
     api.check(post(PODS, &pod("a")).by("ed", &[]), 201, json!({})).await;
 }
+
+#[tokio::test]
+async fn who_is_nobody_in_particular_may_nothing_whatever_is_bound_to_him() {
+    let api = api_with_roles().await;
+    let everything = json!({"metadata": {"name": "open"}, "subjects": [{"kind": "Group", "name": "system:unauthenticated"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}});
+    api.check(post(format!("{RBAC}/clusterrolebindings"), &everything), 201, json!({})).await;
+    for (path, code) in [(PODS, 401), ("/apis", 401), ("/healthz", 200), ("/readyz", 200), ("/version", 200)] {
+        let request = http::Request::get(path).body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
+        assert_eq!(api.server.handle(None, request).await.status(), code, "{path}");
+    }
+}

@@ -90,3 +90,25 @@ async fn the_phase_follows_the_deletion() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn the_namespace_of_the_nodes_leases_comes_again() {
+    let api = Api::new().await;
+    api.server.bootstrap().await;
+    api.server.bootstrap_service("192.0.2.7:6443".parse().unwrap()).await;
+    let path = format!("{NAMESPACES}/kube-node-lease");
+    let first = api.check(delete(&path), 200, json!({})).await.body;
+    let mut last = api.ask(&get(&path)).await.body;
+    last["spec"]["finalizers"] = json!([]);
+    api.check(put(format!("{path}/finalize"), &last), 200, json!({})).await;
+    let again = async {
+        loop {
+            let found = api.ask(&get(&path)).await.body;
+            if found["status"]["phase"] == "Active" && found["metadata"]["uid"] != first["metadata"]["uid"] {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), again).await.unwrap();
+}

@@ -126,22 +126,29 @@ async fn role_bindings() {
         wrong: &[
             (r#"{"roleRef": {"kind": "Rule"}}"#, "roleRef.kind: Unsupported value: \"Rule\": supported values: \"Role\", \"ClusterRole\""),
             (r#"{"roleRef": {"name": null}}"#, "roleRef.name: Required value"),
-            (r#"{"subjects": [{"kind": "ServiceAccount", "name": "a"}]}"#, "subjects[0].namespace: Required value"),
         ],
         columns: "Name|Role|Age|Users|Groups|ServiceAccounts",
         cells: json!(["b", "Role/r", null, "ann", "all", "n/a"]),
     }
     .check()
     .await;
+    // An account without a namespace is of the binding's own.
+    let api = Api::new().await;
+    let mut near = binding("RoleBinding", "Role");
+    near["subjects"] = json!([{"kind": "ServiceAccount", "name": "a"}]);
+    api.check(post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &near), 201, json!({})).await;
     Of {
         path: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         discovery: json!({"singularName": "clusterrolebinding"}),
         manifest: binding("ClusterRoleBinding", "ClusterRole"),
         made: json!({"roleRef": {"apiGroup": group}}),
-        wrong: &[(
-            r#"{"roleRef": {"kind": "Role"}}"#,
-            "roleRef.kind: Unsupported value: \"Role\": supported values: \"ClusterRole\"",
-        )],
+        wrong: &[
+            (
+                r#"{"roleRef": {"kind": "Role"}}"#,
+                "roleRef.kind: Unsupported value: \"Role\": supported values: \"ClusterRole\"",
+            ),
+            (r#"{"subjects": [{"kind": "ServiceAccount", "name": "a"}]}"#, "subjects[0].namespace: Required value"),
+        ],
         columns: "Name|Role|Age|Users|Groups|ServiceAccounts",
         cells: json!(["b", "ClusterRole/r", null, "ann", "all", "n/a"]),
     }
