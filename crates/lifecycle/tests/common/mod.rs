@@ -13,7 +13,7 @@ mod view;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use handlers::refused;
-pub(crate) use runtime::{OnStop, Run, Runtime};
+pub(crate) use runtime::{OnStop, Run, Runtime, image_of};
 pub(crate) use teller::{Extras, Step, Teller};
 
 use jiff::Timestamp;
@@ -207,9 +207,7 @@ impl Sim {
         self.begun.insert(action.key());
         self.check_hook(action);
         if let Action::StartContainer { container, .. } = action {
-            self.runtime
-                .images
-                .extend(self.pod.spec_of(container).map(|c| (c.name.clone(), c.image.clone().unwrap_or_default())));
+            self.runtime.images.extend(self.pod.spec_of(container).map(image_of));
             self.observe(Event::Begun(action.key()));
         }
     }

@@ -2,6 +2,7 @@
 
 use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
 use lifecycle::{
     Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact,
     ResizeVerdict, RuntimeImage, RuntimeView, SandboxFact, SandboxView, StartStage, VolumesFact,
@@ -49,6 +50,11 @@ pub(crate) struct FakeContainer {
     pub(crate) state: ContainerViewState,
     /// When and how it will end, if it will by itself or was told to.
     pub(crate) end: Option<(Timestamp, i32, &'static str)>,
+}
+
+/// The name and the image of a container of the spec.
+pub(crate) fn image_of(spec: &Container) -> (String, String) {
+    (spec.name.clone(), spec.image.clone().unwrap_or_default())
 }
 
 impl FakeContainer {
