@@ -53,7 +53,8 @@ fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
     for s in &view.sandboxes {
         match pod.sandboxes.iter().position(|known| known.id == s.id) {
             None => {
-                let state = if s.ready { SandboxState::Ready } else { SandboxState::Stopped };
+                // One that is not ready was not stopped for that: a runtime that died while it made it leaves such.
+                let state = if s.ready { SandboxState::Ready } else { SandboxState::Lost(now) };
                 pod.sandboxes.push(Sandbox { id: s.id.clone(), attempt: s.attempt, state });
                 pod.next_sandbox = pod.next_sandbox.max(s.attempt + 1);
                 pod.durable += 1;

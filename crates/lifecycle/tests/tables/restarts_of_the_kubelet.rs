@@ -135,6 +135,28 @@ fn a_pod_does_not_end_before_the_runtime_was_listed() {
     assert!(sim.forgotten && !sim.runtime.sandboxes.iter().any(|s| s.ready));
 }
 
+#[test]
+fn a_sandbox_that_never_became_ready_is_stopped_before_another_is_made() {
+    let mut sim = Sim::of("Always", &["c"]);
+    while !matches!(sim.next_action(), Some(Action::CreateSandbox { .. })) {
+        let action = sim.next_action().unwrap();
+        sim.begin(&action);
+        sim.finish(&action);
+    }
+    let create = sim.next_action().unwrap();
+    let _lost = sim.answer(&create);
+    sim.runtime.sandboxes[0].ready = false;
+    sim.log.clear();
+    sim.restart(5);
+    let of_sandboxes = |a: &Action| match a {
+        Action::StopSandbox { .. } => Some("stop".to_owned()),
+        Action::CreateSandbox { attempt } => Some(format!("create {attempt}")),
+        _ => None,
+    };
+    assert_eq!(sim.log.iter().filter_map(|(_, a)| of_sandboxes(a)).collect::<Vec<_>>(), ["stop", "create 1"]);
+    assert_eq!(sim.state("c"), "running");
+}
+
 /// A kubelet that dies while it starts a container, and what the runtime has of it then: nothing, or one in this state.
 /// The next one finds out.
 fn cut_off(policy: &str, state: Option<ContainerViewState>) -> Sim {
