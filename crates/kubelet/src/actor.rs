@@ -50,6 +50,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
         mail: mail.clone(),
         publish,
         running: HashMap::new(),
+        failures: HashMap::new(),
         told: None,
         saved: None,
         shown: None,
@@ -70,6 +71,8 @@ struct Actor {
     publish: watch::Sender<Arc<Pod>>,
     /// Actions in flight, and whether each may change what a list of the runtime shows.
     running: HashMap<ActionKey, bool>,
+    /// How often in a row each has failed.
+    failures: HashMap<ActionKey, u32>,
     /// The object of which others were told.
     told: Option<Arc<ApiPod>>,
     /// The newest durable revision on disk.
@@ -127,13 +130,18 @@ impl Actor {
                     self.observe(Event::Relisted(view), now);
                 }
             }
-            // Meanwhile it changes nothing, and a list may show what stands in its way.
+            // Meanwhile it changes nothing, and a list may show what stands in its way. What fails for long asks for few.
             Mail::Paused(key) => {
+                let failures = self.failures.entry(key.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                self.missed_list |= failures.is_power_of_two();
                 self.running.insert(key, false);
-                self.missed_list = true;
             }
             Mail::Ended(key, result) => {
                 self.running.remove(&key);
+                if result.is_ok() {
+                    self.failures.remove(&key);
+                }
                 let events = result.unwrap_or_else(|message| {
                     tracing::warn!(pod = self.pod.name(), %key, %message, "an action failed and will be tried again");
                     vec![Event::Failed { key, message }]
