@@ -59,6 +59,16 @@ fn evicts(cluster: &Cluster) {
     eventually("another took its place", || !pods(&kubectl).contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
     let condition = kubectl.value("pdb/web", "/status/conditions/0");
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("SufficientPods")));
+    kubectl.run("create pdb zzz --selector=app=web --min-available=1").ok();
+    let (one, said) = (pods(&kubectl)[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
+    eventually("what two budgets select is told", || {
+        kubectl
+            .events(&one)
+            .iter()
+            .any(|(reason, message)| reason == "MultiplePodDisruptionBudgets" && message.ends_with(said))
+    });
+    assert!(evict(&kubectl, &one).failed().contains("more than one PodDisruptionBudget"));
+    kubectl.run("delete pdb zzz").ok();
     kubectl.run("delete deployment web").ok();
     eventually("there are none", || counts(&kubectl)[2..] == [0, 0]);
     eventually("that is told", || kubectl.events("web").iter().any(|(reason, _)| reason == "NoPods"));

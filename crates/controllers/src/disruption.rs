@@ -20,7 +20,7 @@ use kube::api::{DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams}
 use kube::discovery::{ApiCapabilities, pinned_kind};
 use kube::{Api, Client, Resource};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -98,6 +98,7 @@ impl Controller for Disruption {
         if pods.is_empty() {
             self.recorder.tell(&about, false, "NoPods", "No matching pods found").await;
         }
+        self.tell_of_others(&budget, &pods).await;
         let now = Timestamp::now();
         let scale = match self.scale(&about, &budget, &pods).await {
             Ok(scale) => scale,
@@ -127,6 +128,25 @@ fn selects(budget: &PodDisruptionBudget, pod: &Member) -> bool {
 }
 
 impl Disruption {
+    /// Pods that several budgets select cannot be evicted (`getPdbForPod`).
+    async fn tell_of_others(&self, budget: &PodDisruptionBudget, pods: &[Arc<Member>]) {
+        let all = self.budgets.in_namespace(budget.metadata.namespace.as_deref().unwrap_or_default());
+        if all.len() < 2 {
+            return;
+        }
+        for pod in pods {
+            let of = all.iter().filter(|other| selects(other, pod));
+            let names: BTreeSet<&str> = of.filter_map(|budget| budget.metadata.name.as_deref()).collect();
+            if let Some(first) = names.first().filter(|_| names.len() > 1) {
+                let (namespace, name) = (&pod.namespace, &pod.name);
+                let message = format!(
+                    "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {first:?} arbitrarily."
+                );
+                self.recorder.tell(&pod.reference(), true, "MultiplePodDisruptionBudgets", &message).await;
+            }
+        }
+    }
+
     /// How many Pods the controllers of these want (`getExpectedScale`), if that must be known.
     async fn scale(
         &self,
