@@ -189,9 +189,10 @@ pub trait Kind: Send + Sync {
         self.selectable_fields().contains(&field)
     }
 
-    /// Whether field selectors may name the namespace.
+    /// Whether field selectors may name the namespace: also of kinds that have none, unless upstream names their fields one
+    /// by one.
     fn selects_namespace(&self) -> bool {
-        true
+        self.info().namespaced || self.selectable_fields().is_empty()
     }
 
     /// The field that field selectors mean by this name.

@@ -139,10 +139,6 @@ impl Kind for Node {
         &["spec.unschedulable"]
     }
 
-    fn selects_namespace(&self) -> bool {
-        false
-    }
-
     fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
         BTreeMap::from([("spec.unschedulable", (object["spec"]["unschedulable"] == json!(true)).to_string())])
     }

@@ -232,6 +232,8 @@ async fn field_selectors_take_what_upstream_takes() {
         (format!("{PODS}?fieldSelector=status.podIPs%3Dx"), 200, json!([])),
         (format!("{PODS}?fieldSelector=spec.other%3Dx"), 400, json!(null)),
         ("/api/v1/nodes?fieldSelector=metadata.namespace%3Da".to_owned(), 400, json!(null)),
+        ("/api/v1/namespaces?fieldSelector=metadata.namespace%3Da".to_owned(), 400, json!(null)),
+        ("/api/v1/persistentvolumes?fieldSelector=metadata.namespace%3Da".to_owned(), 200, json!([])),
     ] {
         api.check(get(path), status, json!({"items": items})).await;
     }
