@@ -86,18 +86,14 @@ fn a_hook_is_cut_off() {
 }
 
 /// containerd forgets a task that takes too long to be deleted: here it never knew it.
-fn a_forgotten_shim_goes() {
-    let mut cluster = Cluster::start(&[]);
-    let kubectl = cluster.kubectl_in("default");
-    kubectl.apply(&pod("p", "Always", "sleep 100000"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-    let (state, id) =
-        (cluster.data_dir().join("containerd/state/io.containerd.runtime.v2.task/k8s.io"), "0".repeat(64));
-    let known = std::fs::read_dir(&state).unwrap().next().unwrap().unwrap().path();
-    let (bundle, socket) = (state.join(&id), cluster.data_dir().join("containerd/containerd.sock"));
+/// Starts a shim of which containerd knows nothing, long ago by what its bundle says; gives the bundle.
+fn forgotten_shim(cluster: &Cluster, id: &str) -> std::path::PathBuf {
+    let state = cluster.data_dir().join("containerd/state/io.containerd.runtime.v2.task/k8s.io");
+    let configs = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path().join("config.json"));
+    let known = configs.into_iter().find(|config| config.exists()).unwrap();
+    let (bundle, socket) = (state.join(id), cluster.data_dir().join("containerd/containerd.sock"));
     std::fs::create_dir(&bundle).unwrap();
-    std::fs::copy(known.join("config.json"), bundle.join("config.json")).unwrap();
-    let mut spec: Value = serde_json::from_slice(&std::fs::read(bundle.join("config.json")).unwrap()).unwrap();
+    let mut spec: Value = serde_json::from_slice(&std::fs::read(known).unwrap()).unwrap();
     // In a group of its own, or it would be one more task of the shim that there is.
     spec["annotations"] = json!({});
     std::fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
@@ -105,7 +101,7 @@ fn a_forgotten_shim_goes() {
     mkfifo(&bundle.join("log"), Mode::S_IRWXU).unwrap();
     let _log = std::fs::File::options().read(true).write(true).open(bundle.join("log")).unwrap();
     let mut shim = std::process::Command::new("containerd-shim-runc-v2");
-    shim.args(["-namespace", "k8s.io", "-publish-binary", "containerd", "-id", &id, "-address"])
+    shim.args(["-namespace", "k8s.io", "-publish-binary", "containerd", "-id", id, "-address"])
         .arg(&socket)
         .arg("start");
     let started = shim.current_dir(&bundle).output().unwrap();
@@ -113,11 +109,24 @@ fn a_forgotten_shim_goes() {
     std::fs::write(bundle.join("address"), &started.stdout).unwrap();
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
     std::fs::File::open(bundle.join("config.json")).unwrap().set_modified(old).unwrap();
-    let shims = || Process::all().filter(|process| process.command().contains(&id)).count();
-    assert_eq!(shims(), 1);
+    bundle
+}
+
+fn a_forgotten_shim_goes() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.apply(&pod("p", "Always", "sleep 100000"));
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let ids = ["0", "1"].map(|digit| digit.repeat(64));
+    let bundles = ids.each_ref().map(|id| forgotten_shim(&cluster, id));
+    // Of one, containerd has removed the files.
+    std::fs::remove_dir_all(&bundles[1]).unwrap();
+    let shims =
+        || Process::all().filter(|process| ids.iter().any(|id| process.command().contains(id.as_str()))).count();
+    assert_eq!(shims(), 2);
     let before = identity(&kubectl);
     cluster.kill(Signal::SIGTERM);
     cluster.up();
-    tests::eventually("the shim to go", || shims() == 0 && !bundle.exists());
+    tests::eventually("the shims to go", || shims() == 0 && !bundles[0].exists());
     assert_eq!(identity(&kubectl), before);
 }

@@ -2,7 +2,7 @@
 //!
 //! On a node under load a task may take longer to be deleted than containerd waits (10 s in 1.6 and 1.7). It then forgets
 //! the task and says so in its log (`failed to handle sandbox TaskExit event`), and the shim stays for ever, with nothing to
-//! do and its files.
+//! do and its files. When its client dies while it makes a task, containerd may even remove the files, and the shim stays.
 
 use super::{
     config::Paths,
@@ -13,6 +13,7 @@ use crate::CriRuntime;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,7 +31,7 @@ pub(super) async fn end_orphans(paths: &Paths) {
     };
     for pid in idle {
         let Ok(bundle) = fs::read_link(format!("/proc/{pid}/cwd")) else { continue };
-        if is_old(&bundle) && is_forgotten(paths, &bundle).await {
+        if is_gone(pid) || is_old(&bundle) && is_forgotten(paths, &bundle).await {
             end(paths, pid, &bundle);
         }
     }
@@ -40,6 +41,11 @@ pub(super) async fn end_orphans(paths: &Paths) {
 fn is_old(bundle: &Path) -> bool {
     let made = fs::metadata(bundle.join("config.json")).and_then(|config| config.modified());
     made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age >= MADE_WITHIN))
+}
+
+/// Without its bundle a shim can do nothing any more.
+fn is_gone(pid: i32) -> bool {
+    fs::metadata(format!("/proc/{pid}/cwd")).is_ok_and(|bundle| bundle.nlink() == 0)
 }
 
 async fn is_forgotten(paths: &Paths, bundle: &Path) -> bool {
