@@ -85,7 +85,6 @@ fn a_hook_is_cut_off() {
     assert_eq!(log(), "hook\nhook\nstopped\n");
 }
 
-/// containerd forgets a task that takes too long to be deleted: here it never knew it.
 /// Starts a shim of which containerd knows nothing, long ago by what its bundle says; gives the bundle.
 fn forgotten_shim(cluster: &Cluster, id: &str) -> std::path::PathBuf {
     let state = cluster.data_dir().join("containerd/state/io.containerd.runtime.v2.task/k8s.io");
@@ -112,11 +111,15 @@ fn forgotten_shim(cluster: &Cluster, id: &str) -> std::path::PathBuf {
     bundle
 }
 
+/// containerd forgets a task that takes too long to be deleted: here it never knew it.
 fn a_forgotten_shim_goes() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "sleep 100000"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let before = identity(&kubectl);
+    // A Podium that runs looks for such shims at any moment.
+    cluster.kill(Signal::SIGTERM);
     let ids = ["0", "1"].map(|digit| digit.repeat(64));
     let bundles = ids.each_ref().map(|id| forgotten_shim(&cluster, id));
     // Of one, containerd has removed the files.
@@ -124,8 +127,6 @@ fn a_forgotten_shim_goes() {
     let shims =
         || Process::all().filter(|process| ids.iter().any(|id| process.command().contains(id.as_str()))).count();
     assert_eq!(shims(), 2);
-    let before = identity(&kubectl);
-    cluster.kill(Signal::SIGTERM);
     cluster.up();
     tests::eventually("the shims to go", || shims() == 0 && !bundles[0].exists());
     assert_eq!(identity(&kubectl), before);
