@@ -8,7 +8,8 @@ use crate::{
     convert, decode,
     kinds::{FieldErrors, FieldPath, priority_class::is_of_the_system},
     list_options::ListOptions,
-    object, read,
+    object::{self, Include, View},
+    read,
     reply::{self, Reply},
     request::Resource,
     select::Selection,
@@ -143,6 +144,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
         return Err(ApiError::method_not_allowed());
     }
     let options = Options::parse(call)?;
+    let (view, include) = (object::list_view(&call.accept, info)?, Include::parse(&call.query)?);
     let selection = Selection::parse(&resource.kind, &call.query)?;
     // It deletes what a list with these options shows, and no more.
     let listed = ListOptions::parse(&call.query, false)?;
@@ -161,11 +163,14 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
         deleted.buffered(AT_ONCE).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
     let items = convert::decode_all(&server.webhooks, kind, &deleted).await?;
     metadata["resourceVersion"] = json!(server.store.revision().to_string());
-    let answer = reply::json(
-        200,
-        &json!({"kind": resource.kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items}),
-    );
-    Ok(with_warnings(answer, &options.warnings(resource)))
+    let answer = match view {
+        View::Whole => {
+            json!({"kind": kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items})
+        }
+        View::Metadata => object::metadata_list(&items, &metadata),
+        View::Table => object::table(kind, &items, &metadata, true, include),
+    };
+    Ok(with_warnings(reply::json(200, &answer), &options.warnings(resource)))
 }
 
 /// What webhooks and policies are asked about a deletion, if there are any.

@@ -11,6 +11,7 @@ mod aggregation;
 mod audit;
 mod authz;
 mod bootstrap;
+mod compaction;
 mod component_statuses;
 mod compress;
 mod convert;

@@ -59,6 +59,12 @@ impl ListOptions {
             timeout: query.number("timeoutSeconds")?.filter(|t| *t > 0),
         })
     }
+
+    /// How many objects come at once: all, if any state will do (`computeListLimit` of upstream's watch cache).
+    pub(crate) fn page_size(&self) -> Option<usize> {
+        let any = self.resume.is_none() && self.revision == Some(0);
+        self.limit.filter(|_| !any)
+    }
 }
 
 /// What may not be asked for together.

@@ -12,7 +12,7 @@ use crate::{
     write,
 };
 use serde_json::{Value, json};
-use store::{Listing, Object, Scope};
+use store::{Key, Listing, Object, Revision, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
@@ -90,7 +90,7 @@ pub(crate) async fn page(
     selection: &Selection,
     options: &ListOptions,
 ) -> Result<Page, ApiError> {
-    let limit = options.limit;
+    let limit = options.page_size();
     let Listing { mut objects, revision, mut remaining } =
         take(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
@@ -119,13 +119,18 @@ fn take(
     limit: Option<usize>,
 ) -> Result<Listing, ApiError> {
     let (scope, store) = (scope(resource, selection), &server.store);
+    let oldest = server.compaction.oldest(store.revision());
+    let list_at = |revision: Revision, after: Option<&Key>| {
+        let kept = (revision >= oldest).then(|| store.list_at(&scope, revision, after, limit).ok());
+        kept.flatten()
+    };
     if let Some(token) = &options.resume {
         let after = token.key(&*resource.kind);
         let Some(revision) = token.revision else { return Ok(store.list(&scope, Some(&after), limit)) };
-        return store.list_at(&scope, revision, Some(&after), limit).map_err(|e| {
-            if e.requested > e.current {
-                return ApiError::bad_request("continue key is not valid");
-            }
+        if revision > store.revision() {
+            return Err(ApiError::bad_request("continue key is not valid"));
+        }
+        return list_at(revision, Some(&after)).ok_or_else(|| {
             let inconsistent = Token { revision: None, ..token.clone() };
             ApiError::expired(CONTINUE_EXPIRED).with_continue(inconsistent.encode())
         });
@@ -138,9 +143,8 @@ fn take(
         None => options.revision.filter(|r| *r > 0 && options.limit.is_some()),
     };
     match exact {
-        Some(revision) => store
-            .list_at(&scope, revision, None, limit)
-            .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old.")),
+        Some(revision) => list_at(revision, None)
+            .ok_or_else(|| ApiError::expired("The resourceVersion for the provided list is too old.")),
         None => Ok(store.list(&scope, None, limit)),
     }
 }

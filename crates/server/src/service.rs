@@ -6,6 +6,7 @@ use crate::{
     aggregation::Aggregation,
     audit::Trail,
     authz::Follower,
+    compaction::Compaction,
     component_statuses::{self, Components},
     create, definitions, delete, eviction,
     flow::FlowControl,
@@ -76,6 +77,8 @@ pub struct ApiServer {
     pub(crate) metrics: Arc<Metrics>,
     /// What was written lately.
     pub(crate) recent: Arc<Recent>,
+    /// Which revisions can still be listed.
+    pub(crate) compaction: Arc<Compaction>,
     /// What there must be of its own.
     pub(crate) own: Arc<OwnObjects>,
 }
@@ -108,8 +111,10 @@ impl ApiServer {
         let hooks = Arc::new(Hooks::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
         let addresses = Arc::new(IpAddresses::new(store.clone()));
+        let compaction = Arc::new(Compaction::new(store.revision()));
         let server = Self {
             store,
+            compaction,
             webhooks,
             hooks,
             dialer,

@@ -61,8 +61,10 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
     let scope = read::scope(resource, &selection);
     // Without a revision, and with 0, a watch starts with what there is now.
     let state_first = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);
-    if state_first {
-        read::not_older_than(server, options.revision)?;
+    // Clients expect the error as an event of a watch that began.
+    let refused = |error: &ApiError| Ok(reply::stream(stream::iter([frame("ERROR", &error.to_json())])));
+    if state_first && let Err(error) = read::not_older_than(server, options.revision) {
+        return refused(&error);
     }
     let (mut first, mut first_ends) = (VecDeque::new(), None);
     let from = if state_first {
@@ -79,8 +81,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
         |e: store::Expired| ApiError::expired(format!("too old resource version: {} ({})", e.requested, e.oldest));
     let events = match server.store.watch(scope, from) {
         Ok(events) => events,
-        // Clients expect the error as an event of a watch that began.
-        Err(e) => return Ok(reply::stream(stream::iter([frame("ERROR", &gone(e).to_json())]))),
+        Err(e) => return refused(&gone(e)),
     };
     let limit = options.timeout.map_or(LONGEST, |t| Duration::from_secs(t.min(MAX_TIMEOUT)));
     let now = Instant::now();

@@ -38,12 +38,13 @@ impl ApiServer {
         }
     }
 
-    /// Says of each FlowSchema whether its level is there, and makes again what must be there.
+    /// Says of each FlowSchema whether its level is there, and makes again what is to be there (upstream looks after those
+    /// that it suggests each minute).
     async fn settle_flows(&self) {
         let _settling = self.flows.settling.lock().await;
         // From here on, a write asks for another round.
         self.flows.pending.store(false, Ordering::Release);
-        let (schemas, levels) = defaults::mandatory();
+        let (schemas, levels) = defaults::all();
         for (resource, object) in
             levels.into_iter().map(|o| (LEVELS, o)).chain(schemas.into_iter().map(|o| (SCHEMAS, o)))
         {

@@ -163,6 +163,10 @@ fn bound_object(
             "cannot bind token for serviceaccount {account:?} to object of kind {kind}"
         )));
     };
+    if reference.name.as_deref().unwrap_or_default().is_empty() {
+        // What upstream's store says of a name that is none.
+        return Err(ApiError::bad_request("Name parameter required."));
+    }
     let (name, namespace) = (word(&reference.name), if namespaced { resource.namespace.as_str() } else { "" });
     let object = stored(server, plural, namespace, &name)
         .ok_or_else(|| ApiError::new(404, "NotFound", format!("{plural} {name:?} not found")))?;

@@ -167,6 +167,15 @@ async fn a_collection_is_deleted_by_selector_and_within_its_namespace() {
         .await
         .body;
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    let shaped = |shape: &str| {
+        let accept = format!("application/json;as={shape};v=v1;g=meta.k8s.io");
+        delete(format!("{CONFIG_MAPS}?dryRun=All")).header("accept", &accept)
+    };
+    let row = json!({"object": {"kind": "PartialObjectMetadata", "metadata": {"name": "b"}}});
+    api.check(shaped("Table"), 200, json!({"kind": "Table", "rows": [row]})).await;
+    let item = json!({"metadata": {"name": "b"}});
+    api.check(shaped("PartialObjectMetadataList"), 200, json!({"kind": "PartialObjectMetadataList", "items": [item]}))
+        .await;
     api.check(get(CONFIG_MAPS), 200, json!({"items": [{"metadata": {"name": "b"}}]})).await;
     api.check(delete("/api/v1/configmaps"), 405, json!({"reason": "MethodNotAllowed"})).await;
     api.check(delete("/api/v1/namespaces"), 405, json!({"reason": "MethodNotAllowed"})).await;

@@ -200,16 +200,24 @@ async fn what_must_be_there_stays_as_it_is() {
     );
     let shares = json!({"spec": {"exempt": {"nominalConcurrencyShares": 5}}});
     api.check(merge(format!("{GROUP}/prioritylevelconfigurations/exempt"), &shares), 200, json!({})).await;
-    // A schema whose level goes says so, and what must be there comes back.
+    // A schema whose level is not there says so; what must be there and what is suggested come back.
     let mut events =
         api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dservice-accounts")).await;
     events.next().await;
-    api.check(delete(format!("{GROUP}/prioritylevelconfigurations/workload-low")), 200, json!({})).await;
+    let other = json!({"spec": {"priorityLevelConfiguration": {"name": "none"}}});
+    let of_account = format!("{GROUP}/flowschemas/service-accounts");
+    let own = json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}});
+    api.check(merge(&of_account, &own), 200, json!({})).await;
+    events.next().await;
+    api.check(merge(&of_account, &other), 200, json!({})).await;
+    events.next().await;
     let condition = json!({"type": "Dangling", "status": "True", "reason": "NotFound"});
     events.check("MODIFIED", json!({"status": {"conditions": [condition]}})).await;
-    let mut events = api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dcatch-all")).await;
-    events.next().await;
-    api.check(delete(&path), 200, json!({})).await;
-    events.check("DELETED", json!({})).await;
-    events.check("ADDED", json!({"spec": {"matchingPrecedence": 10_000}})).await;
+    for (name, precedence) in [("catch-all", 10_000), ("service-accounts", 9000)] {
+        let mut events = api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3D{name}")).await;
+        events.next().await;
+        api.check(delete(format!("{GROUP}/flowschemas/{name}")), 200, json!({})).await;
+        events.check("DELETED", json!({})).await;
+        events.check("ADDED", json!({"spec": {"matchingPrecedence": precedence}})).await;
+    }
 }

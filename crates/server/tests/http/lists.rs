@@ -24,6 +24,8 @@ async fn a_revision_is_at_least_exactly_or_not_asked_for() {
         (format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan"), &both),
         ("resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(), &both),
         (format!("resourceVersion={old}&resourceVersionMatch=Exact"), &one),
+        // Any state will do, all of it.
+        ("resourceVersion=0&limit=1".to_owned(), &both),
         // A page of a given revision is exact.
         (format!("resourceVersion={old}&limit=5"), &one),
     ] {

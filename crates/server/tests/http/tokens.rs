@@ -77,6 +77,8 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
     api.check(request(json!({"expirationSeconds": 599})), 422, json!({"message": short})).await;
     let missing = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "none"}});
     api.check(request(missing), 404, json!({"message": "pods \"none\" not found"})).await;
+    let nameless = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod"}});
+    api.check(request(nameless), 400, json!({"message": "Name parameter required."})).await;
     api.create_pod("other").await;
     let other = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "other"}});
     let words = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";

@@ -90,7 +90,8 @@ async fn initial_events_end_with_a_bookmark() {
     api.create_config_map("d", json!({})).await;
     events.check("ADDED", json!({"metadata": {"name": "d"}})).await;
     let ahead = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1000";
-    api.check(get(format!("{CONFIG_MAPS}?{ahead}")), 504, json!({"reason": "Timeout"})).await;
+    let mut events = api.watch(&format!("{CONFIG_MAPS}?{ahead}")).await;
+    events.check("ERROR", json!({"kind": "Status", "code": 504, "reason": "Timeout"})).await;
     for (query, message) in [
         ("sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
         (
