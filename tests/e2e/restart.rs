@@ -6,6 +6,7 @@ use nix::{
     unistd::mkfifo,
 };
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 use tests::{Cluster, Kubectl, Process};
 
 pub(crate) const TESTS: &[Alone] = &[
@@ -106,9 +107,20 @@ fn forgotten_shim(cluster: &Cluster, id: &str) -> std::path::PathBuf {
     let started = shim.current_dir(&bundle).output().unwrap();
     assert!(started.status.success(), "{started:?}");
     std::fs::write(bundle.join("address"), &started.stdout).unwrap();
+    serves(std::str::from_utf8(&started.stdout).unwrap());
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
     std::fs::File::open(bundle.join("config.json")).unwrap().set_modified(old).unwrap();
     bundle
+}
+
+/// Waits for a shim to answer a ttRPC request, be it one for nothing: before, it needs its bundle.
+fn serves(address: &str) {
+    let path = address.trim().strip_prefix("unix://").unwrap();
+    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    // No bytes of message, stream 1, a request, no flags.
+    stream.write_all(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 0]).unwrap();
+    stream.read_exact(&mut [0; 10]).unwrap();
 }
 
 /// containerd forgets a task that takes too long to be deleted: here it never knew it.

@@ -11,6 +11,9 @@ use std::{
 
 /// No command of a test takes longer; one that does hangs, and is killed so that the other tests go on.
 const COMMAND: Duration = Duration::from_secs(180);
+/// What kubectl 1.32 says when it has dropped output: it reads its WebSocket before it has made all streams, which newer
+/// ones wait for (`readyChan` in client-go's `remotecommand/websocket.go`).
+const DROPPED: &str = "Unknown stream id";
 
 /// kubectl against one cluster, in one namespace.
 #[derive(Debug, Clone)]
@@ -109,12 +112,18 @@ impl Kubectl {
         self.args(&line.split_whitespace().collect::<Vec<_>>(), "")
     }
 
-    /// Arguments and standard input.
+    /// Arguments and standard input; once more when kubectl says that it dropped output by a fault of its own.
     ///
     /// # Panics
     /// When kubectl cannot be started.
     #[track_caller]
     pub fn args(&self, args: &[&str], stdin: &str) -> Outcome {
+        let outcome = self.once(args, stdin);
+        if outcome.stderr.contains(DROPPED) { self.once(args, stdin) } else { outcome }
+    }
+
+    #[track_caller]
+    fn once(&self, args: &[&str], stdin: &str) -> Outcome {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())

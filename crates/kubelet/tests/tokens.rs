@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::{
     net::{IpAddr, Ipv4Addr},
     os::unix::fs::{MetadataExt, PermissionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -26,6 +26,20 @@ struct Node {
     runtime: FakeRuntime,
     clock: Clock,
     dir: tempfile::TempDir,
+}
+
+/// A directory cannot be removed as long as something is mounted in it.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for at in mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(1))
+            .filter(|at| Path::new(at).starts_with(self.dir.path()))
+        {
+            let _ = nix::mount::umount(at);
+        }
+    }
 }
 
 impl Node {
