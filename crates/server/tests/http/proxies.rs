@@ -67,6 +67,8 @@ async fn answers_go_back_as_they_are() {
     assert_eq!(teapot.status, 418);
     let moved = api.ask(&get(format!("{PODS}/p/proxy/moved"))).await;
     assert_eq!((moved.status, &moved.headers["location"]), (302, &format!("{PODS}/p/proxy/there").parse().unwrap()));
+    let (_, page) = api.text(&get(format!("{PODS}/p/proxy/page"))).await;
+    assert_eq!(page, format!("<a href=\"{PODS}/p/proxy/there\">"));
     let rooted = api.ask(&get(format!("{PODS}/p/proxy?a=b"))).await;
     assert_eq!((rooted.status, &rooted.headers["location"]), (301, &format!("{PODS}/p/proxy/?a=b").parse().unwrap()));
     let yaml = get(format!("{PODS}/p/proxy/x")).header("accept", "application/yaml");

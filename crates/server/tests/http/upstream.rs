@@ -70,6 +70,10 @@ async fn answer(mut request: Request<Incoming>, certificate: &str) -> Response<F
     if path.ends_with("/moved") {
         return Response::builder().status(302).header(header::LOCATION, "/there").body(Full::default()).unwrap();
     }
+    if path.ends_with("/page") {
+        let page = Full::new(Bytes::from_static(b"<a href=\"/there\">"));
+        return Response::builder().header(header::CONTENT_TYPE, "text/html").body(page).unwrap();
+    }
     if path.ends_with("/teapot") {
         return text(418, "short and stout".to_owned());
     }
