@@ -66,6 +66,13 @@ impl Kind {
             made["metadata"]["generation"] = json!({"$more": 0});
         }
         let details = json!({"name": name, "kind": self.plural, "group": if self.group().is_empty() { json!(null) } else { json!(self.group()) }});
+        // Namespaces and definitions delete by themselves.
+        let other_uid = match self.plural.as_str() {
+            "namespaces" | "customresourcedefinitions" => {
+                "Precondition failed: UID in precondition: other, UID in object meta: "
+            }
+            _ => "the UID in the precondition (other) does not match the UID in record",
+        };
         let steps = json!([
             {"post": path, "body": self.object(1), "expect": made, "save": {"uid": "/metadata/uid"}},
             {"get": one, "expect": {"metadata": {"uid": "${uid}"}}},
@@ -75,7 +82,7 @@ impl Kind {
             {"post": path, "body": self.object(1), "status": 409, "expect": {"kind": "Status", "status": "Failure",
                 "reason": "AlreadyExists", "message": format!("{} \"{name}\" already exists", self.resource()), "details": details}},
             {"delete": one, "body": {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "other"}},
-                "status": 409, "expect": {"reason": "Conflict", "message": {"$has": "the UID in the precondition (other) does not match the UID in record"}}},
+                "status": 409, "expect": {"reason": "Conflict", "message": {"$has": other_uid}}},
             {"delete": one},
             {"get": one, "status": 404, "until": SOON, "expect": {"kind": "Status", "apiVersion": "v1", "metadata": {},
                 "status": "Failure", "reason": "NotFound", "code": 404,

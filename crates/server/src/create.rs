@@ -48,11 +48,10 @@ pub(crate) struct New {
 }
 
 pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let info = resource.kind.info();
     managed::require(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept, resource.kind.info())?;
-    let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, info)?, validation)?;
+    let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, &*resource.kind)?, validation)?;
     if !matches!(value["metadata"]["resourceVersion"].as_str(), None | Some("" | "0")) {
         // Upstream's store says so, and nobody makes more of it.
         return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));

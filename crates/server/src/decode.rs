@@ -1,6 +1,6 @@
 //! Bodies: JSON or YAML, with every field that stands twice.
 
-use crate::{kinds::KindInfo, service::Call, status::ApiError};
+use crate::{kinds::Kind, service::Call, status::ApiError};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::{cell::RefCell, fmt, fmt::Write};
@@ -17,16 +17,23 @@ pub(crate) struct Parsed {
 }
 
 /// The body of a request as an object, YAML or JSON.
-pub(crate) fn parse(call: &Call, info: &KindInfo) -> Result<Parsed, ApiError> {
+pub(crate) fn parse(call: &Call, kind: &dyn Kind) -> Result<Parsed, ApiError> {
     let error = |e: &dyn fmt::Display| {
         let summary = summary(&call.body);
         ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {e} ({summary})",
-            info.kind
+            kind.info().kind
         ))
     };
     let parsed = read(call, &error)?;
-    if parsed.value.is_object() { Ok(parsed) } else { Err(error(&"couldn't get version/kind; it is no JSON object")) }
+    if !parsed.value.is_object() {
+        return Err(error(&"couldn't get version/kind; it is no JSON object"));
+    }
+    // What is built in is known by its path.
+    if kind.is_custom() && parsed.value["kind"].as_str().is_none_or(str::is_empty) {
+        return Err(error(&format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&call.body))));
+    }
+    Ok(parsed)
 }
 
 /// A body that is no object of a kind: a Binding, `DeleteOptions`.

@@ -225,7 +225,11 @@ async fn reviewed(
             // Its finalizers are not known, and it is not to go past them.
             return Err(ApiError::internal(format!("the stored object {name:?} cannot be read")));
         }
-        check_preconditions(resource, &value, name, options)?;
+        match kind.info().plural {
+            // These delete by themselves upstream, and say it otherwise.
+            "namespaces" | "customresourcedefinitions" => check_own_preconditions(kind.info(), &value, name, options)?,
+            _ => check_preconditions(resource, &value, name, options)?,
+        }
         if let Some(review) = review {
             let shown = convert::decode(&server.webhooks, kind, &current).await?;
             admit::outside::end(review, &shown).await?;
@@ -274,6 +278,24 @@ pub(crate) fn check_preconditions(
             let info = resource.kind.info();
             let group = if info.group.is_empty() { String::new() } else { format!(".{}", info.group) };
             return Err(ApiError::conflict_on(&format!("{}{group}", info.kind), name, &why));
+        }
+    }
+    Ok(())
+}
+
+/// The same of Namespaces and definitions (`REST.Delete` of each).
+fn check_own_preconditions(
+    info: &crate::kinds::KindInfo,
+    value: &Value,
+    name: &str,
+    options: &Options,
+) -> Result<(), ApiError> {
+    let pairs = [("UID", &options.uid, "uid"), ("ResourceVersion", &options.revision, "resourceVersion")];
+    for (what, wanted, field) in pairs {
+        let have = value["metadata"][field].as_str().unwrap_or("");
+        if let Some(wanted) = wanted.as_deref().filter(|w| *w != have) {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}");
+            return Err(ApiError::conflict(info, name, &why));
         }
     }
     Ok(())

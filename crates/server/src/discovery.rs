@@ -99,11 +99,22 @@ fn is_aggregated(accept: &str) -> bool {
 
 /// Upstream's `StorageVersionHash`: changes when objects are stored in another version.
 fn storage_hash(served: &Served, info: &KindInfo) -> String {
+    // Stored in the version before, as upstream does for one more release (and for good).
+    if matches!(
+        (info.group, info.kind),
+        ("storage.k8s.io", "VolumeAttributesClass") | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    ) {
+        let hash = Sha256::digest(format!("{}/v1beta1/{}", info.group, info.kind));
+        return STANDARD.encode(&hash[..8]);
+    }
     let stored = served.forms(info.storage).into_iter().find(|k| !k.info().converted);
     let (group, version) = stored.as_ref().map_or((info.group, info.version), |k| (k.info().group, k.info().version));
     let hash = Sha256::digest(format!("{group}/{version}/{}", info.kind));
     STANDARD.encode(&hash[..8])
 }
+
+/// The subresources of which upstream says what group their bodies are of (`GroupVersionKindProvider`).
+const OF_ANOTHER_GROUP: [&str; 3] = ["scale", "eviction", "token"];
 
 fn group(group: &Group) -> Value {
     let version = |v: &&str| json!({"groupVersion": format!("{}/{v}", group.name), "version": v});
@@ -116,13 +127,17 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
     for info in served.kinds(group, version).map(Kind::info) {
         resources.push(json!({
             "name": info.plural, "singularName": info.singular, "namespaced": info.namespaced, "kind": info.kind,
-            "verbs": verbs(info), "shortNames": info.short_names, "categories": info.categories,
+            "verbs": verbs(info),
         }));
-        if !info.question
-            && !info.computed
-            && let Some(resource) = resources.last_mut()
-        {
-            resource["storageVersionHash"] = json!(storage_hash(served, info));
+        if let Some(resource) = resources.last_mut() {
+            for (field, all) in [("shortNames", info.short_names), ("categories", info.categories)] {
+                if !all.is_empty() {
+                    resource[field] = json!(all);
+                }
+            }
+            if !info.question && !info.computed {
+                resource["storageVersionHash"] = json!(storage_hash(served, info));
+            }
         }
         if info.status {
             let name = format!("{}/status", info.plural);
@@ -130,9 +145,13 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
         }
         for s in info.subresources {
             let name = format!("{}/{}", info.plural, s.name);
-            resources.push(json!({
-                "name": name, "singularName": "", "namespaced": info.namespaced, "kind": s.kind, "group": s.group, "version": s.version, "verbs": s.verbs,
-            }));
+            resources.push(json!({"name": name, "singularName": "", "namespaced": info.namespaced, "kind": s.kind, "verbs": s.verbs}));
+            if OF_ANOTHER_GROUP.contains(&s.name)
+                && let Some(resource) = resources.last_mut()
+            {
+                resource["group"] = json!(s.group);
+                resource["version"] = json!(s.version);
+            }
         }
     }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };

@@ -42,6 +42,7 @@ mod local;
 mod managed;
 mod metadata;
 mod metrics;
+mod named;
 mod node_proxy;
 mod node_stream;
 mod object;

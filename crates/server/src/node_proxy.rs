@@ -38,7 +38,8 @@ pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) ->
     check_log_options(name, &call.query)?;
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
-        return Ok(crate::reply::text(200, ""));
+        // Nobody is asked, and there is nothing to say (`LogLocation`, `InputStream`).
+        return Ok(crate::reply::text(204, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
     let mut answer = ask(server, node, &path).await?;

@@ -23,7 +23,7 @@ pub(crate) enum View {
 
 /// What the Accept header asks for, of one object.
 pub(crate) fn view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
-    match asked(accept)? {
+    match asked(accept, "")? {
         (_, METADATA_LIST) => {
             let what = format!("*{}.{}", info.version, info.kind);
             let message = format!("you requested {METADATA_LIST}, but the requested object is not a list ({what})");
@@ -35,7 +35,7 @@ pub(crate) fn view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
 
 /// What the Accept header asks for, of a list.
 pub(crate) fn list_view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
-    match asked(accept)? {
+    match asked(accept, STREAMS)? {
         (_, METADATA) => {
             let what = format!("*{}.{}List", info.version, info.kind);
             let message = format!("you requested {METADATA}, but the requested object is a list ({what})");
@@ -48,16 +48,22 @@ pub(crate) fn list_view(accept: &str, info: &KindInfo) -> Result<View, ApiError>
 const METADATA: &str = "PartialObjectMetadata";
 const METADATA_LIST: &str = "PartialObjectMetadataList";
 
-/// What the Accept header asks for, and the shape in its own words.
-fn asked(accept: &str) -> Result<(View, &str), ApiError> {
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// What there is beside of lists.
+const STREAMS: &str = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// What the Accept header asks for, and the shape in its own words; `more` are the media types that there are beside.
+fn asked<'a>(accept: &'a str, more: &str) -> Result<(View, &'a str), ApiError> {
     if accept.is_empty() {
         return Ok((View::Whole, ""));
     }
+    let mut is_routed = false;
     for choice in choices(accept) {
         let served = ["application/json", "application/*", "*/*", form::YAML, protobuf::MEDIA_TYPE];
         if !served.contains(&choice.media) {
             continue;
         }
+        is_routed = true;
         let Some(shape) = choice.shape() else { return Ok((View::Whole, "")) };
         if choice.parameter("g") != Some("meta.k8s.io") || choice.parameter("v") != Some("v1") {
             continue;
@@ -69,7 +75,11 @@ fn asked(accept: &str) -> Result<(View, &str), ApiError> {
             _ => {}
         }
     }
-    Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
+    if is_routed {
+        return Err(not_acceptable(MEDIA_TYPES));
+    }
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{more}");
+    Err(ApiError::refused_by_route(406, "NotAcceptable", message))
 }
 
 /// What is left of an Accept header where there are no tables: questions have none, as their storages upstream.
@@ -77,7 +87,7 @@ pub(crate) fn without_tables(accept: &str) -> Result<String, ApiError> {
     let others = accept.split(',').filter(|choice| Choice::parse(choice).shape() != Some("Table"));
     let others = others.collect::<Vec<_>>().join(",");
     if others.is_empty() && !accept.is_empty() {
-        return Err(not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf"));
+        return Err(not_acceptable(MEDIA_TYPES));
     }
     Ok(others)
 }
@@ -91,7 +101,7 @@ pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
     if accept.is_empty() || accept.split(',').any(read) {
         return Ok(());
     }
-    Err(not_acceptable("application/json, application/yaml"))
+    Err(not_acceptable(MEDIA_TYPES))
 }
 
 /// What the Accept header asks for of a watch: there are no streams of YAML.
@@ -101,7 +111,7 @@ pub(crate) fn stream_view(accept: &str) -> Result<View, ApiError> {
     if streams.is_empty() {
         return Err(not_acceptable("application/json, application/vnd.kubernetes.protobuf"));
     }
-    Ok(asked(&streams.join(","))?.0)
+    Ok(asked(&streams.join(","), STREAMS)?.0)
 }
 
 fn not_acceptable(served: &str) -> ApiError {

@@ -31,6 +31,11 @@ pub(crate) struct OwnObjects {
 }
 
 impl OwnObjects {
+    /// Where the API's own Service leads, if that is anywhere from a Pod.
+    pub(crate) fn reached(&self) -> Option<SocketAddr> {
+        self.address.lock().filter(|address| !address.ip().is_loopback())
+    }
+
     /// From now on they are looked after.
     pub(crate) fn made(&self, address: SocketAddr) {
         *self.address.lock() = Some(address);

@@ -27,7 +27,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     }
     let dry = dry_run(&call.query, "CreateOptions")?;
     let validation = Validation::parse(&call.query, "CreateOptions")?;
-    let (mut review, warnings) = strict::check(kind, decode::parse(call, info)?, validation)?;
+    let (mut review, warnings) = strict::check(kind, decode::parse(call, kind)?, validation)?;
     create::in_its_namespace(resource, &mut review)?;
     outside::body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
     match info.kind {
@@ -50,7 +50,8 @@ enum Refused {
 impl Refused {
     fn error(self, info: &crate::kinds::KindInfo) -> ApiError {
         match self {
-            Self::Wrong(errors) => ApiError::invalid(info, "", &errors),
+            // Upstream names no kind here (`authorizationapi.Kind("")`).
+            Self::Wrong(errors) => ApiError::invalid_named(info.group, "", "", &errors),
             Self::Other(error) => error,
         }
     }

@@ -99,7 +99,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
         "PUT" => {
             managed::require(call, "UpdateOptions", false)?;
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
-            let parsed = decode::parse(call, &SCALE)?;
+            let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
             write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
         }

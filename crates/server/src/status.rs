@@ -64,6 +64,12 @@ impl ApiError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// What the routes upstream say themselves (`go-restful`) of what a request has or wants.
+    pub(crate) fn refused_by_route(code: u16, reason: &'static str, message: String) -> Self {
+        let error = Self::new(code, reason, message);
+        Self { details: Some(json!({})), ..error }
+    }
+
     fn about(mut self, kind: &KindInfo, name: &str) -> Self {
         self.details = Some(details(name, kind.group, kind.plural));
         self
@@ -167,7 +173,9 @@ impl ApiError {
     }
 
     pub(crate) fn invalid(kind: &KindInfo, name: &str, errors: &FieldErrors) -> Self {
-        Self::invalid_named(kind.group, kind.kind, name, errors)
+        // Both forms of an Event are the core group's to upstream.
+        let group = if kind.group == "events.k8s.io" { "" } else { kind.group };
+        Self::invalid_named(group, kind.kind, name, errors)
     }
 
     /// A query of a request is wrong; `options` is for example `ListOptions`.

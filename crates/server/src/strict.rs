@@ -2,7 +2,8 @@
 
 use crate::{
     decode::Parsed,
-    kinds::{FieldErrors, FieldPath, Kind, KindInfo},
+    kinds::{FieldErrors, FieldPath, Kind},
+    named,
     request::Query,
     status::ApiError,
 };
@@ -43,7 +44,7 @@ pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> 
         ))
     };
     let Parsed { value: mut object, duplicates } = parsed;
-    named_as_expected(info, &object)?;
+    named::check(kind, &object)?;
     let unknown = kind.read(&mut object).map_err(|e| handled(&e))?;
     let wrong = in_order(kind, unknown, duplicates);
     match validation {
@@ -89,7 +90,7 @@ pub(crate) fn check_patched(
     if !object.is_object() {
         return Err(invalid("the result of the patch is no object"));
     }
-    named_as_expected(kind.info(), &object)?;
+    named::check_patched(kind, &object, invalid)?;
     let unknown = kind.read(&mut object).map_err(|e| invalid(&e))?;
     let wrong: Vec<String> = duplicates.into_iter().chain(unknown).collect();
     match validation {
@@ -98,22 +99,5 @@ pub(crate) fn check_patched(
         }
         Validation::Warn => Ok((object, wrong.into_iter().map(told_alone).collect())),
         _ => Ok((object, Vec::new())),
-    }
-}
-
-fn named_as_expected(info: &KindInfo, object: &Value) -> Result<(), ApiError> {
-    let text = |field: &str| object[field].as_str().filter(|v| !v.is_empty());
-    let (version, expected) = (text("apiVersion").unwrap_or(""), info.api_version());
-    if !version.is_empty() && version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected})"
-        )));
-    }
-    match text("kind") {
-        Some(kind) if kind != info.kind => Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {expected:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            info.version, info.kind
-        ))),
-        _ => Ok(()),
     }
 }

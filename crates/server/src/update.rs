@@ -47,7 +47,7 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     managed::require(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
-    let parsed = decode::parse(call, kind.info())?;
+    let parsed = decode::parse(call, kind)?;
     let is_reset = managed::is_reset(&parsed.value);
     let (mut value, warnings) = strict::check(kind, parsed, validation)?;
     if value["metadata"]["name"].as_str().unwrap_or("").is_empty() {

@@ -32,13 +32,13 @@ fn priority(group: &str, version: &str) -> (i64, i64) {
         "scheduling.k8s.io" => 16_600,
         "coordination.k8s.io" => 16_500,
         "node.k8s.io" => 16_300,
-        "discovery.k8s.io" => 16_200,
+        "discovery.k8s.io" | "resource.k8s.io" => 16_200,
         "flowcontrol.apiserver.k8s.io" => 16_100,
         _ => 15_900,
     };
     let of_version = match (group, version) {
         ("autoscaling", "v2") => 30,
-        ("flowcontrol.apiserver.k8s.io", _) => 21,
+        ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", _) => 21,
         _ => 15,
     };
     (of_group, of_version)

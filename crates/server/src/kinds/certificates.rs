@@ -98,16 +98,13 @@ fn note_times(object: &mut Value, old: &Value, ctx: &WriteContext) {
     }
 }
 
-/// What is asked for stays; an approval changes the conditions that say so, and nothing else.
+/// What is asked for stays; an approval changes conditions of any type, and nothing else (`csrApprovalStrategy`).
 fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     let Some(old) = old else { return };
     object["spec"] = old["spec"].clone();
     note_times(object, old, ctx);
     if ctx.target == WriteTarget::Sub(APPROVAL) {
-        let is_decision = |c: &&Value| matches!(text_of(c, "type"), "Approved" | "Denied");
-        let decided = items(&object["status"], "conditions").filter(is_decision);
-        let others = items(&old["status"], "conditions").filter(|c| !is_decision(c));
-        let conditions: Vec<Value> = others.chain(decided).cloned().collect();
+        let conditions: Vec<Value> = items(&object["status"], "conditions").cloned().collect();
         object["status"] = old["status"].clone();
         if !conditions.is_empty() {
             object["status"]["conditions"] = json!(conditions);

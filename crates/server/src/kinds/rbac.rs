@@ -165,6 +165,9 @@ fn binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
 /// Whoever may change subjects may not change what they may do.
 fn same_role(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object["roleRef"] != old["roleRef"] {
-        errors.invalid(&FieldPath::new("roleRef"), &object["roleRef"], "cannot change roleRef");
+        // Upstream shows its internal form, which has no names of JSON.
+        let of = &object["roleRef"];
+        let shown = json!({"APIGroup": of["apiGroup"], "Kind": of["kind"], "Name": of["name"]});
+        errors.invalid(&FieldPath::new("roleRef"), &shown, "cannot change roleRef");
     }
 }

@@ -1,6 +1,6 @@
 //! ServiceAccount.
 
-use super::{AGE, Cell, Column, Kind, KindInfo, NAME, Subresource, text};
+use super::{AGE, Column, Kind, KindInfo, NAME, Subresource};
 use crate::admit::MOUNTABLE;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("ServiceAccount", "serviceaccounts", "serviceaccount")
 };
 
-const COLUMNS: &[Column] = &[NAME, text("Secrets", Cell::Count("/secrets")), AGE];
+const COLUMNS: &[Column] = &[NAME, AGE];
 
 impl Kind for ServiceAccount {
     fn info(&self) -> &'static KindInfo {

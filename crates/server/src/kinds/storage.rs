@@ -5,7 +5,7 @@ mod driver;
 
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME, boolean,
-    checks::{csi_driver_name, immutable, items, not_negative_quantity, required_subdomain, text as text_of},
+    checks::{csi_driver_name, immutable, items, not_negative_quantity, subdomain, text as text_of},
     fill,
     info::METADATA,
     integer, node_labels,
@@ -22,7 +22,7 @@ pub(super) static STORAGE_CLASS: Plain = Plain {
         text("Provisioner", Cell::At("/provisioner")),
         text("ReclaimPolicy", Cell::At("/reclaimPolicy")),
         text("VolumeBindingMode", Cell::At("/volumeBindingMode")),
-        boolean("AllowVolumeExpansion", Cell::At("/allowVolumeExpansion")),
+        text("AllowVolumeExpansion", Cell::Of(|c, _| json!(c["allowVolumeExpansion"] == true))),
         AGE,
     ],
     default: |object| {
@@ -102,12 +102,12 @@ pub(super) static CSI_NODE: Plain = Plain {
 pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
     columns: &[
         NAME,
-        text("StorageClassName", Cell::At("/storageClassName")),
-        text("Capacity", Cell::Of(|c, _| json!(c["capacity"].as_str().unwrap_or("<unset>")))),
+        // Its storage has no printer upstream, and shows what any object has.
+        super::Column { kind: "date", ..text("Created At", Cell::At("/metadata/creationTimestamp")) },
     ],
     validate: |object, errors| {
         selector::validate(&object["nodeTopology"], &FieldPath::new("nodeTopology"), errors);
-        required_subdomain(&object["storageClassName"], &FieldPath::new("storageClassName"), errors);
+        subdomain(&json!(text_of(object, "storageClassName")), &FieldPath::new("storageClassName"), errors);
         not_negative_quantity(&object["capacity"], &FieldPath::new("capacity"), errors);
     },
     warnings: |object, _| {
@@ -125,7 +125,7 @@ pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
 pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
     columns: &[
         NAME,
-        text("Attacher", Cell::At("/spec/attacher")),
+        super::Column { format: "name", ..text("Attacher", Cell::At("/spec/attacher")) },
         text("PV", Cell::At("/spec/source/persistentVolumeName")),
         text("Node", Cell::At("/spec/nodeName")),
         boolean("Attached", Cell::At("/status/attached")),

@@ -1,6 +1,8 @@
 //! The schemas of kinds that clients have defined.
 
-use super::schemas::reference;
+use super::schemas::{
+    API_VERSION, CONVENTIONS, EMBEDDED_API_VERSION, EMBEDDED_KIND, KIND, LIST_METADATA, METADATA, reference, text,
+};
 use crate::kinds::{Kind, KindInfo};
 use serde_json::{Value, json};
 use store::Object;
@@ -30,25 +32,29 @@ pub(super) fn schema(definition: &Object, info: &KindInfo) -> Option<Value> {
 /// The schemas of a kind and of its lists.
 pub(super) fn schemas(kind: &dyn Kind, name: &str, mut schema: Value) -> Vec<(String, Value)> {
     let info = kind.info();
-    let text = |what: &str| json!({"type": "string", "description": what});
     let gvk = |kind: &str| json!([{"group": info.group, "version": info.version, "kind": kind}]);
-    let (version, named) =
-        (text("APIVersion is the version of this object's form."), text("Kind is the kind of this object."));
-    let metadata = |of: &str| {
+    let (version, named) = (text(API_VERSION), text(KIND));
+    let metadata = |of: &str, description: &str| {
         let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{of}");
-        json!({"description": "Standard metadata.", "allOf": [reference(&name)]})
+        json!({"description": description, "allOf": [reference(&name)]})
     };
-    let of_all = [("apiVersion", &version), ("kind", &named), ("metadata", &metadata("ObjectMeta"))];
+    let of_all = [("apiVersion", &version), ("kind", &named), ("metadata", &metadata("ObjectMeta", METADATA))];
     add_properties(&mut schema, &of_all);
-    complete_embedded(&mut schema, &of_all);
+    let (version_within, named_within) = (text(EMBEDDED_API_VERSION), text(EMBEDDED_KIND));
+    let of_embedded = [("apiVersion", &version_within), ("kind", &named_within), of_all[2]];
+    complete(&mut schema, &of_embedded);
     schema["x-kubernetes-group-version-kind"] = gvk(info.kind);
     let list = json!({
         "description": format!("{} is a list of {}", kind.list_kind(), info.kind),
         "type": "object",
         "required": ["items"],
         "properties": {
-            "apiVersion": version, "kind": named, "metadata": metadata("ListMeta"),
-            "items": {"description": format!("The {} objects.", info.kind), "type": "array", "items": reference(name)},
+            "apiVersion": version, "kind": named, "metadata": metadata("ListMeta", LIST_METADATA),
+            "items": {
+                "description": format!("List of {}. More info: {CONVENTIONS}", info.plural),
+                "type": "array",
+                "items": reference(name),
+            },
         },
         "x-kubernetes-group-version-kind": gvk(&kind.list_kind()),
     });
@@ -64,19 +70,23 @@ fn add_properties(schema: &mut Value, more: &[(&str, &Value)]) {
     }
 }
 
-/// Resources within others have what all resources have (`addEmbeddedProperties`).
-fn complete_embedded(schema: &mut Value, of_all: &[(&str, &Value)]) {
+/// Resources within others have what all resources have (`addEmbeddedProperties`), and what is a number or a text says so
+/// (`ToKubeOpenAPI`).
+fn complete(schema: &mut Value, of_embedded: &[(&str, &Value)]) {
     let Some(fields) = schema.as_object_mut() else { return };
     if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.values_mut().for_each(|below| complete_embedded(below, of_all));
+        properties.values_mut().for_each(|below| complete(below, of_embedded));
     }
     for below in ["items", "additionalProperties"] {
-        fields.get_mut(below).into_iter().for_each(|below| complete_embedded(below, of_all));
+        fields.get_mut(below).into_iter().for_each(|below| complete(below, of_embedded));
+    }
+    if schema["x-kubernetes-int-or-string"] == true && schema["anyOf"].is_null() && schema["allOf"].is_null() {
+        schema["anyOf"] = json!([{"type": "integer"}, {"type": "string"}]);
     }
     if schema["x-kubernetes-embedded-resource"] != true {
         return;
     }
-    add_properties(schema, of_all);
+    add_properties(schema, of_embedded);
     let mut required = schema["required"].as_array().cloned().unwrap_or_default();
     for field in ["kind", "apiVersion"] {
         if !required.iter().any(|known| known == field) {

@@ -9,6 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
+// What upstream says of what all objects and lists have (`types_swagger_doc_generated.go`); `kubectl explain` shows it, and
+// clients look for it.
+pub(super) const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+pub(super) const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+pub(super) const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+pub(super) const EMBEDDED_API_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+pub(super) const EMBEDDED_KIND: &str = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+pub(super) const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+pub(super) const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
 fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
     let _ = generator.subschema_for::<T>();
 }
@@ -120,6 +131,10 @@ fn tell_merging(name: &str, schema: &mut Value) {
     }
 }
 
+pub(super) fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
@@ -127,15 +142,14 @@ pub(super) fn reference(name: &str) -> Value {
 /// The schema of a kind's list.
 fn list(info: &KindInfo) -> Option<(String, Value)> {
     let item = name(info.group, info.version, info.kind)?;
-    let text = |description: &str| json!({"type": "string", "description": description});
     let schema = json!({
         "description": format!("{0}List is a list of {0} objects.", info.kind),
         "type": "object",
         "required": ["items"],
         "properties": {
-            "apiVersion": text("APIVersion is the version of this list's form."),
-            "kind": text("Kind is the kind of this list."),
-            "metadata": {"description": "Standard list metadata.", "default": {}, "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")]},
+            "apiVersion": text(API_VERSION),
+            "kind": text(KIND),
+            "metadata": {"description": LIST_METADATA, "default": {}, "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")]},
             "items": {"description": format!("The {} objects.", info.kind), "type": "array", "items": {"allOf": [reference(&item)], "default": {}}},
         },
         "x-kubernetes-group-version-kind": [{"group": info.group, "kind": format!("{}List", info.kind), "version": info.version}],

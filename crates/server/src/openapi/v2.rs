@@ -74,7 +74,7 @@ impl Part {
         };
         let paths = take("/paths").iter().map(|(path, item)| (path.clone(), convert::path(item))).collect();
         let new = take("/components/schemas").into_iter().filter(|(name, _)| seen.insert(name.clone()));
-        Ok(Self { paths, definitions: new.map(|(name, schema)| (name, convert::schema(&schema))).collect() })
+        Ok(Self { paths, definitions: new.map(|(name, schema)| (name, convert::definition(&schema))).collect() })
     }
 }
 

@@ -78,7 +78,9 @@ fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if !resource.is_null() && !other.is_null() {
         let why = "cannot be specified in combination with resourceAttributes";
-        errors.invalid(&path.child("nonResourceAttributes"), other, why);
+        // In its internal form, which has no names of JSON.
+        let shown = json!({"Path": other["path"].as_str().unwrap_or(""), "Verb": other["verb"].as_str().unwrap_or("")});
+        errors.invalid(&path.child("nonResourceAttributes"), &shown, why);
     }
     if resource.is_null() && other.is_null() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";

@@ -28,7 +28,9 @@ pub(crate) fn answer(server: &ApiServer, method: &Method, path: &str) -> Option<
     let (media, document) = if path == KEYS {
         ("application/jwk-set+json", json!({"keys": [key.public()]}))
     } else {
-        let address = server.address.as_deref().unwrap_or(DEFAULT_ADDRESS);
+        // Pods ask for it: what the Service leads to is reached from them and from without.
+        let reached = server.own.reached().map(|address| address.to_string());
+        let address = reached.as_deref().or(server.address.as_deref()).unwrap_or(DEFAULT_ADDRESS);
         let document = json!({
             "issuer": ISSUER, "jwks_uri": format!("https://{address}{KEYS}"), "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": [super::key::ALGORITHM],

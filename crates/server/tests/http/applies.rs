@@ -238,7 +238,7 @@ async fn events_have_one_owner_in_both_of_their_groups() {
     let path = "/apis/events.k8s.io/v1/namespaces/default/events/e";
     api.check(apply(path, "b", &new), 409, json!({"message": message})).await;
     // What happened cannot become something else.
-    let message = "Event.events.k8s.io \"e\" is invalid: message: Invalid value: \"n\": field is immutable";
+    let message = "Event \"e\" is invalid: message: Invalid value: \"n\": field is immutable";
     api.check(apply(format!("{path}?force=true"), "b", &new), 422, json!({"message": message})).await;
     let same = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "note": "m"});
     let body = api.check(apply(path, "b", &same), 200, json!({"note": "m"})).await.body;

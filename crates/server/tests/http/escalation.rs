@@ -98,7 +98,7 @@ async fn who_binds_a_role_must_hold_it_or_be_allowed_to_bind_it() {
     // More subjects are more that is given.
     let more = json!({"subjects": [{"kind": "User", "name": "eve"}]});
     api.check(by(merge(format!("{own}/s"), &more)), 200, json!({})).await;
-    let wrong = r#"ClusterRoleBinding.rbac.authorization.k8s.io "s" is invalid: roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"big"}: cannot change roleRef"#;
+    let wrong = r#"ClusterRoleBinding.rbac.authorization.k8s.io "s" is invalid: roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"big"}: cannot change roleRef"#;
     let change = json!({"roleRef": {"name": "big"}});
     api.check(by(merge(format!("{cluster}/s"), &change)), 422, json!({"message": wrong})).await;
 }

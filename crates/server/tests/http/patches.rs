@@ -97,7 +97,7 @@ async fn patches_that_make_no_sense_are_refused() {
         ("json-patch", json!([{"op": "fly"}]), 422, "Invalid", Some(rejected)),
         ("merge-patch", json!([]), 422, "Invalid", None),
         ("merge-patch", json!({"data": {"k": 5}}), 422, "Invalid", None),
-        ("merge-patch", json!({"kind": "Secret"}), 400, "BadRequest", None),
+        ("merge-patch", json!({"kind": "Secret"}), 422, "Invalid", None),
         ("merge-patch", json!({"metadata": null}), 400, "BadRequest", None),
         (
             "strategic-merge-patch",

@@ -94,7 +94,7 @@ async fn what_makes_no_sense_is_refused() {
     let check = async |kind: &str, review: Value, message: &str| {
         let plural = format!("{}s", kind.to_lowercase());
         let place = if kind.starts_with("Local") { "namespaces/default/" } else { "" };
-        let message = format!("{kind}.authorization.k8s.io \"\" is invalid: {message}");
+        let message = format!(".authorization.k8s.io \"\" is invalid: {message}");
         api.check(post(format!("{ACCESS}/{place}{plural}"), &review), 422, json!({"message": message})).await;
     };
     let (resource, path) = (json!({"resource": "pods"}), json!({"path": "/"}));
@@ -107,7 +107,7 @@ async fn what_makes_no_sense_is_refused() {
     check(
         "SelfSubjectAccessReview",
         json!({"spec": {"resourceAttributes": resource, "nonResourceAttributes": path}}),
-        "spec.nonResourceAttributes: Invalid value: {\"path\":\"/\"}: cannot be specified in combination with resourceAttributes",
+        "spec.nonResourceAttributes: Invalid value: {\"Path\":\"/\",\"Verb\":\"\"}: cannot be specified in combination with resourceAttributes",
     )
     .await;
     check(

@@ -238,6 +238,10 @@ async fn others_can_verify_a_token_by_what_the_cluster_publishes() {
     assert_eq!(header["kid"], key["kid"]);
     let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
     key.verify(text.as_bytes(), &decode(signature)).unwrap();
+    // Pods come from where the Service leads to.
+    api.server.bootstrap_service("10.201.0.1:8443".parse().unwrap()).await;
+    let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.201.0.1:8443/openid/v1/jwks"});
+    api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
     // Accounts may look, others may not.
     api.server.bootstrap_access().await;
     assert_eq!(show(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);

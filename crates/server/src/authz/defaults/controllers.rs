@@ -142,6 +142,8 @@ pub(super) const ALL: &[(&str, &[RuleText])] = &[
             on("update patch", "core", "persistentvolumeclaims/status"),
             on(READ, "core", "persistentvolumeclaims"),
             EVENTS,
+            // For volumes of Portworx.
+            on("get", "core", "services"),
         ],
     ),
     ("generic-garbage-collector", &[on("get list watch patch update delete", "*", "*"), EVENTS]),
@@ -205,6 +207,8 @@ pub(super) const ALL: &[(&str, &[RuleText])] = &[
             on("list watch", "core", "nodes"),
             EVENTS,
             on("watch", "core", "events"),
+            // For volumes of Portworx.
+            on("get", "core", "services"),
         ],
     ),
     (
@@ -214,12 +218,7 @@ pub(super) const ALL: &[(&str, &[RuleText])] = &[
     ("pv-protection-controller", &[on("get list watch update", "core", "persistentvolumes"), EVENTS]),
     (
         "pvc-protection-controller",
-        &[
-            on("get list watch update", "core", "persistentvolumeclaims"),
-            on("update", "core", "persistentvolumeclaims/status"),
-            on(READ, "core", "pods"),
-            EVENTS,
-        ],
+        &[on("get list watch update", "core", "persistentvolumeclaims"), on(READ, "core", "pods"), EVENTS],
     ),
     (
         "replicaset-controller",

@@ -166,7 +166,7 @@ mod tests {
             serde_json::from_value::<Vec<Rule>>(role.object["rules"].clone()).unwrap()
         };
         let (view, edit, admin) = (rules("view"), rules("edit"), rules("admin"));
-        assert_eq!((view.len(), edit.len(), admin.len()), (11, 25, 27));
+        assert_eq!((view.len(), edit.len(), admin.len()), (12, 27, 29));
         assert!(view.iter().all(|r| edit.contains(r)) && edit.iter().all(|r| admin.contains(r)));
         let secrets = |rules: &[Rule]| rules.iter().any(|r| r.resources.contains(&"secrets".to_owned()));
         assert!(!secrets(&view) && secrets(&edit));

@@ -5,6 +5,12 @@ use super::{
     text::{RuleText, Subject, named, on, user},
 };
 
+/// What it takes to be the leader, by Leases.
+const LEADER_LOCKING: &[RuleText] = &[
+    on("get watch list create update", "coordination.k8s.io", "leases"),
+    on("get watch list create update", "coordination.k8s.io", "leasecandidates"),
+];
+
 /// A role of a namespace, and whom it is bound to.
 pub(super) struct Namespaced {
     pub(super) namespace: &'static str,
@@ -50,17 +56,18 @@ pub(super) const ALL: &[Namespaced] = &[
         namespace: SYSTEM,
         role: "system::leader-locking-kube-controller-manager",
         binding: "system::leader-locking-kube-controller-manager",
-        rules: &[
-            on("watch", "core", "configmaps"),
-            named("get update", "core", "configmaps", "kube-controller-manager"),
+        rules: LEADER_LOCKING,
+        subjects: &[
+            user("system:kube-controller-manager"),
+            Subject::Account(SYSTEM, "kube-controller-manager"),
+            Subject::Account(SYSTEM, "leader-election-controller"),
         ],
-        subjects: &[user("system:kube-controller-manager"), Subject::Account(SYSTEM, "kube-controller-manager")],
     },
     Namespaced {
         namespace: SYSTEM,
         role: "system::leader-locking-kube-scheduler",
         binding: "system::leader-locking-kube-scheduler",
-        rules: &[on("watch", "core", "configmaps"), named("get update", "core", "configmaps", "kube-scheduler")],
+        rules: LEADER_LOCKING,
         subjects: &[user("system:kube-scheduler"), Subject::Account(SYSTEM, "kube-scheduler")],
     },
     Namespaced {

@@ -40,8 +40,9 @@ pub(super) const FOR_USERS: &[Role] = &[
             on(
                 WRITE,
                 "core",
-                "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/proxy persistentvolumeclaims configmaps secrets events",
+                "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/proxy persistentvolumeclaims configmaps secrets",
             ),
+            on(WRITE, "core events.k8s.io", "events"),
             on("create", "core", "serviceaccounts/token"),
             on(
                 WRITE,
@@ -73,8 +74,9 @@ pub(super) const FOR_USERS: &[Role] = &[
             on(
                 READ,
                 "core",
-                "limitranges resourcequotas bindings events pods/status resourcequotas/status namespaces/status replicationcontrollers/status pods/log",
+                "limitranges resourcequotas bindings pods/status resourcequotas/status namespaces/status replicationcontrollers/status pods/log",
             ),
+            on(READ, "core events.k8s.io", "events"),
             on(READ, "core", "namespaces"),
             on(READ, DISCOVERY, "endpointslices"),
             on(
@@ -118,7 +120,10 @@ pub(super) const FOR_USERS: &[Role] = &[
     },
     Role {
         name: "system:monitoring",
-        rules: &[urls("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/*")],
+        rules: &[
+            urls("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/*"),
+            on("get", "core", "nodes/metrics"),
+        ],
         label: "",
     },
     Role {
@@ -214,7 +219,8 @@ pub(super) const FOR_PROGRAMS: &[Role] = &[
         rules: &[
             EVENTS,
             on("create", COORDINATION, "leases"),
-            named("get update", COORDINATION, "leases", "kube-scheduler"),
+            named("get list update watch", COORDINATION, "leases", "kube-scheduler"),
+            on("create delete deletecollection get list patch update watch", COORDINATION, "leasecandidates"),
             on(READ, "core", "nodes"),
             on("get list watch delete", "core", "pods"),
             on("create", "core", "pods/binding bindings"),

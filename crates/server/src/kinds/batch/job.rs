@@ -105,6 +105,7 @@ fn took(job: &Value, now: Timestamp) -> String {
 
 /// `SetDefaults_Job`.
 fn default(object: &mut Value) {
+    fill::at(object, "/spec", &[("manualSelector", json!(false))]);
     template::default(object, template::SPEC);
     default_labels(object);
     default_spec(object, "/spec");

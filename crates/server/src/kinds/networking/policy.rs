@@ -60,7 +60,7 @@ fn network_policy(object: &Value, errors: &mut FieldErrors) {
     for (i, kind) in items(spec, "policyTypes").enumerate() {
         if !matches!(kind.as_str(), Some("Ingress" | "Egress")) {
             let path = path.child("policyTypes").index(i);
-            errors.not_supported(&path, kind, &["Egress", "Ingress"]);
+            errors.not_supported(&path, kind, &["Ingress", "Egress"]);
         }
     }
 }

@@ -56,6 +56,17 @@ fn parameters(all: &Value) -> Value {
     all.as_array().into_iter().flatten().map(convert).collect()
 }
 
+/// The schema of a kind. Where it may have any field, kubectl would refuse those that are not named (`buildKubeNative`).
+pub(super) fn definition(value: &Value) -> Value {
+    const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
+    match value.get(GROUP_VERSION_KIND) {
+        Some(names) if value["x-kubernetes-preserve-unknown-fields"] == true => {
+            json!({"type": "object", GROUP_VERSION_KIND: names})
+        }
+        _ => schema(value),
+    }
+}
+
 /// A schema, down to its last field.
 pub(super) fn schema(value: &Value) -> Value {
     let Some(given) = value.as_object() else { return value.clone() };
@@ -83,11 +94,29 @@ pub(super) fn schema(value: &Value) -> Value {
     {
         SHAPE.iter().for_each(|key| drop(converted.remove(*key)));
     }
+    if let Some(Value::Array(mut required)) = converted.remove("required") {
+        required.retain(|field| is_asked_for(given, field));
+        if !required.is_empty() {
+            converted.insert("required".to_owned(), required.into());
+        }
+    }
     if given.contains_key("oneOf") && !given.contains_key("type") {
         converted.insert("type".to_owned(), json!("string"));
     }
     converted.retain(|key, _| !UNKNOWN.contains(&key.as_str()));
     Value::Object(converted)
+}
+
+/// Whether a field that must be there is asked for here too: not one that may be null, nor what is known of any resource
+/// where unknown fields are kept (`ToStructuralOpenAPIV2`, `addEmbeddedProperties`).
+fn is_asked_for(schema: &Map<String, Value>, field: &Value) -> bool {
+    let is_set = |of: Option<&Value>, key: &str| of.and_then(|of| of.get(key)) == Some(&json!(true));
+    let property = schema.get("properties").and_then(|all| all.get(field.as_str().unwrap_or_default()));
+    let is_given = |key: &str| schema.get(key) == Some(&json!(true));
+    let is_type = matches!(field.as_str(), Some("kind" | "apiVersion"))
+        && is_given("x-kubernetes-embedded-resource")
+        && is_given("x-kubernetes-preserve-unknown-fields");
+    !is_type && !is_set(property, "nullable") && !is_set(schema.get("additionalProperties"), "nullable")
 }
 
 fn each(map: &Value, convert: impl Fn(&Value) -> Value) -> Value {
@@ -101,7 +130,7 @@ fn each(map: &Value, convert: impl Fn(&Value) -> Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{path, schema};
+    use super::{definition, path, schema};
     use serde_json::json;
 
     #[test]
@@ -120,6 +149,19 @@ mod tests {
                 json!({"type": "object", "nullable": true, "properties": {"a": {}}, "description": "d"}),
                 json!({"description": "d"}),
             ),
+            // What may be null need not be there, for all kubectl knows.
+            (
+                json!({"required": ["a", "b"], "properties": {"a": {"nullable": true}, "b": {}}}),
+                json!({"required": ["b"], "properties": {"a": {}, "b": {}}}),
+            ),
+            (
+                json!({"required": ["a"], "additionalProperties": {"nullable": true}}),
+                json!({"additionalProperties": {}}),
+            ),
+            (
+                json!({"required": ["kind", "apiVersion"], "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
+                json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
+            ),
             // A field that is called like a keyword.
             (
                 json!({"properties": {"default": {"type": "string", "default": "a"}}}),
@@ -128,6 +170,14 @@ mod tests {
         ] {
             assert_eq!(schema(&given), expected, "{given}");
         }
+    }
+
+    #[test]
+    fn a_kind_with_any_field_names_none() {
+        let names = json!([{"group": "g", "version": "v1", "kind": "K"}]);
+        let given = json!({"type": "object", "description": "d", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"spec": {}}, "x-kubernetes-group-version-kind": names});
+        assert_eq!(definition(&given), json!({"type": "object", "x-kubernetes-group-version-kind": names}));
     }
 
     #[test]

@@ -188,15 +188,15 @@ async fn certificate_signing_requests() {
 }
 
 #[tokio::test]
-async fn an_approval_changes_what_says_so_and_nothing_else() {
+async fn an_approval_changes_conditions_and_nothing_else() {
     let api = Api::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let mut made = api.check(post(path, &request()), 201, json!({})).await.body;
     let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
-    made["status"] = json!({"conditions": [condition("Approved"), condition("Failed")], "certificate": "eA=="});
+    made["status"] = json!({"conditions": [condition("Approved"), condition("Reviewed")], "certificate": "eA=="});
     made["spec"]["signerName"] = json!("example.com/other");
     let approved = api.check(put(format!("{path}/r/approval"), &made), 200, json!({})).await.body;
-    assert_eq!(approved["status"]["conditions"].as_array().unwrap().len(), 1, "{approved:#}");
+    assert_eq!(approved["status"]["conditions"].as_array().unwrap().len(), 2, "{approved:#}");
     assert_eq!(approved["status"].get("certificate"), None);
     assert_eq!(approved["spec"]["signerName"], "example.com/s");
     let row = api.check(table(path), 200, json!({})).await.body;

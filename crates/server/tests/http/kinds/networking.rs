@@ -128,7 +128,7 @@ async fn network_policies() {
             (r#"{"spec": {"ingress": [{"from": [{}]}]}}"#, "spec.ingress[0].from[0]: Required value: must specify a peer"),
             (
                 r#"{"spec": {"policyTypes": ["Sideways"]}}"#,
-                "spec.policyTypes[0]: Unsupported value: \"Sideways\": supported values: \"Egress\", \"Ingress\"",
+                "spec.policyTypes[0]: Unsupported value: \"Sideways\": supported values: \"Ingress\", \"Egress\"",
             ),
         ],
         columns: "Name|Pod-Selector|Age",

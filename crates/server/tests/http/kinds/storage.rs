@@ -106,11 +106,11 @@ async fn drivers_and_what_they_attach() {
         manifest: json!({"apiVersion": GROUP, "kind": "CSIStorageCapacity", "metadata": {"name": "c"}, "storageClassName": "fast", "capacity": "1Gi"}),
         made: json!({}),
         wrong: &[
-            (r#"{"storageClassName": null}"#, "storageClassName: Required value"),
+            (r#"{"storageClassName": null}"#, r#"storageClassName: Invalid value: "": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#),
             (r#"{"capacity": "-1"}"#, "capacity: Invalid value: \"-1\": must be greater than or equal to 0"),
         ],
-        columns: "Name|StorageClassName|Capacity",
-        cells: json!(["c", "fast", "1Gi"]),
+        columns: "Name|Created At",
+        cells: json!(["c", null]),
     }
     .check()
     .await;
