@@ -34,6 +34,9 @@ pub(crate) fn of_path(path: &str, query: &Query) -> Result<Option<Duration>, Api
 }
 
 fn limit(named: bool, subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, ApiError> {
+    if (query.flag("watch") && !named) || subresource.is_some_and(|s| LASTING.contains(&s)) {
+        return Ok(None);
+    }
     let asked = match query.get("timeout") {
         None => None,
         Some(text) => Some(parse(text).ok_or_else(|| {
@@ -41,9 +44,6 @@ fn limit(named: bool, subresource: Option<&str>, query: &Query) -> Result<Option
             ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
         })?),
     };
-    if (query.flag("watch") && !named) || subresource.is_some_and(|s| LASTING.contains(&s)) {
-        return Ok(None);
-    }
     Ok(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST))))
 }
 

@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for Apart<'_> {
     }
 }
 
-/// An object with this metadata, in which who owns what stands in its place: keys are sorted.
+/// An object with this metadata, in which who owns what stands in its place: keys are sorted, but for those of its type.
 struct Whole<'a> {
     object: &'a Value,
     metadata: &'a Value,
@@ -126,7 +126,7 @@ struct Whole<'a> {
 impl Serialize for Whole<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (key, value) in self.object.as_object().into_iter().flatten() {
+        for (key, value) in object::type_first(self.object) {
             match self.managed {
                 _ if key != METADATA => map.serialize_entry(key, value)?,
                 Some(managed) => map.serialize_entry(key, &Metadata { fields: self.metadata, managed })?,

@@ -9,7 +9,7 @@ use crate::{
     status::ApiError,
 };
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Revision};
 
@@ -158,7 +158,22 @@ pub(crate) fn encoder(kind: &dyn Kind, mut value: Value) -> impl FnOnce(Revision
     }
     move |revision| {
         value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
-        value.to_string().into()
+        serde_json::to_vec(&TypeFirst(&value)).unwrap_or_default().into()
+    }
+}
+
+/// The fields of an object as they are stored: those that lists leave out of their items come first.
+pub(crate) fn type_first(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = || object.as_object().into_iter().flatten();
+    let is_type = |key: &str| matches!(key, "apiVersion" | "kind");
+    fields().filter(move |(key, _)| is_type(key)).chain(fields().filter(move |(key, _)| !is_type(key)))
+}
+
+struct TypeFirst<'a>(&'a Value);
+
+impl Serialize for TypeFirst<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(type_first(self.0))
     }
 }
 
@@ -235,4 +250,28 @@ pub(crate) fn table(kind: &dyn Kind, objects: &[Value], metadata: &Value, header
         .collect();
     let columns = if header { json!(kind.column_definitions()) } else { Value::Null };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::ALL;
+
+    /// Bookmarks are shown so in watches of tables.
+    #[test]
+    fn an_object_with_a_revision_alone_has_a_row_of_every_kind() {
+        for kind in ALL {
+            let object = json!({"metadata": {"resourceVersion": "7"}});
+            let table = table(*kind, &[object], &Value::Null, true, Include::Metadata);
+            assert!(table["rows"][0]["cells"].is_array(), "{table}");
+            assert_eq!(table["rows"][0]["object"]["metadata"]["resourceVersion"], "7");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_begins_with_its_type() {
+        let object = json!({"data": {"kind": "a"}, "kind": "ConfigMap", "apiVersion": "v1", "metadata": {}});
+        let text = serde_json::to_string(&TypeFirst(&object)).unwrap();
+        assert_eq!(text, r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"kind":"a"},"metadata":{}}"#);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     convert,
-    kinds::{Kind, KindRef},
+    kinds::KindRef,
     list_options::ListOptions,
     object::{self, Include, View},
     read,
@@ -44,8 +44,8 @@ struct Watcher {
     watch: Watch,
     /// What there was when the watch began, not sent yet; encoded as it is sent.
     first: VecDeque<Object>,
-    /// What ends it: a bookmark that says so.
-    first_ends: Option<Bytes>,
+    /// What ends it: a bookmark of this revision that says so.
+    first_ends: Option<Revision>,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
@@ -54,7 +54,6 @@ struct Watcher {
 }
 
 pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let kind = &*resource.kind;
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let (view, include) = (object::stream_view(&call.accept)?, Include::parse(&call.query)?);
     let options = ListOptions::parse(&call.query, true)?;
@@ -71,7 +70,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
         let listing = server.store.list(&scope, None, None);
         first.extend(listing.objects);
         if options.send_initial_events == Some(true) && options.bookmarks {
-            first_ends = Some(bookmark(kind, view, listing.revision, &initial_events_end()));
+            first_ends = Some(listing.revision);
         }
         listing.revision
     } else {
@@ -149,7 +148,7 @@ impl Watcher {
                     }
                     self.next_bookmark = next_bookmark(now, self.end);
                     let revision = self.watch.progress();
-                    return Some(bookmark(&*self.kind, self.view, revision, &Value::Null));
+                    return Some(self.bookmark(revision, &Value::Null));
                 }
             }
             let frames = match self.encode_all(&events).await {
@@ -200,7 +199,11 @@ impl Watcher {
                 }
             }
         }
-        Ok(if all.is_empty() { self.first_ends.take() } else { Some(all.freeze()) })
+        if all.is_empty() {
+            let ends = self.first_ends.take();
+            return Ok(ends.map(|revision| self.bookmark(revision, &initial_events_end())));
+        }
+        Ok(Some(all.freeze()))
     }
 
     /// Whether what this watcher is shown of an object is what is stored, or a part of it.
@@ -296,6 +299,17 @@ impl Watcher {
         };
         frame(kind, &shown)
     }
+
+    /// An object that has nothing but a revision, shown as any other.
+    fn bookmark(&mut self, revision: Revision, annotations: &Value) -> Bytes {
+        let info = self.kind.info();
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if !annotations.is_null() {
+            metadata["annotations"] = annotations.clone();
+        }
+        let object = json!({"kind": info.kind, "apiVersion": info.api_version(), "metadata": metadata});
+        self.frame_of("BOOKMARK", object)
+    }
 }
 
 /// What happened, for a watcher that gets everything.
@@ -319,22 +333,4 @@ fn raw_frame(kind: &str, object: &[u8]) -> Bytes {
     all.put_slice(object);
     all.put_slice(b"}\n");
     all.freeze()
-}
-
-fn bookmark(kind: &dyn Kind, view: View, revision: Revision, annotations: &Value) -> Bytes {
-    let info = kind.info();
-    let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if !annotations.is_null() {
-        metadata["annotations"] = annotations.clone();
-    }
-    let object = match view {
-        View::Table => {
-            json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": []})
-        }
-        View::Metadata => {
-            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-        }
-        View::Whole => json!({"kind": info.kind, "apiVersion": info.api_version(), "metadata": metadata}),
-    };
-    frame("BOOKMARK", &object)
 }

@@ -81,6 +81,9 @@ impl ApiServer {
         request::renew(&mut head.uri);
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
+        if raw_query.contains("timeout=") {
+            deadline::of_path(path, &Query::parse(&raw_query))?;
+        }
         let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
         let user = match user {
             // What everybody is told needs nobody's name, unless it is noted.

@@ -289,6 +289,12 @@ async fn an_update_of_another_name_is_refused_whether_there_is_such_an_object_or
     let other = json!({"metadata": {"name": "other"}});
     api.check(put(format!("{CONFIG_MAPS}/none"), &other), 400, json!({"message": message})).await;
     api.check(get(format!("{CONFIG_MAPS}?timeout=-1s")), 200, json!({})).await;
+    // Of any path, but not of what lasts as long as its client wants.
+    let wrong = "invalid timeout specified in the request URL - time: invalid duration \"x\"";
+    for path in ["/version", "/apis", "/livez"] {
+        api.check(get(format!("{path}?timeout=x")), 400, json!({"message": wrong})).await;
+    }
+    api.watch(&format!("{CONFIG_MAPS}?watch=1&timeout=x")).await;
     api.check(post("/version", &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
 }
 

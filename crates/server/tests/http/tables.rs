@@ -63,6 +63,12 @@ async fn a_watch_as_table_sends_its_columns_once() {
     assert_eq!(second["rows"][0]["cells"][2], "Odd");
     api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
     events.check("DELETED", json!({"kind": "Table", "rows": [{}]})).await;
+    // A bookmark is a row of nothing but its revision.
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut events = api.watch_as(&table(format!("{CONFIG_MAPS}?{query}"))).await;
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    let row = json!({"cells": ["", 0, "<unknown>"], "object": {"metadata": {"annotations": annotations}}});
+    events.check("BOOKMARK", json!({"kind": "Table", "columnDefinitions": [{}, {}, {}], "rows": [row]})).await;
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ async fn what_is_written_in_one_version_is_read_in_the_other() {
     api.check(get(format!("{V2}/h")), 200, newer).await;
     let mut events = api.watch(&format!("{V1}?watch=1")).await;
     events.check("ADDED", json!({"apiVersion": "autoscaling/v1", "spec": {"metrics": null}})).await;
-    let list = json!({"kind": "HorizontalPodAutoscalerList", "apiVersion": "autoscaling/v1", "items": [{"apiVersion": "autoscaling/v1"}]});
+    let list = json!({"kind": "HorizontalPodAutoscalerList", "apiVersion": "autoscaling/v1", "items": [{"apiVersion": null, "spec": {"targetCPUUtilizationPercentage": 60}}]});
     api.check(get(V1), 200, list).await;
 }
 
