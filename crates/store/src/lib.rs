@@ -47,6 +47,7 @@ mod object;
 mod options;
 mod state;
 mod store;
+mod topics;
 mod watch;
 mod window;
 mod write;

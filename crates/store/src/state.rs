@@ -6,20 +6,28 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::key::Place;
+use crate::topics::Topics;
 use crate::window::Window;
 use crate::{Event, EventKind, Expired, Key, Object, Options, Revision};
 
-/// One resource: its objects, its recent events, and the bell that wakes its watchers.
+/// One resource: its objects, its recent events, and who watches it.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) objects: BTreeMap<Place, Object>,
     pub(crate) window: Window,
-    pub(crate) bell: watch::Sender<Revision>,
+    pub(crate) topics: Topics,
 }
 
 impl Resource {
     fn new(start: Revision) -> Self {
-        Self { objects: BTreeMap::new(), window: Window::new(start), bell: watch::Sender::new(start) }
+        Self { objects: BTreeMap::new(), window: Window::new(start), topics: Topics::default() }
+    }
+
+    /// Forgets the oldest event of the window, and tells what it cost.
+    fn forget_oldest(&mut self) -> usize {
+        let Some(event) = self.window.drop_oldest() else { return 0 };
+        self.topics.forget(&event.object.key.place(), event.revision());
+        event.cost()
     }
 }
 
@@ -92,7 +100,7 @@ impl State {
 
     /// Publishes the events of a durable batch, forgets what exceeds the limits, and returns the bells to ring.
     pub(crate) fn publish(&mut self, events: Vec<Event>, options: &Options) -> Vec<watch::Sender<Revision>> {
-        let mut bells: HashMap<Arc<str>, watch::Sender<Revision>> = HashMap::new();
+        let mut bells: Vec<watch::Sender<Revision>> = Vec::new();
         for event in events {
             let key = &event.object.key;
             self.revision = event.revision();
@@ -100,18 +108,21 @@ impl State {
             let name = key.resource.clone();
             let place = key.place();
             let resource = self.resource_mut(&name);
+            for bell in resource.topics.happened(&place, event.revision()) {
+                if !bells.iter().any(|known| known.same_channel(&bell)) {
+                    bells.push(bell);
+                }
+            }
             match event.kind {
                 EventKind::Put => resource.objects.insert(place, event.object.clone()),
                 EventKind::Delete => resource.objects.remove(&place),
             };
             resource.window.push(Arc::new(event));
-            let forgotten =
-                if resource.window.len() > options.window_events { resource.window.drop_oldest() } else { 0 };
-            bells.entry(name).or_insert_with(|| resource.bell.clone());
+            let forgotten = if resource.window.len() > options.window_events { resource.forget_oldest() } else { 0 };
             self.window_cost -= forgotten;
         }
         self.shrink_windows(options.window_bytes);
-        bells.into_values().collect()
+        bells
     }
 
     fn shrink_windows(&mut self, limit: usize) {
@@ -124,7 +135,7 @@ impl State {
             let Some(resource) = costliest else { return };
             let mut excess = self.window_cost - limit;
             while excess > 0 && resource.window.len() > 1 {
-                let forgotten = resource.window.drop_oldest();
+                let forgotten = resource.forget_oldest();
                 self.window_cost -= forgotten;
                 excess = excess.saturating_sub(forgotten);
             }

@@ -11,7 +11,7 @@ use crate::{Event, Expired, Revision, Scope};
 /// A cursor in the window of a resource's recent events.
 ///
 /// It buffers nothing: a watcher that is slow costs nothing, and learns that it is [`Expired`] when the window has
-/// moved past it. Every method that is async may be dropped at any await without losing an event.
+/// moved past an event of its scope. Every method that is async may be dropped at any await without losing an event.
 #[derive(Debug)]
 pub struct Watch {
     state: Arc<RwLock<State>>,
@@ -29,8 +29,10 @@ impl Watch {
         if from < guard.oldest(&scope.resource) {
             return Err(guard.expired(&scope.resource, from));
         }
+        let now = guard.revision;
         let resource = guard.resource_mut(&scope.resource);
-        let (bell, next) = (resource.bell.subscribe(), resource.window.index_after(from));
+        let bell = resource.topics.subscribe(&scope, now, resource.window.start());
+        let next = resource.window.index_after(from);
         drop(guard);
         Ok(Self { state: state.clone(), scope, bell, next, progress: from })
     }
@@ -87,6 +89,16 @@ impl Watch {
         let Some(resource) = state.resource(&self.scope.resource) else {
             return Ok(0);
         };
+        let topic = resource.topics.get(&self.scope);
+        if topic.is_some_and(|topic| topic.is_silent_after(self.progress)) {
+            self.next = resource.window.end();
+            self.progress = self.progress.max(state.revision);
+            return Ok(0);
+        }
+        // What was forgotten meanwhile of others is missed by nobody.
+        if self.next < resource.window.first() && topic.is_some_and(|topic| topic.is_kept_after(self.progress)) {
+            self.next = resource.window.first();
+        }
         let Some(window) = resource.window.events_from(self.next) else {
             return Err(state.expired(&self.scope.resource, self.progress));
         };

@@ -42,23 +42,31 @@ impl Window {
         self.events.push_back(event);
     }
 
-    /// Forgets the oldest event, and tells what it cost.
-    pub(crate) fn drop_oldest(&mut self) -> usize {
-        let Some(event) = self.events.pop_front() else {
-            return 0;
-        };
+    /// Forgets the oldest event, and tells what it was.
+    pub(crate) fn drop_oldest(&mut self) -> Option<Arc<Event>> {
+        let event = self.events.pop_front()?;
         self.base += 1;
         self.start = event.revision();
         self.cost -= event.cost();
         if self.events.len() < self.events.capacity() / 4 {
             self.events.shrink_to(self.events.len() * 2);
         }
-        event.cost()
+        Some(event)
     }
 
     /// The index of the first event after a revision that is not before `start`.
     pub(crate) fn index_after(&self, revision: Revision) -> u64 {
         self.base + self.events.partition_point(|event| event.revision() <= revision) as u64
+    }
+
+    /// The index of the oldest event that is kept.
+    pub(crate) fn first(&self) -> u64 {
+        self.base
+    }
+
+    /// The index of the next event that will come.
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.events.len() as u64
     }
 
     /// The events from an index on, or `None` if some of them were forgotten.

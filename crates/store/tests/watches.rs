@@ -102,6 +102,33 @@ fn who_falls_out_of_the_window_is_told_so() {
 }
 
 #[test]
+fn who_watches_what_is_quiet_misses_nothing_of_others() {
+    block_on(async {
+        let (_, store) = memory_with(small_window());
+        let scopes =
+            || [Scope::resource("pods").named("quiet"), Scope::resource("pods").in_namespace("default").named("quiet")];
+        let mut watches = scopes().map(|scope| store.watch(scope, 1).unwrap());
+        let mut looking = scopes().map(|scope| store.watch(scope, 1).unwrap());
+        for number in 0..6 {
+            create(&store, &pod(&number.to_string()), "").await;
+            looking.iter_mut().for_each(|watch| assert_eq!(drain(watch), []));
+        }
+        create(&store, &pod("quiet"), "").await;
+        for watch in watches.iter_mut().chain(&mut looking) {
+            assert_eq!(drain(watch), [8]);
+            assert_eq!(watch.progress(), 8);
+        }
+        // What is forgotten of its own is missed.
+        let mut late = store.watch(Scope::resource("pods").named("quiet"), 7).unwrap();
+        for number in 6..12 {
+            create(&store, &pod(&number.to_string()), "").await;
+        }
+        assert!(late.try_next_batch(&mut Vec::new(), 1).is_err());
+        assert_eq!(drain(&mut watches[0]), []);
+    });
+}
+
+#[test]
 fn windows_share_a_limit_of_bytes_and_the_costliest_gives() {
     let options = Options { window_bytes: 100_000, ..Options::default() };
     block_on(async {
