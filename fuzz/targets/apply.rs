@@ -45,12 +45,12 @@ fuzz_target!(|data: &[u8]| {
         Some(live) => apply::update(&Request { manager: "other", ..request }, None, live, Managers::default()),
         None => Managers::default(),
     };
-    let once = match apply::apply(&request, live.as_ref(), &config, managers, true) {
+    let once = match apply::apply(&request, live.as_ref(), config.clone(), managers, true) {
         Ok(once) => once,
         Err(ApplyError::Conflicts(_)) => panic!("a conflict although it was forced"),
         Err(_) => return,
     };
     assert!(validate(root, &once.object, Duplicates::Allowed).is_ok(), "{}", once.object);
-    let twice = apply::apply(&request, Some(&once.object), &config, once.managers.clone(), false);
+    let twice = apply::apply(&request, Some(&once.object), config, once.managers.clone(), false);
     assert_eq!(twice, Ok(once));
 });

@@ -28,11 +28,10 @@ pub(crate) fn fields(of: TypeRef<'_>, live: &Value, api_version: &str) -> Option
 }
 
 /// Keeps the annotation, where there is one, in step with what is applied now.
-pub(crate) fn refresh(object: &mut Value, config: &Value) {
+pub(crate) fn refresh(object: &mut Value, mut config: Value) {
     if annotation(object).is_none() {
         return;
     }
-    let mut config = config.clone();
     if let Some(Value::Object(annotations)) = config.pointer_mut(ANNOTATIONS) {
         annotations.remove(ANNOTATION);
     } else if let Some(Value::Object(metadata)) = config.pointer_mut("/metadata") {

@@ -193,7 +193,7 @@ fn reconciled(request: &Request<'_>, mut managers: Managers) -> Managers {
     managers
 }
 
-/// Applies a configuration to an object; `live` is `None` when there is none yet.
+/// Applies a configuration, which becomes the object; `live` is `None` when there is none yet.
 ///
 /// # Errors
 /// When the configuration is not of the kind's type; and when others own fields of it with other values, unless it is
@@ -201,36 +201,35 @@ fn reconciled(request: &Request<'_>, mut managers: Managers) -> Managers {
 pub fn apply(
     request: &Request<'_>,
     live: Option<&Value>,
-    config: &Value,
+    config: Value,
     managers: Managers,
     force: bool,
 ) -> Result<Applied, ApplyError> {
     let no_version = || ApplyError::Version(request.api_version.to_owned());
     let root = request.versions.root(request.api_version).ok_or_else(no_version)?;
-    validate(root, config, Duplicates::Refused)?;
+    validate(root, &config, Duplicates::Refused)?;
     let managers = match live {
         Some(live) if managers.is_empty() => track(request, BEFORE, None, live, managers),
         _ => managers,
     };
     let nothing = Value::Object(Map::new());
     let live = live.unwrap_or(&nothing);
-    let attempt = |force| merge_into(request, root, live, config, managers.clone(), force);
-    let kubectl = request.manager == last_applied::KUBECTL;
-    let mut applied = match attempt(force) {
-        Err(ApplyError::Conflicts(conflicts)) if kubectl => {
+    if request.manager != last_applied::KUBECTL {
+        return merge_into(request, root, live, config, managers, force);
+    }
+    let mut applied = match merge_into(request, root, live, config.clone(), managers.clone(), force) {
+        Err(ApplyError::Conflicts(conflicts)) => {
             let allowed = last_applied::fields(root, live, request.api_version);
             let left = |c: &Conflict| !allowed.as_ref().is_some_and(|a| a.has(&c.path));
             let left: Vec<Conflict> = conflicts.0.into_iter().filter(left).collect();
             if !left.is_empty() {
                 return Err(ApplyError::Conflicts(Conflicts(left)));
             }
-            attempt(true)?
+            merge_into(request, root, live, config.clone(), managers, true)?
         }
         result => result?,
     };
-    if kubectl {
-        last_applied::refresh(&mut applied.object, config);
-    }
+    last_applied::refresh(&mut applied.object, config);
     Ok(applied)
 }
 
@@ -238,12 +237,12 @@ fn merge_into(
     request: &Request<'_>,
     root: TypeRef<'_>,
     live: &Value,
-    config: &Value,
+    config: Value,
     managers: Managers,
     force: bool,
 ) -> Result<Applied, ApplyError> {
     let mut managers = reconciled(request, managers);
-    let fields = request.filter.of(field_set(root, config));
+    let fields = request.filter.of(field_set(root, &config));
     let mut own = request.entry(request.manager, Operation::Apply, fields);
     let last = managers.take(&own);
     managers.put(own.clone());

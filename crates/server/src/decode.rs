@@ -64,10 +64,10 @@ fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Pa
 /// JSON. The depth is bounded by `serde_json` (128).
 pub(crate) fn json(body: &[u8]) -> Result<Parsed, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let found = Found::default();
-    let value = Seed(&found).deserialize(&mut deserializer)?;
+    let duplicates = RefCell::default();
+    let value = Seed::root(&duplicates).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(Parsed { value, duplicates: found.duplicates.into_inner() })
+    Ok(Parsed { value, duplicates: duplicates.into_inner() })
 }
 
 /// YAML. Depth, size and what aliases make of it are bounded.
@@ -116,25 +116,37 @@ fn summary(data: &[u8]) -> String {
     if data.len() > MAX { text + " ..." } else { text }
 }
 
-#[derive(Default)]
-struct Found {
-    path: RefCell<String>,
-    duplicates: RefCell<Vec<String>>,
+/// Where a value stands; made into text only when a field stands twice.
+#[derive(Clone, Copy)]
+enum At<'a> {
+    Root,
+    Field(&'a At<'a>, &'a str),
+    Item(&'a At<'a>, usize),
 }
 
-impl Found {
-    /// Runs `f` with the path extended by this.
-    fn within<T>(&self, part: impl FnOnce(&mut String), f: impl FnOnce() -> T) -> T {
-        let at = self.path.borrow().len();
-        part(&mut self.path.borrow_mut());
-        let result = f();
-        self.path.borrow_mut().truncate(at);
-        result
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(above, name) => write!(f, "{above}.{name}"),
+            Self::Item(above, place) => write!(f, "{above}[{place}]"),
+        }
     }
 }
 
+/// Reads the value at a place, and notes which fields in it stand twice.
 #[derive(Clone, Copy)]
-struct Seed<'a>(&'a Found);
+struct Seed<'a> {
+    duplicates: &'a RefCell<Vec<String>>,
+    at: &'a At<'a>,
+}
+
+impl<'a> Seed<'a> {
+    fn root(duplicates: &'a RefCell<Vec<String>>) -> Self {
+        Self { duplicates, at: &At::Root }
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
@@ -182,9 +194,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         loop {
-            let index = items.len();
-            let part = |path: &mut String| path.push_str(&format!("[{index}]"));
-            match self.0.within(part, || seq.next_element_seed(self))? {
+            let at = At::Item(self.at, items.len());
+            match seq.next_element_seed(Seed { at: &at, ..self })? {
                 Some(item) => items.push(item),
                 None => return Ok(Value::Array(items)),
             }
@@ -194,18 +205,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let part = |path: &mut String| {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(&key);
-            };
-            let value = self.0.within(part, || {
-                if fields.contains_key(&key) {
-                    self.0.duplicates.borrow_mut().push(format!("duplicate field {:?}", self.0.path.borrow()));
-                }
-                map.next_value_seed(self)
-            })?;
+            let at = At::Field(self.at, &key);
+            if fields.contains_key(&key) {
+                self.duplicates.borrow_mut().push(format!("duplicate field {:?}", at.to_string()));
+            }
+            let value = map.next_value_seed(Seed { at: &at, ..self })?;
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))

@@ -29,6 +29,10 @@ pub(crate) enum Form {
 /// The client's first choice of those that are served.
 pub(crate) fn wanted(headers: &HeaderMap) -> Form {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    // As most clients say it.
+    if matches!(accept, "" | JSON) {
+        return Form::Json;
+    }
     let form = |choice: &Choice<'_>| {
         let shape = choice.shape();
         // What nobody knows is passed over.

@@ -31,6 +31,7 @@ mod forward;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gather;
 mod health;
 mod ip_addresses;
 pub mod kinds;

@@ -1,6 +1,13 @@
 //! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
 
-use crate::{ApiServer, UserInfo, audit::Peer, pki::ServerTls, unread::Dropped, user::CREDENTIAL_ID};
+use crate::{
+    ApiServer, UserInfo,
+    audit::Peer,
+    gather::{Gather, Turns},
+    pki::ServerTls,
+    unread::Dropped,
+    user::CREDENTIAL_ID,
+};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -9,7 +16,10 @@ use hyper_util::{
 };
 use sha2::{Digest, Sha256};
 use std::{convert::Infallible, sync::Arc, time::Duration};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -31,20 +41,18 @@ pub async fn serve(server: ApiServer, listener: TcpListener, tls: ServerTls, sto
 
 async fn accept(server: ApiServer, listener: TcpListener, tls: ServerTls, stop: CancellationToken) {
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+    // What is open ends with this. To ask each time one has a turn whether it is to stop would cost as much as a small answer.
+    let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
             () = stop.cancelled() => return,
+            Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
         match stream {
             Ok((stream, peer)) => {
-                let (server, tls, acceptor, stop) = (server.clone(), tls.clone(), acceptor.clone(), stop.clone());
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = connection(server, &tls, acceptor, stream, Peer(peer)) => {}
-                    }
-                });
+                let (server, tls, acceptor) = (server.clone(), tls.clone(), acceptor.clone());
+                connections.spawn(async move { connection(server, &tls, acceptor, stream, Peer(peer)).await });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -73,8 +81,12 @@ async fn connection(server: ApiServer, tls: &ServerTls, acceptor: TlsAcceptor, s
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(1000).max_header_list_size(MAX_HEADERS);
+    // Over HTTP/1.1 there is one answer at a time.
+    let gathers = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let turns = Turns::default();
+    let io = TokioIo::new(Gather::new(stream, turns.clone(), gathers));
     // How a connection ends is its client's affair.
-    let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+    let _ = turns.counted(builder.serve_connection_with_upgrades(io, service)).await;
 }
 
 /// Common name and organizations of a certificate that our own authority signed.
@@ -90,4 +102,5 @@ fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserI
         extra: [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into(),
         ..UserInfo::default()
     })
+    .map(UserInfo::authenticated)
 }

@@ -85,27 +85,20 @@ impl Write {
     }
 
     /// What applying a configuration makes of an object, and who owns what then.
-    pub(crate) fn apply(
-        &self,
-        live: Option<&Live>,
-        config: &Value,
-        force: bool,
-    ) -> Result<(Value, Managers), ApiError> {
+    pub(crate) fn apply(&self, live: Option<&Live>, config: Value, force: bool) -> Result<(Value, Managers), ApiError> {
         let info = self.kind.info();
-        self.check(config)?;
+        self.check(&config)?;
         let api_version = info.api_version();
+        let text = |field: &str| config["metadata"][field].as_str().unwrap_or("").to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
         let (live, managers) = live.map(|live| (&live.object, live.managers.clone())).unzip();
         match apply::apply(&self.request(&api_version), live, config, managers.unwrap_or_default(), force) {
             Ok(applied) => Ok((applied.object, applied.managers)),
             Err(ApplyError::Conflicts(conflicts)) => Err(ApiError::apply_conflict(&conflicts)),
             Err(error) => {
-                let text = |field: &str| config["metadata"][field].as_str().unwrap_or("");
                 let of = version_kind(info.group, info.version, info.kind);
-                Err(ApiError::bad_request(format!(
-                    "failed to create typed patch object ({}/{}; {of}): {error}",
-                    text("namespace"),
-                    text("name"),
-                )))
+                let why = format!("failed to create typed patch object ({namespace}/{name}; {of}): {error}");
+                Err(ApiError::bad_request(why))
             }
         }
     }

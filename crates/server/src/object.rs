@@ -54,7 +54,8 @@ const STREAMS: &str = ", application/json;stream=watch, application/vnd.kubernet
 
 /// What the Accept header asks for, and the shape in its own words; `more` are the media types that there are beside.
 fn asked<'a>(accept: &'a str, more: &str) -> Result<(View, &'a str), ApiError> {
-    if accept.is_empty() {
+    // As most clients say it.
+    if matches!(accept, "" | "application/json") {
         return Ok((View::Whole, ""));
     }
     let mut is_routed = false;

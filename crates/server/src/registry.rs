@@ -67,6 +67,16 @@ pub(crate) fn built_in<'a>(group: &'a str, version: &'a str) -> impl Iterator<It
     ALL.iter().copied().filter(move |k| (k.info().group, k.info().version) == (group, version))
 }
 
+/// Built-in kinds by one of their names, whether the features are on that they need or not; each request asks for them.
+fn by(name: impl Fn(&'static dyn Kind) -> &'static str) -> HashMap<&'static str, Vec<&'static dyn Kind>> {
+    let mut all: HashMap<_, Vec<_>> = HashMap::new();
+    ALL.iter().for_each(|kind| all.entry(name(*kind)).or_default().push(*kind));
+    all
+}
+
+static BY_PLURAL: LazyLock<HashMap<&str, Vec<&dyn Kind>>> = LazyLock::new(|| by(|kind| kind.info().plural));
+static BY_STORAGE: LazyLock<HashMap<&str, Vec<&dyn Kind>>> = LazyLock::new(|| by(|kind| kind.info().storage));
+
 impl Served {
     fn of<'a>(definitions: impl Iterator<Item = &'a Definition>, gates: Arc<FeatureGates>) -> Self {
         let mut served = Self { groups: groups(&gates), gates, ..Self::default() };
@@ -88,9 +98,9 @@ impl Served {
 
     /// The kind behind a path.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<KindRef> {
-        let built_in = ALL.iter().find(|k| {
+        let built_in = BY_PLURAL.get(plural).into_iter().flatten().find(|k| {
             let info = k.info();
-            info.group == group && info.version == version && info.plural == plural && info.is_served(&self.gates)
+            info.group == group && info.version == version && info.is_served(&self.gates)
         });
         match built_in {
             Some(kind) => Some(KindRef::BuiltIn(*kind)),
@@ -104,8 +114,8 @@ impl Served {
 
     /// Every form of the objects that are stored under this name.
     pub(crate) fn forms(&self, storage: &str) -> Vec<KindRef> {
-        let served = ALL.iter().filter(|k| k.info().is_served(&self.gates));
-        let built_in = served.filter(|k| k.info().storage == storage).map(|k| KindRef::BuiltIn(*k));
+        let served = BY_STORAGE.get(storage).into_iter().flatten().filter(|k| k.info().is_served(&self.gates));
+        let built_in = served.map(|k| KindRef::BuiltIn(*k));
         let custom = self.custom.values().filter(|k| k.info().storage == storage);
         built_in.chain(custom.map(|k| KindRef::Custom(Arc::clone(k)))).collect()
     }

@@ -91,6 +91,9 @@ impl Query {
 /// Puts the old path of a watch into the form of today: `/api/v1/watch/pods` is `/api/v1/pods?watch=true`, and one of a
 /// single object selects it by its name.
 pub(crate) fn renew(uri: &mut Uri) {
+    if !uri.path().contains("/watch") {
+        return;
+    }
     let mut parts: Vec<&str> = uri.path().split('/').skip(1).collect();
     let place = match parts.first() {
         Some(&"api") => 2,

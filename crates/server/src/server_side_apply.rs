@@ -17,6 +17,7 @@ use crate::{
     write::{dry_run, now},
 };
 use ::apply::Managers;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -25,6 +26,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     object::view(&call.accept, resource.kind.info())?;
     let (config, warnings) = read(call, validation)?;
+    let config = Config { call, validation, read: Mutex::new(Some(config)) };
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);
     let not_found = || ApiError::not_found(kind.info(), name);
@@ -32,7 +34,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         let answer = if server.store.get(&key).is_some() {
             let make = |old: &Live| {
                 let write = Write::new(resource, call, now());
-                let (object, managers) = applied(kind, || write.apply(Some(old), &config, force))?;
+                let (object, managers) = applied(kind, || write.apply(Some(old), config.take()?, force))?;
                 Ok(Made { object, warnings: warnings.clone(), ownership: update::Ownership::Settled(managers) })
             };
             update::change(server, resource, call, dry, make).await
@@ -41,7 +43,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         } else {
             authz::may_create(server, resource, call)?;
             let write = Write::new(resource, call, now());
-            let (value, managers) = applied(kind, || write.apply(None, &config, force))?;
+            let (value, managers) = applied(kind, || write.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;
             let new = New { value, warnings: warnings.clone(), managers: Some(managers) };
             create::write(server, resource, call, new, dry).await
@@ -53,6 +55,20 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         }
     }
     Err(ApiError::modified(kind.info(), name))
+}
+
+/// A configuration, which becomes the object: for another try it is read again.
+struct Config<'a> {
+    call: &'a Call,
+    validation: Validation,
+    read: Mutex<Option<Value>>,
+}
+
+impl Config<'_> {
+    fn take(&self) -> Result<Value, ApiError> {
+        let first = self.read.lock().take();
+        first.map_or_else(|| read(self.call, self.validation).map(|(config, _)| config), Ok)
+    }
 }
 
 /// The configuration, YAML or JSON; and warnings for what stands twice in it.

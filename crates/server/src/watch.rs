@@ -16,9 +16,9 @@ use crate::{
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use serde_json::{Value, json};
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use store::{Event, EventKind, Object, Revision, Watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 /// How often a watcher that wants bookmarks gets one.
 const BOOKMARK: Duration = Duration::from_secs(60);
@@ -49,6 +49,8 @@ struct Watcher {
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
+    /// Kept from one event to the next: to set another each time would cost as much as the event.
+    alarm: Pin<Box<Sleep>>,
     over: bool,
     header_sent: bool,
 }
@@ -97,6 +99,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
         bookmarks: options.bookmarks,
         next_bookmark: next_bookmark(now, now + limit),
         end: now + limit,
+        alarm: Box::pin(tokio::time::sleep_until(now + limit)),
         over: false,
         header_sent: false,
     };
@@ -123,6 +126,9 @@ impl Watcher {
         while !self.over {
             let mut events = Vec::new();
             let wake = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            if self.alarm.deadline() != wake {
+                self.alarm.as_mut().reset(wake);
+            }
             let kind = self.kind.clone();
             let gone = async {
                 match kind.gone() {
@@ -141,7 +147,7 @@ impl Watcher {
                     }
                 }
                 () = gone => return None,
-                () = tokio::time::sleep_until(wake) => {
+                () = self.alarm.as_mut() => {
                     let now = Instant::now();
                     if now >= self.end {
                         return None;
@@ -230,6 +236,9 @@ impl Watcher {
 
     /// Frames for those of the events that this watcher gets.
     async fn encode_all(&mut self, events: &[Arc<Event>]) -> Result<Vec<Bytes>, ApiError> {
+        if events.iter().all(|event| self.is_told_as_stored(event)) {
+            return Ok(events.iter().filter_map(|event| self.encode_stored(event)).collect());
+        }
         let others = events.iter().filter(|event| !self.is_told_as_stored(event));
         let objects = others.flat_map(|event| std::iter::once(&event.object).chain(&event.previous));
         let objects: Vec<Object> = objects.cloned().collect();

@@ -185,7 +185,9 @@ impl ApiServer {
         }
         let limit = deadline::of(&resource, &call.query)?;
         let call = Call { ends: limit.map(|limit| Instant::now() + limit), ..call };
-        measured.answered(deadline::within(limit, self.read(resource, call, body)).await)
+        // Moved more than once until it is carried out: it is large.
+        let read = Box::pin(self.read(resource, call, body));
+        measured.answered(deadline::within(limit, read).await)
     }
 
     /// A request for a resource of ours, whose body is read first.

@@ -168,7 +168,7 @@ impl State {
         let from = self.object.as_ref().and_then(|o| o["apiVersion"].as_str()).unwrap_or(version).to_owned();
         let live = self.object.as_ref().and_then(|o| self.kind.convert(o, &from, version));
         let request = self.request(version, manager, &time);
-        let applied = apply(&request, live.as_ref(), &config, self.managers.clone(), force)?;
+        let applied = apply(&request, live.as_ref(), config, self.managers.clone(), force)?;
         (self.object, self.managers) = (Some(applied.object), applied.managers);
         Ok(())
     }

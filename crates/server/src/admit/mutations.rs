@@ -237,7 +237,7 @@ fn merged(review: &Review<'_>, form: usize, object: &Value, mut config: Value) -
         let why = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));
         return Err(failed(format!("invalid ApplyConfiguration: {why}")));
     }
-    Ok(apply::merge(types, Some(object), &config).unwrap_or_else(|| object.clone()))
+    Ok(apply::merge(types, Some(object), config).unwrap_or_else(|| object.clone()))
 }
 
 fn denied(policy: &MutatingPolicy, binding: Option<&Binding>, why: &str) -> String {

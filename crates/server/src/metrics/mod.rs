@@ -1,7 +1,7 @@
 //! Measurements of the server in Prometheus' text format, under upstream's names
 //! (`k8s.io/apiserver/pkg/endpoints/metrics`).
 //!
-//! A request pays for one line of labels and a few additions; all else is looked up when somebody asks.
+//! A request pays for a few additions; all else is looked up, and written, when somebody asks.
 
 mod process;
 mod text;
@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt::Write as _,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -71,7 +71,7 @@ struct Series {
 #[derive(Default)]
 pub(crate) struct Metrics {
     /// By the labels of their requests.
-    series: RwLock<HashMap<String, Arc<Series>>>,
+    series: RwLock<HashMap<Labels, Arc<Series>>>,
     reading: AtomicI64,
     writing: AtomicI64,
 }
@@ -104,25 +104,49 @@ fn verb(call: &Call, named: bool) -> &'static str {
 }
 
 /// What the requests of a series have in common, but for the code of their answers.
-fn labels(resource: &Resource, call: &Call, verb: &str) -> String {
-    let info = resource.kind.info();
-    let known = |part: &str| part == "status" || info.subresource(part).is_some();
-    let part = resource.subresource.as_deref().filter(|part| known(part)).unwrap_or("");
-    let scope = match (&resource.name, resource.namespace.is_empty()) {
-        (Some(_), _) => "resource",
-        (None, _) if verb == "POST" => "resource",
-        (None, false) => "namespace",
-        (None, true) => "cluster",
-    };
-    let dry = if call.query.has("dryRun") { "All" } else { "" };
-    let mut text = String::with_capacity(192);
-    let (group, version, plural) = (info.group, info.version, info.plural);
-    // A name of Kubernetes has nothing in it that would have to be escaped.
-    let _ = write!(
-        text,
-        "component=\"apiserver\",dry_run=\"{dry}\",group=\"{group}\",resource=\"{plural}\",scope=\"{scope}\",subresource=\"{part}\",verb=\"{verb}\",version=\"{version}\""
-    );
-    text
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Labels {
+    dry: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    scope: &'static str,
+    subresource: &'static str,
+    verb: &'static str,
+    version: &'static str,
+}
+
+impl Labels {
+    fn of(resource: &Resource, call: &Call, verb: &'static str) -> Self {
+        let info = resource.kind.info();
+        let subresource = match resource.subresource.as_deref() {
+            Some("status") => "status",
+            Some(part) => info.subresource(part).map_or("", |part| part.name),
+            None => "",
+        };
+        let scope = match (&resource.name, resource.namespace.is_empty()) {
+            (Some(_), _) => "resource",
+            (None, _) if verb == "POST" => "resource",
+            (None, false) => "namespace",
+            (None, true) => "cluster",
+        };
+        let dry = if call.query.has("dryRun") { "All" } else { "" };
+        Self { dry, group: info.group, resource: info.plural, scope, subresource, verb, version: info.version }
+    }
+
+    fn lasts(self) -> bool {
+        matches!(self.verb, "WATCH" | "CONNECT")
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dry, group, resource, scope, subresource, verb, version } = self;
+        // A name of Kubernetes has nothing in it that would have to be escaped.
+        write!(
+            f,
+            "component=\"apiserver\",dry_run=\"{dry}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
+        )
+    }
 }
 
 impl Measured {
@@ -131,10 +155,10 @@ impl Measured {
             Some("exec" | "attach" | "portforward" | "proxy" | "log") => "CONNECT",
             _ => verb(call, resource.name.is_some()),
         };
-        let labels = labels(resource, call, verb);
+        let labels = Labels::of(resource, call, verb);
         let known = metrics.series.read().get(&labels).cloned();
         let series = known.unwrap_or_else(|| metrics.series.write().entry(labels).or_default().clone());
-        let (lasts, writes) = (matches!(verb, "WATCH" | "CONNECT"), !matches!(verb, "GET" | "LIST"));
+        let (lasts, writes) = (labels.lasts(), !matches!(verb, "GET" | "LIST"));
         let measured = Self { metrics: Arc::clone(metrics), series, began: Instant::now(), code: 0, writes, lasts };
         measured.counter().fetch_add(1, Relaxed);
         measured
@@ -190,16 +214,16 @@ pub(crate) fn answer(server: &ApiServer) -> Response<Body> {
 }
 
 fn requests(metrics: &Metrics, text: &mut Text) {
-    let all: BTreeMap<String, Arc<Series>> =
-        metrics.series.read().iter().map(|(l, s)| (l.clone(), s.clone())).collect();
+    let all: BTreeMap<String, (Labels, Arc<Series>)> =
+        metrics.series.read().iter().map(|(labels, s)| (labels.to_string(), (*labels, s.clone()))).collect();
     text.family("apiserver_request_total", Kind::Counter, "Requests by verb, resource and code of the answer.");
-    for (labels, series) in &all {
+    for (labels, (_, series)) in &all {
         for (code, count) in series.codes.lock().iter() {
             text.sample(&format!("code=\"{code}\",{labels}"), count);
         }
     }
     text.family("apiserver_request_duration_seconds", Kind::Histogram, "How long requests took, in seconds.");
-    for (labels, series) in &all {
+    for (labels, (_, series)) in &all {
         let mut sum = 0;
         for ((bound, _), count) in BOUNDS.iter().zip(&series.durations) {
             sum += count.load(Relaxed);
@@ -211,8 +235,8 @@ fn requests(metrics: &Metrics, text: &mut Text) {
         text.part("_count", labels, &sum);
     }
     text.family("apiserver_longrunning_requests", Kind::Gauge, "Requests now that last for as long as clients want.");
-    for (labels, series) in &all {
-        if labels.contains("verb=\"WATCH\"") || labels.contains("verb=\"CONNECT\"") {
+    for (labels, (known, series)) in &all {
+        if known.lasts() {
             text.sample(&labels.replace("dry_run=\"\",", ""), &series.lasting.load(Relaxed));
         }
     }

@@ -76,7 +76,7 @@ fn merged(
         time: &time,
         filter: &Filter::Everything,
     };
-    let applied = ::apply::apply(&request, Some(&live), config, part.managers(whole), force);
+    let applied = ::apply::apply(&request, Some(&live), config.clone(), part.managers(whole), force);
     let applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
         error => {
