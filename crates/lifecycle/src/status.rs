@@ -269,13 +269,25 @@ fn waiting_to_restart(
     if let Some(failed) = start_error(exit, now) {
         return Some(failed);
     }
-    let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) else {
+    let at = container.restart_at(spec, &policy.container_backoff);
+    if at.is_none_or(|at| at <= now) {
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
         // What is started again though its end by itself would be for good is not over: the API server takes no end back.
         let replaced = || container.replaced() || !pod.restarts_after(kind, spec, exit.code);
         let hindered = trouble(pod, spec, container, now).or(hook.map(|_| post_start_failed()));
-        return hindered.or_else(|| replaced().then(|| creating(pod)));
-    };
+        if let Some(state) = hindered.or_else(|| replaced().then(|| creating(pod))) {
+            return Some(state);
+        }
+    }
+    match at.filter(|at| *at > exit.finished_at) {
+        // Until it has started it is what it was: upstream forgets the reason with the start (`reasonCache`).
+        Some(at) => Some(backing_off(pod, spec, exit, at)),
+        // Upstream shows no end of what it kills to start it again: to do both is one step.
+        None => container.kill_cause().map(|_| creating(pod)),
+    }
+}
+
+fn backing_off(pod: &Pod, spec: &Spec, exit: &ContainerExit, at: Timestamp) -> ContainerState {
     let delay = elapsed(exit.finished_at, at);
     let message = format!(
         "back-off {} restarting failed container={} pod={}_{}({}), next try at {}",
@@ -286,7 +298,7 @@ fn waiting_to_restart(
         pod.uid(),
         at.round(jiff::Unit::Second).unwrap_or(at)
     );
-    Some(waiting("CrashLoopBackOff", Some(message)))
+    waiting("CrashLoopBackOff", Some(message))
 }
 
 /// What the runtime could not start, as upstream shows it until its next look at the Pod.

@@ -58,7 +58,10 @@ pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
     };
     s.state = SandboxState::Lost(now);
     pod.durable += 1;
-    if !pod.finished() && pod.stop(now).is_none() {
+    // Where nothing runs again once it has, there will be no other one (`computePodActions`).
+    let is_last = pod.spec().restart_policy.as_deref() == Some("Never")
+        && pod.spec().containers.iter().any(|spec| pod.container(&spec.name).ran());
+    if !is_last && !pod.finished() && pod.stop(now).is_none() {
         let text = "Pod sandbox changed, it will be killed and re-created.".to_owned();
         record(pod, EventKind::Normal, "SandboxChanged", text, None);
     }

@@ -60,6 +60,24 @@ fn a_new_image_starts_the_series_anew() {
 }
 
 #[test]
+fn what_is_being_started_waits_until_it_runs() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
+    sim.pass(11);
+    sim.now += Duration::from_secs(1);
+    sim.tick();
+    let start = sim.next_action().unwrap();
+    assert_eq!(
+        (sim.state("c").as_str(), sim.last_state("c").as_str()),
+        ("waiting CrashLoopBackOff", "terminated Error 1")
+    );
+    sim.begin(&start);
+    assert_eq!(sim.state("c"), "waiting CrashLoopBackOff");
+    sim.finish(&start);
+    sim.settle();
+    assert_eq!(sim.state("c"), "running");
+}
+
+#[test]
 fn the_message_names_the_delay_the_container_and_the_next_try() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(5);

@@ -52,6 +52,22 @@ fn each_has_a_key_of_its_own_and_is_asked_for_until_it_is_answered() {
 }
 
 #[test]
+fn what_is_killed_to_be_started_again_waits_for_that() {
+    let live = probe(&json!({"failureThreshold": 1, "periodSeconds": 5}));
+    let mut sim =
+        pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, 137);
+    sim.pass(5);
+    sim.now += std::time::Duration::from_secs(1);
+    for (_, end) in sim.runtime.ends(sim.now) {
+        sim.observe(end);
+    }
+    let words = (sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(words, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
+    sim.settle();
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
+}
+
+#[test]
 fn a_period_counts_from_the_beginning_of_a_slow_one() {
     for (timeout, took, next) in [(1, 1, 10), (5, 4, 10), (30, 25, 25), (1, 9, 18)] {
         let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({"timeoutSeconds": timeout}))}));

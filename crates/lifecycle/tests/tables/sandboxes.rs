@@ -31,6 +31,7 @@ fn what_may_not_restart_is_not_given_a_new_one() {
     sim.pass(10);
     check(&sim, since, &["10 stop c 30s", "10 stop sandbox", "10 unmount"]);
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated Error 143"));
+    assert!(!sim.event_reasons().contains(&"SandboxChanged"));
 }
 
 #[test]
