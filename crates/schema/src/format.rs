@@ -1,10 +1,10 @@
 //! `format`: what a text must look like. Formats that are not known are not checked, as upstream does.
 
 use crate::pattern_of;
-use base64::{Engine, engine::general_purpose::STANDARD};
+use api::{address, names};
 use expr::pattern::Pattern;
 use serde_json::Value;
-use std::{collections::BTreeSet, net::IpAddr, sync::LazyLock};
+use std::{collections::BTreeSet, sync::LazyLock};
 
 /// Formats that are patterns.
 static PATTERNS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
@@ -20,7 +20,13 @@ static PATTERNS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
         ("uuid5", uuid("5[0-9a-f]{3}", variant)),
         ("ssn", r"^\d{3}[- ]?\d{2}[- ]?\d{4}$".to_owned()),
         ("hexcolor", "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$".to_owned()),
-        ("mac", "^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}([:-][0-9a-fA-F]{2}){0,2}$".to_owned()),
+        // As `net.ParseMAC`: of 6, 8 or 20 bytes, in pairs or fours of digits.
+        ("mac", r"^([0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}((:[0-9a-fA-F]{2}){2}((:[0-9a-fA-F]{2}){12})?)?|[0-9a-fA-F]{2}(-[0-9a-fA-F]{2}){5}((-[0-9a-fA-F]{2}){2}((-[0-9a-fA-F]{2}){12})?)?|[0-9a-fA-F]{4}(\.[0-9a-fA-F]{4}){2}(\.[0-9a-fA-F]{4}((\.[0-9a-fA-F]{4}){6})?)?)$".to_owned()),
+        // As `govalidator` has them.
+        ("byte", "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$".to_owned()),
+        ("creditcard", r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}|6[27][0-9]{14})$".to_owned()),
+        ("isbn10", "^(?:[0-9]{9}X|[0-9]{10})$".to_owned()),
+        ("isbn13", "^(?:[0-9]{13})$".to_owned()),
         (
             "rgbcolor",
             r"^rgb\(\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*\)$".to_owned(),
@@ -82,17 +88,53 @@ pub fn unrecognized_formats(schema: &Value) -> BTreeSet<String> {
 pub(crate) fn holds(format: &str, text: &str) -> bool {
     // Upstream takes names of formats with and without dashes.
     let name = format.replace('-', "").to_lowercase();
+    let is_like = |name: &str, text: &str| {
+        let pattern = PATTERNS.iter().find(|(known, _)| *known == name);
+        pattern.is_none_or(|(_, pattern)| pattern.is_match(text))
+    };
     match name.as_str() {
-        "byte" => STANDARD.decode(text.chars().filter(|c| !c.is_whitespace()).collect::<String>()).is_ok(),
         "date" => is_date(text),
         "datetime" => is_date_time(text),
-        "ipv4" => matches!(text.parse(), Ok(IpAddr::V4(_))),
-        "ipv6" => matches!(text.parse(), Ok(IpAddr::V6(_))),
-        "cidr" => is_cidr(text),
+        "ipv4" => address::ip(text).is_some() && text.contains('.'),
+        "ipv6" => address::ip(text).is_some() && text.contains(':'),
+        "cidr" => address::cidr(text).is_some(),
         "hostname" => text.len() < 256 && text.trim_end_matches('.').split('.').all(is_label),
+        "k8sshortname" => names::dns1123_label(text).is_empty(),
+        "k8slongname" => names::dns1123_subdomain(text).is_empty(),
         "uri" => is_uri(text),
-        name => PATTERNS.iter().find(|(known, _)| *known == name).is_none_or(|(_, pattern)| pattern.is_match(text)),
+        "creditcard" => {
+            let digits = digits(text);
+            is_like(&name, &digits) && is_of_luhn(&digits)
+        }
+        "isbn10" => is_isbn_10(text, &is_like),
+        "isbn13" => is_isbn_13(text, &is_like),
+        "isbn" => is_isbn_10(text, &is_like) || is_isbn_13(text, &is_like),
+        name => is_like(name, text),
     }
+}
+
+/// A number without what makes it easy to read.
+fn digits(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace() && *c != '-').collect()
+}
+
+/// Each other digit from the right counts twice, as the sum of its digits; all together make tens.
+fn is_of_luhn(digits: &str) -> bool {
+    let numbers = digits.chars().rev().filter_map(|c| c.to_digit(10)).enumerate();
+    let sum: u32 = numbers.map(|(i, n)| if i % 2 == 0 { n } else { n * 2 / 10 + n * 2 % 10 }).sum();
+    sum.is_multiple_of(10)
+}
+
+fn is_isbn_10(text: &str, is_like: &dyn Fn(&str, &str) -> bool) -> bool {
+    let digits = digits(text);
+    let weighed = digits.chars().zip(1..).map(|(c, weight)| c.to_digit(10).unwrap_or(10) * weight);
+    is_like("isbn10", &digits) && weighed.sum::<u32>().is_multiple_of(11)
+}
+
+fn is_isbn_13(text: &str, is_like: &dyn Fn(&str, &str) -> bool) -> bool {
+    let digits = digits(text);
+    let weighed = digits.chars().zip([1, 3].into_iter().cycle()).map(|(c, w)| c.to_digit(10).unwrap_or(0) * w);
+    is_like("isbn13", &digits) && weighed.sum::<u32>().is_multiple_of(10)
 }
 
 /// `strfmt.IsDateTime`, which knows offsets that there are not.
@@ -110,17 +152,6 @@ fn is_date_time(text: &str) -> bool {
 
 fn is_date(text: &str) -> bool {
     text.len() == 10 && jiff::civil::Date::strptime("%Y-%m-%d", text).is_ok()
-}
-
-/// An address and the length of its prefix.
-fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
-    let most = match address.parse() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return false,
-    };
-    length.bytes().all(|b| b.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|length| length <= most)
 }
 
 fn is_label(label: &str) -> bool {
@@ -172,6 +203,16 @@ mod tests {
             ("duration", "1h30m", "soon"),
             ("email", "a@example.com", "a"),
             ("mac", "00:00:5e:00:53:01", "00:00"),
+            ("mac", "0000.5e00.5301", "00:00-5e:00:53:01"),
+            ("byte", "aGVsbG8=", ""),
+            ("ipv4", "010.0.0.01", "10.0.0"),
+            ("cidr", "010.0.0.0/8", "10.0.0.0"),
+            ("k8s-short-name", "a-1", "a.b"),
+            ("k8s-long-name", "a.b", "A.b"),
+            ("creditcard", "4111 1111 1111 1111", "4111 1111 1111 1112"),
+            ("isbn10", "3-16-148410-X", "3-16-148410-1"),
+            ("isbn13", "978-3-16-148410-0", "978-3-16-148410-1"),
+            ("isbn", "978-3-16-148410-0", "3-16-148410-1"),
         ] {
             assert!(holds(format, good), "{format} {good}");
             assert!(!holds(format, bad), "{format} {bad}");

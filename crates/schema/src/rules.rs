@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 /// What is told instead of what the rules would say of an object that is wrong otherwise.
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-/// Errors after which a rule cannot be asked.
-const BLOCKING: [&str; 4] = ["FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
+/// Errors after which a rule cannot be asked (`hasBlockingErr`).
+const BLOCKING: [&str; 5] =
+    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
 
 /// A rule that was read. One that cannot be compiled holds for nothing.
 #[derive(Debug)]
