@@ -110,7 +110,6 @@ fn of_a_family(
             continue;
         };
         let old = remove.swap_remove(at);
-        new.metadata.generate_name = None;
         new.metadata.name.clone_from(&old.metadata.name);
         new.metadata.resource_version.clone_from(&old.metadata.resource_version);
         let is_same = old.endpoints == new.endpoints && old.metadata.labels == new.metadata.labels;
