@@ -96,11 +96,6 @@ fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserI
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
     let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
-    Some(UserInfo {
-        name,
-        groups,
-        extra: [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into(),
-        ..UserInfo::default()
-    })
-    .map(UserInfo::authenticated)
+    let extra = [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into();
+    Some(UserInfo { name, groups, extra, ..UserInfo::default() }.authenticated())
 }

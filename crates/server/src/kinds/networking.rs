@@ -9,7 +9,7 @@ pub(super) use policy::NETWORK_POLICY;
 
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, text as text_of},
+    checks::{immutable, path_part, subdomain, text as text_of},
     info::METADATA,
     plain::Plain,
     text,
@@ -22,7 +22,8 @@ pub(super) static IP_ADDRESS: Plain = Plain {
     columns: &[NAME, text("ParentRef", Cell::Of(|a, _| json!(parent(&a["spec"]["parentRef"]))))],
     fields: &["spec.parentRef.group", "spec.parentRef.resource", "spec.parentRef.namespace", "spec.parentRef.name"],
     name: |name| match name.parse::<std::net::IpAddr>() {
-        Ok(_) => Vec::new(),
+        Ok(ip) if ip.to_string() == name => Vec::new(),
+        Ok(ip) => vec![format!("must be in canonical form ({:?})", ip.to_string())],
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     },
     validate: |object, errors| {
@@ -31,8 +32,13 @@ pub(super) static IP_ADDRESS: Plain = Plain {
         if reference.is_null() {
             return errors.required(&path, "");
         }
-        for field in ["resource", "name"].into_iter().filter(|f| text_of(reference, f).is_empty()) {
-            errors.required(&path.child(field), "");
+        if !text_of(reference, "group").is_empty() {
+            subdomain(&reference["group"], &path.child("group"), errors);
+        }
+        path_part(&reference["resource"], &path.child("resource"), errors);
+        path_part(&reference["name"], &path.child("name"), errors);
+        if !text_of(reference, "namespace").is_empty() {
+            path_part(&reference["namespace"], &path.child("namespace"), errors);
         }
     },
     validate_change: |object, old, errors| {

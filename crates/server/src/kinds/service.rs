@@ -11,6 +11,7 @@ use super::{
     selector, text,
 };
 use serde_json::{Value, json};
+pub(super) use status::host_name;
 pub(crate) use traffic::is_told_by_others;
 
 pub(super) struct Service;
@@ -97,12 +98,12 @@ impl Kind for Service {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        validate::spec(&object["spec"], errors);
+        validate::service(object, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         if ctx.target == WriteTarget::Main {
-            validate::spec(&object["spec"], errors);
+            validate::service(object, errors);
             traffic::update(&object["spec"], &old["spec"], errors);
         } else {
             status::check(object, errors);

@@ -134,16 +134,18 @@ pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
     validate: |object, errors| {
         let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
         csi_driver_name(&spec["attacher"], &path.child("attacher"), errors);
-        let source = &spec["source"];
-        if source["persistentVolumeName"].is_null() && source["inlineVolumeSpec"].is_null() {
-            errors.required(
-                &path.child("source"),
-                "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-            );
+        let (at, source) = (path.child("source"), &spec["source"]);
+        let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        match (&source["persistentVolumeName"], &source["inlineVolumeSpec"]) {
+            (Value::Null, Value::Null) => errors.required(&at, one),
+            (Value::Null, _) => {}
+            (name, Value::Null) if name == "" => {
+                errors.required(&at.child("persistentVolumeName"), "must specify non empty persistentVolumeName");
+            }
+            (name, Value::Null) => subdomain(name, &at.child("persistentVolumeName"), errors),
+            _ => errors.forbidden(&at, one),
         }
-        if text_of(spec, "nodeName").is_empty() {
-            errors.required(&path.child("nodeName"), "");
-        }
+        subdomain(&json!(text_of(spec, "nodeName")), &path.child("nodeName"), errors);
     },
     validate_change: |object, old, errors| {
         if object["spec"] != old["spec"] {

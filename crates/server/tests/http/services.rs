@@ -211,6 +211,25 @@ async fn fields_that_do_not_fit_the_type_are_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
+async fn ranges_in_the_annotation_of_old_are_those_of_a_balancer() {
+    let (api, key) = (Api::new().await, "service.beta.kubernetes.io/load-balancer-source-ranges");
+    let at = format!("metadata.annotations[{key}]");
+    let bad = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    for (kind, ranges, why) in [
+        ("ClusterIP", "10.0.0.0/8", format!("{at}: Forbidden: may only be used when `type` is 'LoadBalancer'")),
+        ("LoadBalancer", "10.0.0.0/8, foo.bar", format!("{at}: Invalid value: \"foo.bar\": {bad}")),
+    ] {
+        let mut object = service("s", web(json!({"type": kind})));
+        object["metadata"]["annotations"][key] = json!(ranges);
+        let message = format!("Service \"s\" is invalid: {why}");
+        api.check(post(SERVICES, &object), 422, json!({"message": message})).await;
+    }
+    let mut object = service("s", web(json!({"type": "LoadBalancer"})));
+    object["metadata"]["annotations"][key] = json!(" ");
+    api.check(post(SERVICES, &object), 201, json!({})).await;
+}
+
+#[tokio::test]
 async fn what_the_new_type_has_no_use_for_is_dropped() {
     let api = Api::new().await;
     let path = format!("{SERVICES}/s");

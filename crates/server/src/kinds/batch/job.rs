@@ -33,7 +33,7 @@ pub(in crate::kinds) static JOB: Plain = Plain {
     prepare,
     name: api::names::dns1123_subdomain,
     validate: |job, errors| validate(&job["spec"], &FieldPath::new("spec"), errors),
-    validate_new: last_host,
+    validate_new,
     validate_change,
     warnings: |job, old| {
         let of_template = template::warnings_with_name(job, old, template::SPEC_PATH);
@@ -143,19 +143,63 @@ pub(super) fn default_spec(object: &mut Value, at: &str) {
     }
 }
 
+/// What tells the Pods of a Job from others, by its name or its UID; first the label of old, which counts for both.
+const BY_NAME: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
+const BY_UID: [&str; 2] = ["controller-uid", UID];
+
 /// Pods of a Job carry its UID and its name, and are selected by the former (`generateSelector`).
 fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
-    if old.is_some() || object["spec"]["manualSelector"] == json!(true) {
+    if old.is_some() || is_manual(object) {
         return;
     }
     let (uid, name) = (object["metadata"]["uid"].clone(), object["metadata"]["name"].clone());
-    let names = [("batch.kubernetes.io/job-name", &name), ("job-name", &name), (UID, &uid), ("controller-uid", &uid)];
-    for (key, value) in names {
-        object["spec"]["template"]["metadata"]["labels"][key] = value.clone();
+    for (keys, value) in [(BY_NAME, &name), (BY_UID, &uid)] {
+        // Those that were given stay, and are refused if they are others.
+        let labels = &mut object["spec"]["template"]["metadata"]["labels"];
+        if labels.get(keys[0]).is_none() {
+            keys.iter().for_each(|key| labels[*key] = value.clone());
+        }
     }
-    // One that was given stays, and is refused if it does not select the template.
-    object["spec"]["selector"]["matchLabels"][UID] = uid;
+    let selected = &mut object["spec"]["selector"]["matchLabels"];
+    if selected.get(UID).is_none() {
+        selected[UID] = uid;
+    }
     default_labels(object);
+}
+
+fn is_manual(job: &Value) -> bool {
+    job["spec"]["manualSelector"] == json!(true)
+}
+
+/// What holds for a Job when it is made.
+fn validate_new(job: &Value, errors: &mut FieldErrors) {
+    validate_generated(job, errors);
+    last_host(job, errors);
+}
+
+/// The labels and the selector of a Job that has others chosen for it are those (`validateGeneratedSelector`).
+fn validate_generated(job: &Value, errors: &mut FieldErrors) {
+    if is_manual(job) || job["spec"]["selector"].is_null() {
+        return;
+    }
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    let at = FieldPath::new("spec").child("template").child("metadata").child("labels");
+    let mut expected = json!({});
+    for place in [0, 1] {
+        for (keys, value) in [(BY_UID, &job["metadata"]["uid"]), (BY_NAME, &job["metadata"]["name"])] {
+            let (key, why) = (keys[place], format!("must be '{}'", value.as_str().unwrap_or("")));
+            expected[key] = value.clone();
+            match labels.get(key) {
+                None => errors.required(&at.key(key), &why),
+                Some(found) if found != value => errors.invalid(&at.key(key), labels, &why),
+                Some(_) => {}
+            }
+        }
+    }
+    if selector::selects(&job["spec"]["selector"], &expected) == Some(false) {
+        let at = FieldPath::new("spec").child("selector");
+        errors.invalid(&at, &job["spec"]["selector"], "`selector` not auto-generated");
+    }
 }
 
 /// The Pods of an indexed Job have its name and their index for a host name, which must be one up to the last. As

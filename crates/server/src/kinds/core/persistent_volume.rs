@@ -5,10 +5,10 @@ use super::{
 };
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget,
-    checks::{immutable, items, text as text_of},
+    checks::{csi_driver_name, immutable, items, required_label, required_subdomain, subdomain, text as text_of},
     fill, node_labels,
     plain::Plain,
-    pod::{default_source, gone_plugins},
+    pod::{default_source, gone_plugins, node_selector},
     text,
 };
 use serde_json::{Value, json};
@@ -132,6 +132,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         }),
     }
     source(spec, &path, errors);
+    classes(spec, &path, errors);
+    affinity(&spec["nodeAffinity"], &path.child("nodeAffinity"), errors);
     if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
         errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
     }
@@ -139,16 +141,15 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
 
 /// What holds for the sources that say where on a machine the volume is.
 fn source(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let needed: [(&str, &[&str]); 4] = [
-        ("hostPath", &["path"]),
-        ("local", &["path"]),
-        ("nfs", &["server", "path"]),
-        ("csi", &["driver", "volumeHandle"]),
-    ];
+    let needed: [(&str, &[&str]); 4] =
+        [("hostPath", &["path"]), ("local", &["path"]), ("nfs", &["server", "path"]), ("csi", &["volumeHandle"])];
     for (source, fields) in needed.iter().filter(|(source, _)| !spec[*source].is_null()) {
         let path = path.child(source);
         for field in fields.iter().filter(|f| text_of(&spec[*source], f).is_empty()) {
             errors.required(&path.child(field), "");
+        }
+        if *source == "csi" {
+            csi(&spec["csi"], &path, errors);
         }
         let (at, place) = (path.child("path"), &spec[*source]["path"]);
         let text = place.as_str().unwrap_or("");
@@ -171,21 +172,73 @@ fn source(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
+/// `validateCSIPersistentVolumeSource`.
+fn csi(csi: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    csi_driver_name(&csi["driver"], &path.child("driver"), errors);
+    let secrets = ["controllerPublishSecretRef", EXPAND_SECRET, "nodePublishSecretRef", "nodeExpandSecretRef"];
+    for field in secrets.into_iter().filter(|field| !csi[*field].is_null()) {
+        let (path, secret) = (path.child(field), &csi[field]);
+        required_subdomain(&secret["name"], &path.child("name"), errors);
+        required_label(&secret["namespace"], &path.child("namespace"), errors);
+    }
+}
+
+/// The classes of a volume are called as classes are; only CSI knows attributes.
+fn classes(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !text_of(spec, "storageClassName").is_empty() {
+        subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
+    }
+    let (at, attributes) = (path.child("volumeAttributesClassName"), &spec["volumeAttributesClassName"]);
+    if attributes.is_null() {
+        return;
+    }
+    match attributes.as_str().unwrap_or("") {
+        "" => errors.required(&at, "an empty string is disallowed"),
+        _ => subdomain(attributes, &at, errors),
+    }
+    if spec["csi"].is_null() {
+        errors.required(&path.child("csi"), "has to be specified when using volumeAttributesClassName");
+    }
+}
+
+/// `validateVolumeNodeAffinity`.
+fn affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match (affinity, &affinity["required"]) {
+        (Value::Null, _) => {}
+        (_, Value::Null) => errors.required(&path.child("required"), "must specify required node constraints"),
+        (_, required) => node_selector(required, &path.child("required"), errors),
+    }
+}
+
+/// The secret with which a volume grows, which may be told when the volume is there already.
+const EXPAND_SECRET: &str = "controllerExpandSecretRef";
+
 /// `ValidatePersistentVolumeUpdate`: a volume stays where it is.
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
+    let (spec, before) = (&object["spec"], &old["spec"]);
+    let is_told_later = before["csi"].is_object() && before["csi"][EXPAND_SECRET].is_null();
     let sources = |spec: &Value| -> Vec<(String, Value)> {
         let all = spec.as_object().into_iter().flatten();
-        all.filter(|(k, _)| !NO_SOURCES.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
+        let mut all: Vec<_> =
+            all.filter(|(k, _)| !NO_SOURCES.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+        for (_, source) in all.iter_mut().filter(|(k, _)| k == "csi" && is_told_later) {
+            source.as_object_mut().map(|csi| csi.remove(EXPAND_SECRET));
+        }
+        all
     };
+    let path = FieldPath::new("spec");
     if sources(spec) != sources(before) {
         errors.forbidden(
             &path.child("persistentvolumesource"),
             "spec.persistentvolumesource is immutable after creation",
         );
     }
-    immutable(&spec["volumeMode"], &before["volumeMode"], &path.child("volumeMode"), errors);
+    // These two are upstream's paths.
+    immutable(&spec["volumeMode"], &before["volumeMode"], &FieldPath::new("volumeMode"), errors);
     if !before["nodeAffinity"].is_null() {
-        immutable(&spec["nodeAffinity"], &before["nodeAffinity"], &path.child("nodeAffinity"), errors);
+        immutable(&spec["nodeAffinity"], &before["nodeAffinity"], &FieldPath::new("nodeAffinity"), errors);
+    }
+    if !before["volumeAttributesClassName"].is_null() && spec["volumeAttributesClassName"].is_null() {
+        errors.forbidden(&path.child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden");
     }
 }

@@ -5,10 +5,11 @@ mod rules;
 
 use super::GROUP;
 use crate::kinds::{
-    AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, text as text_of},
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    checks::{immutable, ip, items, text as text_of},
     fill, or_none,
     plain::Plain,
+    service::host_name,
     text,
 };
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ pub(in crate::kinds) static INGRESS: Plain = Plain {
     ],
     validate: rules::validate,
     validate_new: rules::validate_new,
+    validate_status: |object, _, errors| status(object, errors),
     warnings: |object, old| warnings(object, old.is_none()),
     ..Plain::of(&KindInfo {
         short_names: &["ing"],
@@ -32,6 +34,18 @@ pub(in crate::kinds) static INGRESS: Plain = Plain {
         ..KindInfo::of(GROUP, "Ingress", "ingresses", "ingress")
     })
 };
+/// `ValidateIngressLoadBalancerStatus`.
+fn status(object: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status").child("loadBalancer").child("ingress");
+    for (i, balancer) in items(&object["status"]["loadBalancer"], "ingress").enumerate() {
+        let path = path.index(i);
+        if !text_of(balancer, "ip").is_empty() {
+            ip(&balancer["ip"], &path.child("ip"), errors);
+        }
+        host_name(balancer, &path, errors);
+    }
+}
+
 /// The annotation that became a field.
 const CLASS: &str = "kubernetes.io/ingress.class";
 

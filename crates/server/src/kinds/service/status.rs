@@ -37,12 +37,17 @@ pub(super) fn check(object: &Value, errors: &mut FieldErrors) {
             (Some(mode), true) if !known.contains(&mode) => errors.not_supported(&at, &one["ipMode"], &known),
             _ => {}
         }
-        let (host, at) = (text_of(one, "hostname"), path.child("hostname"));
-        if !host.is_empty() {
-            subdomain(&one["hostname"], &at, errors);
-        }
-        if host.parse::<std::net::IpAddr>().is_ok() {
-            errors.invalid(&at, &one["hostname"], "must be a DNS name, not an IP address");
-        }
+        host_name(one, &path, errors);
+    }
+}
+
+/// The name of a balancer, if it has one.
+pub(in crate::kinds) fn host_name(balancer: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (host, at) = (text_of(balancer, "hostname"), path.child("hostname"));
+    if !host.is_empty() {
+        subdomain(&balancer["hostname"], &at, errors);
+    }
+    if host.parse::<std::net::IpAddr>().is_ok() {
+        errors.invalid(&at, &balancer["hostname"], "must be a DNS name, not an IP address");
     }
 }

@@ -42,8 +42,23 @@ pub(super) fn external_ips(spec: &Value, path: &FieldPath, errors: &mut FieldErr
     }
 }
 
+/// The annotation that said who may use a balancer before there was a field.
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+fn ranges_of_annotation(object: &Value, balanced: bool, errors: &mut FieldErrors) {
+    let Some(ranges) = object["metadata"]["annotations"][SOURCE_RANGES].as_str() else { return };
+    let at = FieldPath::new("metadata").child("annotations").key(SOURCE_RANGES);
+    if !balanced {
+        errors.forbidden(&at, ONLY_BALANCED);
+    }
+    for range in ranges.split(',').map(str::trim).filter(|_| !ranges.trim().is_empty()) {
+        must_be_cidr(&json!(range), &at, errors);
+    }
+}
+
 /// What only a load balancer has.
-pub(super) fn load_balancer(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn load_balancer(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let spec = &object["spec"];
     let balanced = spec["type"] == "LoadBalancer";
     // Upstream writes this field with a capital.
     let at = path.child("LoadBalancerSourceRanges");
@@ -52,6 +67,9 @@ pub(super) fn load_balancer(spec: &Value, path: &FieldPath, errors: &mut FieldEr
     }
     for (i, range) in items(spec, "loadBalancerSourceRanges").enumerate() {
         must_be_cidr(&json!(range.as_str().unwrap_or("").trim()), &at.index(i), errors);
+    }
+    if items(spec, "loadBalancerSourceRanges").next().is_none() {
+        ranges_of_annotation(object, balanced, errors);
     }
     for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
         if !balanced && !spec[field].is_null() {

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-pub(super) fn spec(spec: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec");
+pub(super) fn service(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let kind = spec["type"].as_str().unwrap_or("");
     let headless = spec["clusterIP"] == "None";
     let ports = spec["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -47,7 +47,7 @@ pub(super) fn spec(spec: &Value, errors: &mut FieldErrors) {
     if !TYPES.contains(&kind) {
         errors.not_supported(&path.child("type"), &spec["type"], &TYPES);
     }
-    traffic::load_balancer(spec, &path, errors);
+    traffic::load_balancer(object, &path, errors);
     traffic::policies(spec, &path, errors);
 }
 

@@ -252,6 +252,29 @@ async fn a_job_selects_its_pods_by_its_uid() {
     api.check(delete(&one), 200, json!({"metadata": {"finalizers": ["orphan"]}})).await;
 }
 
+/// As whoever makes a Job again finds it, of one that was exported.
+#[tokio::test]
+async fn labels_of_another_job_are_refused() {
+    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+    for (more, expected) in [
+        (json!({"template": {"metadata": {"labels": {"controller-uid": "x"}}}}), "[controller-uid]: Invalid value"),
+        (json!({"template": {"metadata": {"labels": {"job-name": "x"}}}}), "[job-name]: Invalid value"),
+        (
+            json!({"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "x"}}}),
+            "`selector` not auto-generated",
+        ),
+        (json!({"selector": {"matchLabels": {"a": "b"}}}), "`selector` not auto-generated"),
+    ] {
+        let answer = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+    let own = json!({"template": {"metadata": {"labels": {"job-name": "once"}}}});
+    let answer = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains("[batch.kubernetes.io/job-name]: Required value: must be 'once'"), "{message}");
+}
+
 #[tokio::test]
 async fn cron_jobs() {
     Of {

@@ -173,6 +173,19 @@ async fn persistent_volumes() {
                 r#"{"spec": {"hostPath": null, "nfs": {"server": "", "path": "v"}}}"#,
                 "[spec.nfs.server: Required value, spec.nfs.path: Invalid value: \"v\": must be an absolute path]",
             ),
+            (r#"{"spec": {"nodeAffinity": {}}}"#, "spec.nodeAffinity.required: Required value: must specify required node constraints"),
+            (
+                r#"{"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}}"#,
+                "spec.nodeAffinity.required.nodeSelectorTerms: Required value: must have at least one node selector term",
+            ),
+            (
+                r#"{"spec": {"volumeAttributesClassName": ""}}"#,
+                "[spec.volumeAttributesClassName: Required value: an empty string is disallowed, spec.csi: Required value: has to be specified when using volumeAttributesClassName]",
+            ),
+            (
+                r#"{"spec": {"hostPath": null, "csi": {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "s"}}}}"#,
+                "spec.csi.nodePublishSecretRef.namespace: Required value",
+            ),
             (r#"{"spec": {"capacity": {"storage": "0"}}}"#, "spec.capacity[storage]: Invalid value: \"0\": must be greater than zero"),
         ],
         columns: "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|VolumeMode",
@@ -180,6 +193,27 @@ async fn persistent_volumes() {
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn a_volume_stays_where_it_is_and_is_told_later_how_it_grows() {
+    let (api, path) = (Api::new().await, "/api/v1/persistentvolumes");
+    let csi = json!({"driver": "d", "volumeHandle": "h"});
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi, "volumeAttributesClassName": "c"}});
+    api.check(post(path, &volume), 201, json!({})).await;
+    let one = format!("{path}/v");
+    let secret = |name: &str| json!({"spec": {"csi": {"controllerExpandSecretRef": {"name": name, "namespace": "n"}}}});
+    api.check(merge(&one, &secret("a")), 200, secret("a")).await;
+    let refused = |why: &str| json!({"message": format!("PersistentVolume \"v\" is invalid: {why}")});
+    let stays = "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
+    api.check(merge(&one, &secret("b")), 422, refused(stays)).await;
+    let none = json!({"spec": {"volumeAttributesClassName": null}});
+    let why = "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden";
+    api.check(merge(&one, &none), 422, refused(why)).await;
+    let block = json!({"spec": {"volumeMode": "Block"}});
+    let why = "volumeMode: Invalid value: \"Block\": field is immutable";
+    api.check(merge(&one, &block), 422, refused(why)).await;
 }
 
 #[tokio::test]

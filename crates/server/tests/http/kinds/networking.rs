@@ -139,6 +139,26 @@ async fn network_policies() {
 }
 
 #[tokio::test]
+async fn the_balancers_of_an_ingress_have_addresses_and_names() {
+    let (api, path) = (Api::new().await, "/apis/networking.k8s.io/v1/namespaces/default/ingresses");
+    let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
+        "spec": {"defaultBackend": backend}});
+    api.check(post(path, &ingress), 201, json!({})).await;
+    let status = format!("{path}/i/status");
+    let told = |balancer: Value| json!({"status": {"loadBalancer": {"ingress": [balancer]}}});
+    for (balancer, why) in [
+        (json!({"ip": "x"}), "ip: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        (json!({"hostname": "1.2.3.4"}), "hostname: Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address"),
+    ] {
+        let why = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{why}");
+        api.check(merge(&status, &told(balancer)), 422, json!({"message": why})).await;
+    }
+    let fine = told(json!({"hostname": "a.example.com"}));
+    api.check(merge(&status, &fine), 200, fine).await;
+}
+
+#[tokio::test]
 async fn addresses_and_their_ranges() {
     Of {
         path: "/apis/networking.k8s.io/v1/ipaddresses",
@@ -146,7 +166,17 @@ async fn addresses_and_their_ranges() {
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.1"},
             "spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}),
         made: json!({}),
-        wrong: &[(r#"{"spec": {"parentRef": {"name": null}}}"#, "spec.parentRef.name: Required value")],
+        wrong: &[
+            (r#"{"spec": {"parentRef": {"name": null}}}"#, "spec.parentRef.name: Required value"),
+            (
+                r#"{"spec": {"parentRef": {"resource": "s/x"}}}"#,
+                r#"spec.parentRef.resource: Invalid value: "s/x": may not contain '/'"#,
+            ),
+            (
+                r#"{"metadata": {"name": "2001:db8:0::1"}}"#,
+                r#"metadata.name: Invalid value: "2001:db8:0::1": must be in canonical form ("2001:db8::1")"#,
+            ),
+        ],
         columns: "Name|ParentRef",
         cells: json!(["10.0.0.1", "services/n/s"]),
     }

@@ -120,7 +120,17 @@ async fn drivers_and_what_they_attach() {
         manifest: json!({"apiVersion": GROUP, "kind": "VolumeAttachment", "metadata": {"name": "a"},
             "spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}),
         made: json!({"status": {"attached": false}}),
-        wrong: &[(r#"{"spec": {"nodeName": null}}"#, "spec.nodeName: Required value")],
+        wrong: &[
+            (r#"{"spec": {"nodeName": null}}"#, r#"spec.nodeName: Invalid value: "": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#),
+            (
+                r#"{"spec": {"source": {"persistentVolumeName": ""}}}"#,
+                "spec.source.persistentVolumeName: Required value: must specify non empty persistentVolumeName",
+            ),
+            (
+                r#"{"spec": {"source": {"inlineVolumeSpec": {"csi": {"driver": "d", "volumeHandle": "h"}, "accessModes": ["ReadWriteOnce"]}}}}"#,
+                "spec.source: Forbidden: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+            ),
+        ],
         columns: "Name|Attacher|PV|Node|Attached|Age",
         cells: json!(["a", "example.com", "v", "n", false, null]),
     }
