@@ -5,6 +5,7 @@ use crate::{
     EventKind, NodePolicy, Pod, SandboxFact,
     pod::{Sandbox, SandboxState},
 };
+use api::pod::ContainerKind;
 use jiff::Timestamp;
 use std::net::IpAddr;
 
@@ -59,8 +60,9 @@ pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
     s.state = SandboxState::Lost(now);
     pod.durable += 1;
     // Where nothing runs again once it has, there will be no other one (`computePodActions`).
-    let is_last = pod.spec().restart_policy.as_deref() == Some("Never")
-        && pod.spec().containers.iter().any(|spec| pod.container(&spec.name).ran());
+    let apps = || pod.spec().containers.iter();
+    let is_last = apps().any(|spec| pod.container(&spec.name).ran())
+        && !apps().any(|spec| pod.restarts_on_failure(ContainerKind::App, spec));
     if !is_last && !pod.finished() && pod.stop(now).is_none() {
         let text = "Pod sandbox changed, it will be killed and re-created.".to_owned();
         record(pod, EventKind::Normal, "SandboxChanged", text, None);

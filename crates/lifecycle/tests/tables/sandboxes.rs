@@ -35,6 +35,18 @@ fn what_may_not_restart_is_not_given_a_new_one() {
 }
 
 #[test]
+fn a_container_with_a_policy_of_its_own_is_given_a_new_one() {
+    let spec =
+        json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "restartPolicy": "Always"}]});
+    let mut sim = Sim::new(spec);
+    sim.pass(10);
+    sim.lose_sandbox();
+    sim.pass(30);
+    assert_eq!((sim.phase().as_str(), sim.restarts("c")), ("Running", 1));
+    assert!(sim.event_reasons().contains(&"SandboxChanged"));
+}
+
+#[test]
 fn what_has_succeeded_under_on_failure_stays_done() {
     let mut sim = Sim::of("OnFailure", &["a", "b"]).script("a", &[Run::Ends(5, 0)]);
     sim.pass(10);
