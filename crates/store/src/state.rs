@@ -100,7 +100,7 @@ impl State {
 
     /// Publishes the events of a durable batch, forgets what exceeds the limits, and returns the bells to ring.
     pub(crate) fn publish(&mut self, events: Vec<Event>, options: &Options) -> Vec<watch::Sender<Revision>> {
-        let mut bells: Vec<watch::Sender<Revision>> = Vec::new();
+        let (mut bells, before) = (Vec::new(), self.revision);
         for event in events {
             let key = &event.object.key;
             self.revision = event.revision();
@@ -108,11 +108,7 @@ impl State {
             let name = key.resource.clone();
             let place = key.place();
             let resource = self.resource_mut(&name);
-            for bell in resource.topics.happened(&place, event.revision()) {
-                if !bells.iter().any(|known| known.same_channel(&bell)) {
-                    bells.push(bell);
-                }
-            }
+            resource.topics.happened(&place, event.revision(), before, &mut bells);
             match event.kind {
                 EventKind::Put => resource.objects.insert(place, event.object.clone()),
                 EventKind::Delete => resource.objects.remove(&place),

@@ -65,14 +65,20 @@ impl Topics {
         self.topics.get(&part(scope))
     }
 
-    /// Something happened at a place; gives the bells to ring.
-    pub(crate) fn happened(&mut self, place: &Place, revision: Revision) -> Vec<watch::Sender<Revision>> {
-        let mut bells = Vec::new();
+    /// Something happened at a place, in a batch that began after revision `before`; adds the bells to ring, each once.
+    pub(crate) fn happened(
+        &mut self,
+        place: &Place,
+        revision: Revision,
+        before: Revision,
+        bells: &mut Vec<watch::Sender<Revision>>,
+    ) {
         self.each(place, |topic| {
+            if topic.is_silent_after(before) {
+                bells.push(topic.bell.clone());
+            }
             topic.last = revision;
-            bells.push(topic.bell.clone());
         });
-        bells
     }
 
     /// The window forgets what happened at a place.
@@ -114,8 +120,13 @@ mod tests {
         ];
         let watched: Vec<_> =
             scopes.iter().map(|(scope, covers)| (topics.subscribe(scope, 1, 0), scope, *covers)).collect();
-        for bell in topics.happened(&place("a", "x"), 2) {
-            bell.send_replace(2);
+        let mut bells = Vec::new();
+        for revision in [2, 3] {
+            topics.happened(&place("a", "x"), revision, 1, &mut bells);
+        }
+        assert_eq!(bells.len(), 4, "each rings once for a batch");
+        for bell in bells {
+            bell.send_replace(3);
         }
         for (bell, scope, covers) in watched {
             assert_eq!(bell.has_changed().unwrap(), covers, "{scope:?}");
