@@ -88,10 +88,6 @@ pub fn unrecognized_formats(schema: &Value) -> BTreeSet<String> {
 pub(crate) fn holds(format: &str, text: &str) -> bool {
     // Upstream takes names of formats with and without dashes.
     let name = format.replace('-', "").to_lowercase();
-    let is_like = |name: &str, text: &str| {
-        let pattern = PATTERNS.iter().find(|(known, _)| *known == name);
-        pattern.is_none_or(|(_, pattern)| pattern.is_match(text))
-    };
     match name.as_str() {
         "date" => is_date(text),
         "datetime" => is_date_time(text),
@@ -106,11 +102,17 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
             let digits = digits(text);
             is_like(&name, &digits) && is_of_luhn(&digits)
         }
-        "isbn10" => is_isbn_10(text, &is_like),
-        "isbn13" => is_isbn_13(text, &is_like),
-        "isbn" => is_isbn_10(text, &is_like) || is_isbn_13(text, &is_like),
+        "isbn10" => is_isbn_10(text),
+        "isbn13" => is_isbn_13(text),
+        "isbn" => is_isbn_10(text) || is_isbn_13(text),
         name => is_like(name, text),
     }
+}
+
+/// Whether a text has the form that a name stands for; of others nothing is known.
+fn is_like(name: &str, text: &str) -> bool {
+    let pattern = PATTERNS.iter().find(|(known, _)| *known == name);
+    pattern.is_none_or(|(_, pattern)| pattern.is_match(text))
 }
 
 /// A number without what makes it easy to read.
@@ -125,13 +127,13 @@ fn is_of_luhn(digits: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-fn is_isbn_10(text: &str, is_like: &dyn Fn(&str, &str) -> bool) -> bool {
+fn is_isbn_10(text: &str) -> bool {
     let digits = digits(text);
     let weighed = digits.chars().zip(1..).map(|(c, weight)| c.to_digit(10).unwrap_or(10) * weight);
     is_like("isbn10", &digits) && weighed.sum::<u32>().is_multiple_of(11)
 }
 
-fn is_isbn_13(text: &str, is_like: &dyn Fn(&str, &str) -> bool) -> bool {
+fn is_isbn_13(text: &str) -> bool {
     let digits = digits(text);
     let weighed = digits.chars().zip([1, 3].into_iter().cycle()).map(|(c, w)| c.to_digit(10).unwrap_or(0) * w);
     is_like("isbn13", &digits) && weighed.sum::<u32>().is_multiple_of(10)

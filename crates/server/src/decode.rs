@@ -117,7 +117,6 @@ fn summary(data: &[u8]) -> String {
 }
 
 /// Where a value stands; made into text only when a field stands twice.
-#[derive(Clone, Copy)]
 enum At<'a> {
     Root,
     Field(&'a At<'a>, &'a str),
