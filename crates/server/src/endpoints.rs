@@ -107,7 +107,7 @@ mod tests {
     }
 
     async fn put(store: &Store, resource: &str, name: &str, value: Value) {
-        let write = Write::put(Key::new(resource, "n", name), Expect::Any, move |_| value.to_string().into());
+        let write = Write::put(Key::new(resource, "n", name), Expect::Any, value.to_string());
         store.write(write).await.unwrap();
     }
 

@@ -66,7 +66,7 @@ mod tests {
     use store::{Expect, Key, MemoryEngine, Options, Write};
 
     async fn put(store: &Store, resource: &str, name: &str) {
-        store.write(Write::put(Key::new(resource, "", name), Expect::Any, |_| "{}".into())).await.unwrap();
+        store.write(Write::put(Key::new(resource, "", name), Expect::Any, "{}")).await.unwrap();
     }
 
     fn check(followed: &mut Followed<2>, expected: &str) {

@@ -71,6 +71,7 @@ mod services;
 mod static_pod;
 mod status;
 mod strict;
+mod template;
 #[cfg(test)]
 mod test_server;
 mod tokens;

@@ -1,17 +1,12 @@
 //! Stored objects as writes take them: who owns what stands beside the object, as sets of fields, and not in it. As JSON it
 //! is most of many objects, and nobody looks at it as that but those who are outside.
 
-use crate::{convert, kinds::Kind, managed, object, status::ApiError, webhook::Webhooks};
+use crate::{convert, kinds::Kind, managed, object, status::ApiError, template, webhook::Webhooks};
 use apply::Managers;
-use bytes::Bytes;
-use serde::{
-    Serialize, Serializer,
-    de::{DeserializeSeed, Deserializer, MapAccess, Visitor},
-    ser::SerializeMap,
-};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
 use std::{fmt, sync::Arc};
-use store::{Object, Revision};
+use store::{Object, Template};
 
 const METADATA: &str = "metadata";
 const MANAGED_FIELDS: &str = "managedFields";
@@ -59,15 +54,9 @@ impl Live {
         Ok(Arc::new(stored))
     }
 
-    /// Turns what is in the form in which it is stored into the bytes that the store keeps, once its revision is known.
-    pub(crate) fn encoder(self: Arc<Self>) -> impl FnOnce(Revision) -> Bytes + Send + 'static {
-        let managed = serde_json::value::to_raw_value(&self.managers).ok().filter(|_| !self.managers.is_empty());
-        move |revision| {
-            let mut metadata = self.object[METADATA].clone();
-            metadata["resourceVersion"] = Value::String(revision.to_string());
-            let whole = Whole { object: &self.object, metadata: &metadata, managed: managed.as_deref() };
-            serde_json::to_vec(&whole).unwrap_or_default().into()
-        }
+    /// What is in the form in which it is stored, for the store.
+    pub(crate) fn template(&self) -> Result<Template, ApiError> {
+        template::template(&self.object, Some(&self.managers))
     }
 
     /// The object as those see it who are outside.
@@ -116,51 +105,11 @@ impl<'de> Visitor<'de> for Apart<'_> {
     }
 }
 
-/// An object with this metadata, in which who owns what stands in its place: keys are sorted, but for those of its type.
-struct Whole<'a> {
-    object: &'a Value,
-    metadata: &'a Value,
-    managed: Option<&'a RawValue>,
-}
-
-impl Serialize for Whole<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (key, value) in object::type_first(self.object) {
-            match self.managed {
-                _ if key != METADATA => map.serialize_entry(key, value)?,
-                Some(managed) => map.serialize_entry(key, &Metadata { fields: self.metadata, managed })?,
-                None => map.serialize_entry(key, self.metadata)?,
-            }
-        }
-        map.end()
-    }
-}
-
-struct Metadata<'a> {
-    fields: &'a Value,
-    managed: &'a RawValue,
-}
-
-impl Serialize for Metadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        let fields = || self.fields.as_object().into_iter().flatten();
-        for (key, value) in fields().filter(|(key, _)| key.as_str() < MANAGED_FIELDS) {
-            map.serialize_entry(key, value)?;
-        }
-        map.serialize_entry(MANAGED_FIELDS, self.managed)?;
-        for (key, value) in fields().filter(|(key, _)| key.as_str() > MANAGED_FIELDS) {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+    use store::Data;
 
     #[track_caller]
     fn check(metadata: &Value, owned: &Value) {
@@ -174,7 +123,7 @@ mod tests {
         assert!(live.object["metadata"].get("managedFields").is_none());
         assert_eq!(live.whole(), whole);
         whole["metadata"]["resourceVersion"] = json!("7");
-        let bytes = Arc::new(live.clone()).encoder()(7);
+        let bytes = Data::new(7, 1, &live.template().unwrap());
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), whole.to_string());
         let mut managers = Managers::default();
         let apart = Apart { managers: &mut managers, in_metadata: false };

@@ -7,11 +7,12 @@ use crate::{
     protobuf,
     request::Query,
     status::ApiError,
+    template,
 };
 use bytes::Bytes;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
-use store::{Key, Object, Revision};
+use store::{Key, Object, Template};
 
 /// How a client wants objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,18 +150,15 @@ pub(crate) fn check_depth(object: &Value) -> Result<(), ApiError> {
 
 /// The bytes of a whole object in this kind's form.
 pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
-    if kind.is_stored_form(object.revision) { object.data.clone() } else { decode(kind, object).to_string().into() }
+    if kind.is_stored_form(object.revision) { object.data.bytes() } else { decode(kind, object).to_string().into() }
 }
 
-/// Turns a value into what the store keeps, once its revision is known.
-pub(crate) fn encoder(kind: &dyn Kind, mut value: Value) -> impl FnOnce(Revision) -> Bytes + Send + 'static {
+/// A whole object for the store.
+pub(crate) fn template(kind: &dyn Kind, mut value: Value) -> Result<Template, ApiError> {
     if let Some(map) = value.as_object_mut() {
         kind.to_storage(map);
     }
-    move |revision| {
-        value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
-        serde_json::to_vec(&TypeFirst(&value)).unwrap_or_default().into()
-    }
+    template::template(&value, None)
 }
 
 /// The fields of an object as they are stored: those that lists leave out of their items come first.
@@ -168,14 +166,6 @@ pub(crate) fn type_first(object: &Value) -> impl Iterator<Item = (&String, &Valu
     let fields = || object.as_object().into_iter().flatten();
     let is_type = |key: &str| matches!(key, "apiVersion" | "kind");
     fields().filter(move |(key, _)| is_type(key)).chain(fields().filter(move |(key, _)| !is_type(key)))
-}
-
-struct TypeFirst<'a>(&'a Value);
-
-impl Serialize for TypeFirst<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(type_first(self.0))
-    }
 }
 
 pub(crate) fn key(kind: &dyn Kind, namespace: &str, name: &str) -> Key {
@@ -267,12 +257,5 @@ mod tests {
             assert!(table["rows"][0]["cells"].is_array(), "{table}");
             assert_eq!(table["rows"][0]["object"]["metadata"]["resourceVersion"], "7");
         }
-    }
-
-    #[test]
-    fn what_is_stored_begins_with_its_type() {
-        let object = json!({"data": {"kind": "a"}, "kind": "ConfigMap", "apiVersion": "v1", "metadata": {}});
-        let text = serde_json::to_string(&TypeFirst(&object)).unwrap();
-        assert_eq!(text, r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"kind":"a"},"metadata":{}}"#);
     }
 }

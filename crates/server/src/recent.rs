@@ -94,11 +94,16 @@ impl Kept {
 mod tests {
     use super::*;
     use serde_json::json;
-    use store::Record;
+    use store::{Data, Record};
 
     fn stored(name: &str, revision: Revision, size: usize) -> Object {
         let key = Key::new("pods", "default", name);
-        Object::from(Record { key, revision, create_revision: 1, data: vec![b' '; size].into() })
+        Object::from(Record {
+            key,
+            revision,
+            create_revision: 1,
+            data: Data::new(revision, 1, &vec![b' '; size].into()),
+        })
     }
 
     fn live(object: &Object) -> Arc<Live> {

@@ -203,9 +203,9 @@ pub(crate) async fn write(
             return Ok((Written::Dry(new.whole()), warnings));
         }
         let (new, expect) = (new.stored(&server.webhooks, kind).await?, Expect::Revision(current.revision));
-        let encode = Arc::clone(&new).encoder();
+        let template = new.template()?;
         let write =
-            if gone { Write::delete(key.clone(), expect, encode) } else { Write::put(key.clone(), expect, encode) };
+            if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
         match server.store.write(write).await {
             Ok(object) => {
                 server.recent.wrote(kind, &object, new);

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use store::{Expect, FjallEngine, FjallOptions, Key, Options, Scope, Store, Write};
+use store::{Expect, FjallEngine, FjallOptions, Key, Options, Scope, Store, Template, Write};
 
 const CREATES: usize = 3000;
 const WRITERS: usize = 32;
@@ -51,11 +50,7 @@ fn measure(runtime: &tokio::runtime::Runtime, folder: &Path) -> Result<(), Box<d
 
 fn write(name: String, bytes: usize) -> Write {
     let key = Key::new("configmaps", "default", name);
-    Write::put(key, Expect::Any, move |revision| {
-        let mut data = revision.to_string().into_bytes();
-        data.resize(bytes, b'x');
-        Bytes::from(data)
-    })
+    Write::put(key, Expect::Any, Template::new(vec![b'x'; bytes], 0))
 }
 
 async fn one_client(store: &Store) -> Result<(), Box<dyn Error>> {
@@ -118,15 +113,14 @@ async fn watchers(store: &Store) -> Result<(), Box<dyn Error>> {
     }
     for _ in 0..UPDATES {
         let key = Key::new("configmaps", "default", "watched");
-        let encode = |_| Bytes::copy_from_slice(&nanos(now()).to_le_bytes());
-        store.write(Write::put(key, Expect::Any, encode)).await?;
+        store.write(Write::put(key, Expect::Any, nanos(now()).to_le_bytes())).await?;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let mut times = Vec::new();
     for task in tasks {
         times.extend(task.await??);
     }
-    println!("{WATCHERS} watchers, encode to delivery, the sync included: {}", percentiles(times));
+    println!("{WATCHERS} watchers, write to delivery, the sync included: {}", percentiles(times));
     Ok(())
 }
 

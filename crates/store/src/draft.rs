@@ -1,16 +1,13 @@
 //! A batch in the making: what the queued writes would do, before any of it is durable or visible.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::oneshot;
 
 use crate::state::State;
 use crate::{
-    Batch, BatchChange, Change, Encode, Event, EventKind, Expect, Head, Key, Object, Options, Record, Revision, Write,
-    WriteError,
+    Batch, BatchChange, Change, Data, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write, WriteError,
 };
 
 pub(crate) type Answer = Result<Object, WriteError>;
@@ -79,17 +76,17 @@ impl<'a> Draft<'a> {
         };
         check_expectation(expect, &change, previous.as_ref())?;
         let revision = self.head.revision + 1;
-        let (kind, encode) = match change {
-            Change::Put(encode) => (EventKind::Put, encode),
-            Change::Delete(encode) => (EventKind::Delete, encode),
+        let create_revision = previous.as_ref().map_or(revision, |previous| previous.create_revision);
+        let (kind, template) = match change {
+            Change::Put(template) => (EventKind::Put, template),
+            Change::Delete(template) => (EventKind::Delete, template),
         };
-        let data = encode_at(encode, revision)?;
+        let data = Data::new(revision, create_revision, &template);
         check_size("data", data.len(), self.options.object_bytes)?;
         let key = match &previous {
             Some(previous) => previous.key.clone(),
             None => self.state.write().shared_key(key),
         };
-        let create_revision = previous.as_ref().map_or(revision, |previous| previous.create_revision);
         let object = Object::from(Record { key, revision, create_revision, data });
         self.note(kind, object.clone(), previous);
         Ok(object)
@@ -158,11 +155,4 @@ fn check_expectation(expect: Expect, change: &Change, current: Option<&Object>) 
         (_, None) if must_exist => Err(WriteError::NotFound),
         _ => Ok(()),
     }
-}
-
-/// Runs an encoder and keeps exactly its bytes: a buffer that grew while it was filled may be twice as large.
-fn encode_at(encode: Encode, revision: Revision) -> Result<Bytes, WriteError> {
-    catch_unwind(AssertUnwindSafe(|| encode(revision)))
-        .map(|data| Bytes::copy_from_slice(&data))
-        .map_err(|_| WriteError::Encode)
 }

@@ -7,14 +7,14 @@
 //! 2. **Memory is the source of reads.** [`Store::get`], [`Store::list`] and [`Store::list_at`] never touch the disk.
 //! 3. **One history.** Every successful write has its own [`Revision`]; revisions are global, grow by one, and are
 //!    never used twice, whatever crashes.
-//! 4. **Bytes are encoded once.** A write's `encode` runs once, with the revision that the write has, and every
-//!    reader and watcher shares the result ([`Object`], [`Event`]).
+//! 4. **Bytes are encoded once.** A write's [`Template`] is filled in with the revision that the write has, and the
+//!    engine and every reader and watcher share the result ([`Object`], [`Event`]).
 //! 5. **Memory is bounded.** Recent events live in a window per resource; who falls out of it is told so ([`Expired`]).
 //!
 //! # A write's way
 //!
 //! `Store::write` queues it (bounded) → the writer thread takes all queued writes, checks each expectation against
-//! memory and what the batch has done so far, assigns revisions and encodes (`draft.rs`) → [`Engine::commit`] makes
+//! memory and what the batch has done so far, and assigns revisions (`draft.rs`) → [`Engine::commit`] makes
 //! the batch durable with one sync → `state.rs` publishes it to the map and the windows, and wakes the watchers of
 //! each touched resource once → the callers get their answers.
 //!
@@ -22,13 +22,13 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! use store::{Expect, Key, MemoryEngine, Options, Scope, Store, Write};
+//! use store::{Expect, Key, MemoryEngine, Options, Scope, Store, Template, Write};
 //!
 //! let store = Store::open(MemoryEngine::new(), Options::default())?;
 //! let mut watch = store.watch(Scope::resource("pods"), store.revision())?;
 //! let key = Key::new("pods", "default", "web");
 //! let stored = store
-//!     .write(Write::put(key.clone(), Expect::Absent, |revision| format!("{{\"rv\":\"{revision}\"}}").into()))
+//!     .write(Write::put(key.clone(), Expect::Absent, Template::new(r#"{"rv":""}"#.into(), 7)))
 //!     .await?;
 //! assert_eq!(store.get(&key).map(|object| object.revision), Some(stored.revision));
 //! assert_eq!(watch.next().await?.object.data, stored.data);
@@ -37,6 +37,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod data;
 mod draft;
 mod engine;
 mod error;
@@ -53,6 +54,7 @@ mod window;
 mod write;
 mod writer;
 
+pub use data::{Data, Template};
 pub use engine::{Batch, BatchChange, CommitError, Engine, FjallEngine, FjallOptions, Head, MemoryEngine};
 pub use error::{Expired, OpenError};
 pub use event::{Event, EventKind};
@@ -62,7 +64,7 @@ pub use object::{Object, Record};
 pub use options::Options;
 pub use store::Store;
 pub use watch::Watch;
-pub use write::{Change, Encode, Expect, Write, WriteError};
+pub use write::{Change, Expect, Write, WriteError};
 
 /// A point in the store's history: the number of the write that made it.
 ///

@@ -3,9 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::{Key, Revision};
+use crate::{Data, Key, Revision};
 
 /// The parts of an [`Object`]; also what an engine keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +14,8 @@ pub struct Record {
     pub revision: Revision,
     /// The write that created the object.
     pub create_revision: Revision,
-    /// The canonical JSON, encoded once, which already holds `revision` as its `resourceVersion`.
-    pub data: Bytes,
+    /// The canonical JSON, which already holds `revision` as its `resourceVersion`.
+    pub data: Data,
 }
 
 /// One version of one object: immutable and shared. A clone costs one reference count.

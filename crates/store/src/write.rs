@@ -3,16 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use thiserror::Error;
 
-use crate::{CommitError, Key, Object, Revision};
-
-/// Makes an object's bytes once the revision of the write is known.
-///
-/// Runs on the writer thread, at most once, in the order of the writes: it should only put the revision into
-/// something that is otherwise ready.
-pub type Encode = Box<dyn FnOnce(Revision) -> Bytes + Send>;
+use crate::{CommitError, Key, Object, Revision, Template};
 
 /// What the caller believes about the object. A write whose belief is wrong has no effect and no revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +21,12 @@ pub enum Expect {
 }
 
 /// What to do with the object.
+#[derive(Clone)]
 pub enum Change {
     /// Create or replace it with these bytes.
-    Put(Encode),
+    Put(Template),
     /// Delete it. The bytes are its last state with the revision of the delete, for watchers and for the caller.
-    Delete(Encode),
+    Delete(Template),
 }
 
 /// One change to one object, for [`Store::write`](crate::Store::write).
@@ -47,13 +41,13 @@ pub struct Write {
 
 impl Write {
     /// Creates or replaces an object.
-    pub fn put(key: Key, expect: Expect, encode: impl FnOnce(Revision) -> Bytes + Send + 'static) -> Self {
-        Self { key, expect, change: Change::Put(Box::new(encode)) }
+    pub fn put(key: Key, expect: Expect, template: impl Into<Template>) -> Self {
+        Self { key, expect, change: Change::Put(template.into()) }
     }
 
     /// Deletes an object.
-    pub fn delete(key: Key, expect: Expect, encode: impl FnOnce(Revision) -> Bytes + Send + 'static) -> Self {
-        Self { key, expect, change: Change::Delete(Box::new(encode)) }
+    pub fn delete(key: Key, expect: Expect, template: impl Into<Template>) -> Self {
+        Self { key, expect, change: Change::Delete(template.into()) }
     }
 }
 
@@ -101,9 +95,6 @@ pub enum WriteError {
     /// The engine failed. Nothing was changed; the write may be tried again.
     #[error("the store could not be written")]
     Engine(#[source] Arc<CommitError>),
-    /// The write's `encode` panicked. Nothing was changed.
-    #[error("the object could not be encoded")]
-    Encode,
     /// The store is closed. Whether a write that was queued then was done is unknown.
     #[error("the store is closed")]
     Closed,

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{block_on, data, memory_with, put};
+use common::{block_on, data, memory_with, put, template};
 use proptest::prelude::*;
 use store::{
     CommitError, Event, EventKind, Expect, Key, MemoryEngine, Object, Options, Revision, Scope, Store, Watch, Write,
@@ -107,7 +107,7 @@ impl Model {
         assert_eq!(answer.is_ok(), good, "{expect:?} of {current:?}: {answer:?}");
         let Ok(object) = answer else { return };
         assert_eq!(object.revision, self.revision() + 1, "revisions have no gaps");
-        assert_eq!(object.data, data("x", object.revision));
+        assert_eq!(*object.data, data("x", object.revision));
         assert_eq!(object.create_revision, current.as_ref().map_or(object.revision, |old| old.create_revision));
         let mut objects = self.now().clone();
         let kind = if deletes {
@@ -184,10 +184,10 @@ impl World {
                 Want::Exists => Expect::Exists,
                 Want::Any => Expect::Any,
             };
-            let encode = |revision| data("x", revision).into();
+            let template = template("x");
             let write = match deletes {
-                true => Write::delete(key.clone(), expect, encode),
-                false => Write::put(key.clone(), expect, encode),
+                true => Write::delete(key.clone(), expect, template),
+                false => Write::put(key.clone(), expect, template),
             };
             let store = self.store.clone();
             answers.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));

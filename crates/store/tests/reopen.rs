@@ -75,7 +75,7 @@ fn what_was_acknowledged_is_there_again() {
         let found: Vec<_> = listing
             .objects
             .iter()
-            .map(|object| (&*object.key.name, object.revision, object.create_revision, object.data.clone()))
+            .map(|object| (&*object.key.name, object.revision, object.create_revision, object.data.bytes()))
             .collect();
         let expected = [("pod-000", 2, 2, data("x", 2).into()), ("pod-001", 5, 3, data("new", 5).into())];
         assert_eq!(found, expected);

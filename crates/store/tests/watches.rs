@@ -72,7 +72,7 @@ fn a_watch_that_waits_is_woken() {
     block_on(async {
         let (_, store) = memory();
         let mut watch = store.watch(Scope::resource("pods").named("web"), 1).unwrap();
-        let waiting = tokio::spawn(async move { watch.next().await.unwrap().object.data.clone() });
+        let waiting = tokio::spawn(async move { watch.next().await.unwrap().object.data.bytes() });
         tokio::task::yield_now().await;
         create(&store, &pod("other"), "").await;
         create(&store, &pod("web"), "a").await;

@@ -81,7 +81,7 @@ mod tests {
     use store::{Expect, Key, MemoryEngine, Options, Write};
 
     async fn put(store: &Store, resource: &str, name: &str, text: String) {
-        let write = Write::put(Key::new(resource, "", name), Expect::Any, move |_| text.into());
+        let write = Write::put(Key::new(resource, "", name), Expect::Any, text);
         store.write(write).await.unwrap();
     }
 
@@ -106,7 +106,7 @@ mod tests {
         assert!(!may(&follower));
         put(&store, "clusterroles", "r", ROLE.into()).await;
         assert!(may(&follower));
-        let delete = Write::delete(Key::new("clusterrolebindings", "", "b"), Expect::Any, |_| "".into());
+        let delete = Write::delete(Key::new("clusterrolebindings", "", "b"), Expect::Any, "");
         store.write(delete).await.unwrap();
         assert!(!may(&follower));
     }

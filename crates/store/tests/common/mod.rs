@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use store::{
     Batch, CommitError, Engine, Expect, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object, OpenError, Options,
-    Record, Revision, Store, Write, WriteError,
+    Record, Revision, Store, Template, Write, WriteError,
 };
 
 /// Longer than anything here takes.
@@ -42,17 +42,23 @@ pub(crate) fn pod(name: &str) -> Key {
 }
 
 /// Data that names its revision, as a real object does.
-pub(crate) fn data(text: &str, revision: Revision) -> String {
-    format!("{text}@{revision}")
+pub(crate) fn data(text: &str, revision: Revision) -> Vec<u8> {
+    format!("{text}@{revision}").into_bytes()
+}
+
+/// What becomes [`data`].
+pub(crate) fn template(text: &str) -> Template {
+    let text = format!("{text}@").into_bytes();
+    let end = text.len();
+    Template::new(text, end)
 }
 
 pub(crate) fn put(key: &Key, expect: Expect, text: &str) -> Write {
-    let text = text.to_owned();
-    Write::put(key.clone(), expect, move |revision| data(&text, revision).into())
+    Write::put(key.clone(), expect, template(text))
 }
 
 pub(crate) fn delete(key: &Key, expect: Expect) -> Write {
-    Write::delete(key.clone(), expect, |revision| data("deleted", revision).into())
+    Write::delete(key.clone(), expect, template("deleted"))
 }
 
 pub(crate) async fn create(store: &Store, key: &Key, text: &str) -> Object {
@@ -69,7 +75,6 @@ pub(crate) fn outcome(answer: &Result<Object, WriteError>) -> &'static str {
         Err(WriteError::TooLarge { .. }) => "too large",
         Err(WriteError::Full) => "full",
         Err(WriteError::Engine(_)) => "failed",
-        Err(WriteError::Encode) => "encode",
         Err(WriteError::Closed) => "closed",
     }
 }

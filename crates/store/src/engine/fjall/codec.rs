@@ -9,9 +9,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::{Head, Key, Record};
+use crate::{Data, Head, Key, Record};
 
 /// The key of the head, which every batch writes.
 pub(super) const HEAD_KEY: &[u8] = b"\xff\xffhead";
@@ -31,14 +29,6 @@ pub(super) fn encode_key(key: &Key) -> Option<Vec<u8>> {
     Some(out)
 }
 
-pub(super) fn encode_value(record: &Record) -> Vec<u8> {
-    let mut out = Vec::with_capacity(16 + record.data.len());
-    out.extend_from_slice(&record.revision.to_le_bytes());
-    out.extend_from_slice(&record.create_revision.to_le_bytes());
-    out.extend_from_slice(&record.data);
-    out
-}
-
 /// `None` if these are not the bytes of an object.
 pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
     let (resource_len, rest) = key.split_first_chunk::<2>()?;
@@ -47,14 +37,8 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
     let (namespace, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*namespace_len)))?;
     let text = |bytes| std::str::from_utf8(bytes).ok().map(Arc::<str>::from);
     let key = Key { resource: text(resource)?, namespace: text(namespace)?, name: text(name)? };
-    let (revision, rest) = value.split_first_chunk()?;
-    let (create_revision, data) = rest.split_first_chunk()?;
-    Some(Record {
-        key,
-        revision: u64::from_le_bytes(*revision),
-        create_revision: u64::from_le_bytes(*create_revision),
-        data: Bytes::copy_from_slice(data),
-    })
+    let (data, revision, create_revision) = Data::from_entry(value)?;
+    Some(Record { key, revision, create_revision, data })
 }
 
 pub(super) fn encode_head(head: &Head) -> [u8; HEAD_BYTES] {
@@ -82,18 +66,16 @@ pub(super) fn decode_head(value: &[u8]) -> Option<Head> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Template;
 
     #[test]
     fn what_is_encoded_is_decoded() {
         for (resource, namespace, name) in [("pods", "default", "web"), ("nodes", "", "n\0ode"), ("", "", "")] {
-            let record = Record {
-                key: Key::new(resource, namespace, name),
-                revision: 7,
-                create_revision: 3,
-                data: Bytes::from_static(b"{}"),
-            };
+            let key = Key::new(resource, namespace, name);
+            let data = Data::new(7, 3, &Template::from("{}"));
+            let record = Record { key, revision: 7, create_revision: 3, data };
             let key = encode_key(&record.key).unwrap();
-            assert_eq!(decode(&key, &encode_value(&record)), Some(record));
+            assert_eq!(decode(&key, record.data.entry()), Some(record));
         }
         let head = Head { sequence: 1, revision: u64::MAX, objects: 3, digest: 4 };
         assert_eq!(decode_head(&encode_head(&head)), Some(head));
@@ -101,9 +83,9 @@ mod tests {
 
     #[test]
     fn bytes_cut_short_are_no_object() {
-        let record = Record { key: Key::new("pods", "a", "b"), revision: 1, create_revision: 1, data: Bytes::new() };
-        let (key, value) = (encode_key(&record.key).unwrap(), encode_value(&record));
-        assert!((0..key.len() - 1).all(|len| decode(&key[..len], &value).is_none()));
+        let data = Data::new(1, 1, &Template::from(""));
+        let (key, value) = (encode_key(&Key::new("pods", "a", "b")).unwrap(), data.entry());
+        assert!((0..key.len() - 1).all(|len| decode(&key[..len], value).is_none()));
         assert!((0..value.len()).all(|len| decode(&key, &value[..len]).is_none()));
         assert_eq!(decode_head(&[0; 31]), None);
     }

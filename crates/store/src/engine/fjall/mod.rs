@@ -173,7 +173,7 @@ impl Open {
             match change {
                 BatchChange::Put(object) => {
                     let key = codec::encode_key(&object.key).ok_or_else(too_long)?;
-                    write.insert(&self.objects, key, codec::encode_value(object));
+                    write.insert(&self.objects, key, object.data.entry().clone());
                 }
                 BatchChange::Delete(key) => {
                     write.remove(&self.objects, codec::encode_key(key).ok_or_else(too_long)?);
