@@ -78,6 +78,11 @@ fn explain_says_why(cluster: &Cluster) {
     check("imageless", &["is Pending", "container c waits, ErrImageNeverPull"]);
     check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
     check("others", &["not scheduled", "the one called \"others\""]);
+    let (done, said) = podium(cluster, &["explain", "deploy/web"]);
+    assert_eq!(
+        (done, said.as_str()),
+        (false, "podium: only Pods can be explained, and \"deploy\" is none: say pod/NAME\n")
+    );
     let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
     assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
 }

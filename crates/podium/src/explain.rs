@@ -1,7 +1,7 @@
 //! `podium explain`: what the node's state machine knows about a Pod.
 
 use crate::{cli::ExplainArgs, data_dir::DataDir, print::say};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, Config,
@@ -17,7 +17,11 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
     let kubeconfig =
         Kubeconfig::read_from(&path).with_context(|| format!("is Podium up? cannot read {}", path.display()))?;
     let client = Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)?;
-    let name = args.pod.strip_prefix("pod/").or(args.pod.strip_prefix("pods/")).unwrap_or(&args.pod);
+    let name = match args.pod.split_once('/') {
+        None => args.pod.as_str(),
+        Some(("pod" | "pods" | "po", name)) => name,
+        Some((kind, _)) => bail!("only Pods can be explained, and {kind:?} is none: say pod/NAME"),
+    };
     let pod = Api::<Pod>::namespaced(client.clone(), &args.namespace).get(name).await?;
     let Some(node) = api::pod::node_name(&pod) else {
         unscheduled(name, &pod);

@@ -178,14 +178,16 @@ impl Asking<'_> {
     /// The rule does not hold.
     fn refused(&mut self, schema: &Schema, rule: &Rule, value: &Json, path: &FieldPath, detail: &str) {
         let path = named(path);
+        let is_large = matches!(schema.kind, Some(crate::Kind::Object | crate::Kind::Array));
         match rule.reason.as_str() {
             "FieldValueForbidden" => self.errors.forbidden(&path, detail),
             "FieldValueRequired" => self.errors.required(&path, detail),
-            "FieldValueDuplicate" => self.errors.duplicate(&path, value),
             // What is large is not shown.
-            _ if matches!(schema.kind, Some(crate::Kind::Object | crate::Kind::Array)) => {
-                self.errors.push("FieldValueInvalid", &path, format!("Invalid value: {detail}"));
+            "FieldValueDuplicate" if is_large => {
+                self.errors.push("FieldValueDuplicate", &path, "Duplicate value".into())
             }
+            "FieldValueDuplicate" => self.errors.duplicate(&path, value),
+            _ if is_large => self.errors.push("FieldValueInvalid", &path, format!("Invalid value: {detail}")),
             _ => self.errors.invalid(&path, value, detail),
         }
     }

@@ -140,6 +140,7 @@ fn an_address_has_the_name_of_its_service() {
 #[test]
 fn a_pods_dashed_address_is_a_name() {
     check("10-0-0-7.shop.pod.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.7");
+    check("10-0-0-7.nowhere.pod.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.7");
     check("nonsense.shop.pod.cluster.local.", Rtype::A, "NXDOMAIN: ");
     check("10-0-0-7.pod.cluster.local.", Rtype::A, "NXDOMAIN: ");
 }

@@ -48,6 +48,8 @@ async fn what_a_rule_refuses_is_said_in_its_own_words_or_in_those_of_the_rule() 
     )
     .await;
     assert_eq!(create(&api, json!({"min": 3, "max": 2})).await, "422 spec.f.max: Forbidden: from small to large");
+    let api = with_rule(ports(), json!({"rule": rule, "reason": "FieldValueDuplicate"})).await;
+    assert_eq!(create(&api, json!({"min": 3, "max": 2})).await, "422 spec.f: Duplicate value");
     let said = json!({"rule": rule, "messageExpression": "'%d is more than %d'.format([self.min, self.max])"});
     let api = with_rule(ports(), said).await;
     assert_eq!(create(&api, json!({"min": 3, "max": 2})).await, "422 spec.f: Invalid value: 3 is more than 2");
