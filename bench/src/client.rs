@@ -94,6 +94,19 @@ impl Api {
         self.send(request).await
     }
 
+    /// Reads and lets go what comes, so that the time is the server's and not that of the client's memory; gives its bytes.
+    pub(crate) async fn size(&self, path: &str) -> Result<usize> {
+        let response = self.requests.clone().send_request(self.request(Method::GET, path, None)?).await?;
+        if !response.status().is_success() {
+            bail!("GET {path}: {}", response.status());
+        }
+        let (mut body, mut size) = (response.into_body(), 0);
+        while let Some(frame) = body.frame().await {
+            size += frame?.data_ref().map_or(0, Bytes::len);
+        }
+        Ok(size)
+    }
+
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
         let what = format!("{} {}", request.method(), request.uri().path());
         let (head, body) = self.requests.clone().send_request(request).await?.into_parts();

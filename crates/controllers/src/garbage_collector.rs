@@ -108,7 +108,7 @@ impl GarbageCollector {
         match change {
             Change::Set(object) => {
                 let Some(uid) = object.meta().uid.clone() else { return Vec::new() };
-                self.graph.set(&uid, Node::new(resource, object.meta()))
+                self.graph.set(&uid, resource, object.meta())
             }
             Change::Gone(object) => object.meta().uid.as_ref().map(|uid| self.graph.remove(uid)).unwrap_or_default(),
             Change::Listed(names) => {
@@ -121,9 +121,9 @@ impl GarbageCollector {
     }
 
     fn api(&self, node: &Node) -> Api<Metadata> {
-        match &node.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, node.resource.as_ref()),
-            None => Api::all_with(self.client.clone(), node.resource.as_ref()),
+        match node.namespace() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, node.resource()),
+            None => Api::all_with(self.client.clone(), node.resource()),
         }
     }
 
@@ -162,7 +162,7 @@ impl GarbageCollector {
         } else {
             PropagationPolicy::Background
         };
-        tracing::debug!(kind = node.resource.kind, name = node.name, "goes: its owners are gone");
+        tracing::debug!(kind = node.resource().kind, name = node.name, "goes: its owners are gone");
         let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
         let params = DeleteParams {
             propagation_policy: Some(policy),
@@ -179,14 +179,14 @@ impl GarbageCollector {
     /// What has no namespace cannot be owned by what has one (`namespacedOwnerOfClusterScopedObjectErr`).
     fn is_unresolvable(&self, node: &Node, reference: &OwnerReference) -> bool {
         let kind = (reference.api_version.clone(), reference.kind.clone());
-        node.namespace.is_none() && self.kinds.get(&kind).is_some_and(|(_, namespaced)| *namespaced)
+        node.namespace().is_none() && self.kinds.get(&kind).is_some_and(|(_, namespaced)| *namespaced)
     }
 
     async fn owner(&self, uid: &str, node: &Node, reference: &OwnerReference) -> Result<Owner, kube::Error> {
         // A uid under another name or kind is no owner: what the reference names is asked for.
         if let Some(owner) = self.graph.get(&reference.uid).filter(|owner| self.is_named(owner, reference)) {
             // An owner in another namespace is none.
-            if owner.namespace.is_some() && owner.namespace != node.namespace {
+            if owner.namespace().is_some() && owner.namespace() != node.namespace() {
                 self.tell_of_namespace(uid, node, reference).await;
                 return Ok(Owner::Dangling);
             }
@@ -196,7 +196,7 @@ impl GarbageCollector {
         let kind = (reference.api_version.clone(), reference.kind.clone());
         // Of a kind that is not served nobody can say that it is gone.
         let Some((resource, namespaced)) = self.kinds.get(&kind) else { return Ok(Owner::Solid) };
-        let api: Api<Metadata> = match (&node.namespace, namespaced) {
+        let api: Api<Metadata> = match (node.namespace(), namespaced) {
             (Some(namespace), true) => Api::namespaced_with(self.client.clone(), namespace, resource.as_ref()),
             (None, true) => return Ok(Owner::Solid),
             (_, false) => Api::all_with(self.client.clone(), resource.as_ref()),
@@ -210,19 +210,19 @@ impl GarbageCollector {
     fn is_named(&self, owner: &Node, reference: &OwnerReference) -> bool {
         let kind = self.kinds.get(&(reference.api_version.clone(), reference.kind.clone()));
         let of = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
-        *owner.name == *reference.name && kind.is_none_or(|(resource, _)| of(resource) == of(&owner.resource))
+        *owner.name == *reference.name && kind.is_none_or(|(resource, _)| of(resource) == of(owner.resource()))
     }
 
     /// Upstream's `reportInvalidNamespaceOwnerRef`.
     async fn tell_of_namespace(&self, uid: &str, node: &Node, reference: &OwnerReference) {
-        let namespace = node.namespace.as_deref().unwrap_or_default();
+        let namespace = node.namespace().unwrap_or_default();
         let OwnerReference { api_version, kind, name, uid: owner, .. } = reference;
         let named = format!("[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {owner}]");
         let message = format!("ownerRef {named} does not exist in namespace {namespace:?}");
         let about = ObjectReference {
-            api_version: Some(node.resource.api_version.clone()),
-            kind: Some(node.resource.kind.clone()),
-            namespace: node.namespace.as_deref().map(str::to_owned),
+            api_version: Some(node.resource().api_version.clone()),
+            kind: Some(node.resource().kind.clone()),
+            namespace: node.namespace().map(str::to_owned),
             name: Some(node.name.to_string()),
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()

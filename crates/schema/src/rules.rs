@@ -184,7 +184,7 @@ impl Asking<'_> {
             "FieldValueRequired" => self.errors.required(&path, detail),
             // What is large is not shown.
             "FieldValueDuplicate" if is_large => {
-                self.errors.push("FieldValueDuplicate", &path, "Duplicate value".into())
+                self.errors.push("FieldValueDuplicate", &path, "Duplicate value".to_owned());
             }
             "FieldValueDuplicate" => self.errors.duplicate(&path, value),
             _ if is_large => self.errors.push("FieldValueInvalid", &path, format!("Invalid value: {detail}")),

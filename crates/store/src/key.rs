@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of one object.
+/// The name of one object. Lists are in the order of the keys of one resource: by namespace, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The group-resource: `pods`, `leases.coordination.k8s.io`.
-    pub resource: Arc<str>,
     /// The namespace; empty for an object of cluster scope.
     pub namespace: Arc<str>,
     /// The object's name within its resource and namespace.
     pub name: Arc<str>,
+    /// The group-resource: `pods`, `leases.coordination.k8s.io`. The last, for keys of one resource are compared most.
+    pub resource: Arc<str>,
 }
 
 impl Key {
@@ -27,10 +27,6 @@ impl Key {
     pub(crate) fn bytes(&self) -> usize {
         self.resource.len() + self.namespace.len() + self.name.len()
     }
-
-    pub(crate) fn place(&self) -> Place {
-        Place { namespace: self.namespace.clone(), name: self.name.clone() }
-    }
 }
 
 impl fmt::Display for Key {
@@ -41,13 +37,6 @@ impl fmt::Display for Key {
             write!(f, "{}/{}/{}", self.resource, self.namespace, self.name)
         }
     }
-}
-
-/// Where an object stands among those of its resource. Lists are in this order: by namespace, then by name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
 }
 
 /// Which objects a list or a watch covers: those of one resource, optionally of one namespace, optionally of one name.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::key::Place;
-use crate::state::State;
+use crate::state::{ByKey, Resource, State};
 use crate::{Expired, Key, Object, Revision, Scope};
 
 /// The objects of a scope at one revision, in the order of their namespaces and names.
@@ -40,11 +39,10 @@ pub(crate) fn list(state: &State, scope: &Scope, after: Option<&Key>, limit: Opt
     let Some(resource) = state.resource(&scope.resource) else {
         return Listing { objects: Vec::new(), revision: state.revision, remaining: 0 };
     };
-    let objects = in_scope(&resource.objects, scope, after).map(|(_, object)| object);
-    Listing::collect(objects, limit, state.revision)
+    Listing::collect(now(resource, scope, after), limit, state.revision)
 }
 
-/// The current map with newer events undone: an object that changed since is as it was before its first change.
+/// The current objects with newer events undone: one that changed since is as it was before its first change.
 pub(crate) fn list_at(
     state: &State,
     scope: &Scope,
@@ -58,57 +56,57 @@ pub(crate) fn list_at(
     let Some(resource) = state.resource(&scope.resource) else {
         return Ok(Listing { objects: Vec::new(), revision, remaining: 0 });
     };
-    let mut before: BTreeMap<Place, Option<Object>> = BTreeMap::new();
+    let mut before: BTreeMap<&Key, Option<&Object>> = BTreeMap::new();
     for event in resource.window.after(revision) {
         let key = &event.object.key;
         if scope.covers(&key.namespace, &key.name) {
-            before.entry(key.place()).or_insert_with(|| event.previous.clone());
+            before.entry(key).or_insert(event.previous.as_ref());
         }
     }
-    let unchanged = in_scope(&resource.objects, scope, after).filter(|(place, _)| !before.contains_key(*place));
-    let undone = in_scope(&before, scope, after).filter_map(|(place, object)| Some((place, object.as_ref()?)));
-    let objects = merge(unchanged, undone);
-    Ok(Listing::collect(objects, limit, revision))
+    let unchanged = now(resource, scope, after).filter(|object| !before.contains_key(&object.key));
+    let undone = before.range::<Key, _>(span(scope, after)).filter_map(|(_, object)| *object);
+    Ok(Listing::collect(merge(unchanged, undone), limit, revision))
 }
 
-/// The entries of a map that a scope covers and that come after a key.
-fn in_scope<'a, T>(
-    map: &'a BTreeMap<Place, T>,
-    scope: &'a Scope,
-    after: Option<&Key>,
-) -> impl Iterator<Item = (&'a Place, &'a T)> {
+/// The objects that a scope covers and that come after a key.
+fn now<'a>(resource: &'a Resource, scope: &'a Scope, after: Option<&Key>) -> impl Iterator<Item = &'a Object> {
+    let objects = resource.objects.range::<Key, _>(span(scope, after)).map(|ByKey(object)| object);
+    objects
+        .take_while(move |object| scope.namespace.as_ref().is_none_or(|wanted| *wanted == object.key.namespace))
+        .filter(move |object| scope.covers(&object.key.namespace, &object.key.name))
+}
+
+/// Where what a scope covers can be, after a key.
+fn span(scope: &Scope, after: Option<&Key>) -> (Bound<Key>, Bound<Key>) {
     let empty: Arc<str> = Arc::from("");
-    let first = Place {
+    let first = Key {
         namespace: scope.namespace.clone().unwrap_or_else(|| empty.clone()),
         name: if scope.namespace.is_some() { scope.name.clone().unwrap_or(empty) } else { empty },
+        resource: scope.resource.clone(),
     };
-    let start = match after.map(Key::place) {
-        Some(after) if after >= first => Bound::Excluded(after),
-        _ => Bound::Included(first.clone()),
-    };
-    // One object is looked up, not searched for; behind it there is nothing.
-    let only = scope.namespace.is_some() && scope.name.is_some();
-    let nothing = only && matches!(start, Bound::Excluded(_));
-    let end = if only && !nothing { Bound::Included(first) } else { Bound::Unbounded };
-    map.range((start, end))
-        .take_while(move |_| !nothing)
-        .take_while(move |(place, _)| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace))
-        .filter(move |(place, _)| scope.covers(&place.namespace, &place.name))
+    // One object is looked up, not searched for.
+    let is_one = scope.namespace.is_some() && scope.name.is_some();
+    match after.filter(|after| **after >= first) {
+        // Behind it there is nothing.
+        Some(_) if is_one => (Bound::Included(first.clone()), Bound::Excluded(first)),
+        Some(after) => (Bound::Excluded(after.clone()), Bound::Unbounded),
+        None if is_one => (Bound::Included(first.clone()), Bound::Included(first)),
+        None => (Bound::Included(first), Bound::Unbounded),
+    }
 }
 
-/// Two iterators in the order of places, without a common place, as one.
+/// Two iterators in the order of keys, without a common key, as one.
 fn merge<'a>(
-    left: impl Iterator<Item = (&'a Place, &'a Object)>,
-    right: impl Iterator<Item = (&'a Place, &'a Object)>,
+    left: impl Iterator<Item = &'a Object>,
+    right: impl Iterator<Item = &'a Object>,
 ) -> impl Iterator<Item = &'a Object> {
     let mut left = left.peekable();
     let mut right = right.peekable();
     std::iter::from_fn(move || {
         let take_left = match (left.peek(), right.peek()) {
-            (Some((left, _)), Some((right, _))) => left < right,
+            (Some(left), Some(right)) => left.key < right.key,
             (left, _) => left.is_some(),
         };
-        let next = if take_left { left.next() } else { right.next() };
-        next.map(|(_, object)| object)
+        if take_left { left.next() } else { right.next() }
     })
 }

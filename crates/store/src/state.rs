@@ -1,32 +1,63 @@
 //! What readers see: the map of objects and the windows of recent events, always at one durable revision.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::key::Place;
 use crate::topics::Topics;
 use crate::window::Window;
 use crate::{Event, EventKind, Expired, Key, Object, Options, Revision};
 
+/// An object that is known by its key: a map would keep each key twice.
+#[derive(Debug)]
+pub(crate) struct ByKey(pub(crate) Object);
+
+impl Borrow<Key> for ByKey {
+    fn borrow(&self) -> &Key {
+        &self.0.key
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
 /// One resource: its objects, its recent events, and who watches it.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    pub(crate) objects: BTreeMap<Place, Object>,
+    pub(crate) objects: BTreeSet<ByKey>,
     pub(crate) window: Window,
     pub(crate) topics: Topics,
 }
 
 impl Resource {
     fn new(start: Revision) -> Self {
-        Self { objects: BTreeMap::new(), window: Window::new(start), topics: Topics::default() }
+        Self { objects: BTreeSet::new(), window: Window::new(start), topics: Topics::default() }
     }
 
     /// Forgets the oldest event of the window, and tells what it cost.
     fn forget_oldest(&mut self) -> usize {
         let Some(event) = self.window.drop_oldest() else { return 0 };
-        self.topics.forget(&event.object.key.place(), event.revision());
+        self.topics.forget(&event.object.key, event.revision());
         event.cost()
     }
 }
@@ -40,7 +71,7 @@ pub(crate) struct State {
     resources: HashMap<Arc<str>, Resource>,
     /// What was loaded so far. A map that is made of all objects at once has no room left between them: a third of its
     /// memory, when they come in their order.
-    loading: HashMap<Arc<str>, Vec<(Place, Object)>>,
+    loading: HashMap<Arc<str>, Vec<ByKey>>,
     window_cost: usize,
     names: Names,
 }
@@ -59,7 +90,7 @@ impl State {
 
     /// Puts an object that was loaded from the engine.
     pub(crate) fn load(&mut self, object: Object) {
-        self.loading.entry(object.key.resource.clone()).or_default().push((object.key.place(), object));
+        self.loading.entry(object.key.resource.clone()).or_default().push(ByKey(object));
     }
 
     /// Ends loading: history begins here.
@@ -72,7 +103,7 @@ impl State {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Object> {
-        self.resources.get(&key.resource)?.objects.get(&key.place())
+        self.resources.get(&key.resource)?.objects.get(key).map(|found| &found.0)
     }
 
     pub(crate) fn resource(&self, name: &str) -> Option<&Resource> {
@@ -106,12 +137,11 @@ impl State {
             self.revision = event.revision();
             self.window_cost += event.cost();
             let name = key.resource.clone();
-            let place = key.place();
             let resource = self.resource_mut(&name);
-            resource.topics.happened(&place, event.revision(), before, &mut bells);
+            resource.topics.happened(key, event.revision(), before, &mut bells);
             match event.kind {
-                EventKind::Put => resource.objects.insert(place, event.object.clone()),
-                EventKind::Delete => resource.objects.remove(&place),
+                EventKind::Put => resource.objects.replace(ByKey(event.object.clone())),
+                EventKind::Delete => resource.objects.take(key),
             };
             resource.window.push(Arc::new(event));
             let forgotten = if resource.window.len() > options.window_events { resource.forget_oldest() } else { 0 };

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::key::Place;
-use crate::{Revision, Scope};
+use crate::{Key, Revision, Scope};
 
 /// What the watchers of one scope of a resource have in common.
 #[derive(Debug)]
@@ -65,15 +64,15 @@ impl Topics {
         self.topics.get(&part(scope))
     }
 
-    /// Something happened at a place, in a batch that began after revision `before`; adds the bells to ring, each once.
+    /// Something happened to an object, in a batch that began after revision `before`; adds the bells to ring, each once.
     pub(crate) fn happened(
         &mut self,
-        place: &Place,
+        key: &Key,
         revision: Revision,
         before: Revision,
         bells: &mut Vec<watch::Sender<Revision>>,
     ) {
-        self.each(place, |topic| {
+        self.each(key, |topic| {
             if topic.is_silent_after(before) {
                 bells.push(topic.bell.clone());
             }
@@ -81,15 +80,15 @@ impl Topics {
         });
     }
 
-    /// The window forgets what happened at a place.
-    pub(crate) fn forget(&mut self, place: &Place, revision: Revision) {
-        self.each(place, |topic| topic.forgotten = revision);
+    /// The window forgets what happened to an object.
+    pub(crate) fn forget(&mut self, key: &Key, revision: Revision) {
+        self.each(key, |topic| topic.forgotten = revision);
     }
 
-    /// Every watched scope that covers a place.
-    fn each(&mut self, place: &Place, mut change: impl FnMut(&mut Topic)) {
-        for namespace in [None, Some(&place.namespace)] {
-            for name in [None, Some(&place.name)] {
+    /// Every watched scope that covers an object.
+    fn each(&mut self, key: &Key, mut change: impl FnMut(&mut Topic)) {
+        for namespace in [None, Some(&key.namespace)] {
+            for name in [None, Some(&key.name)] {
                 if let Some(topic) = self.topics.get_mut(&(namespace.cloned(), name.cloned())) {
                     change(topic);
                 }
@@ -102,12 +101,12 @@ impl Topics {
 mod tests {
     use super::*;
 
-    fn place(namespace: &str, name: &str) -> Place {
-        Place { namespace: namespace.into(), name: name.into() }
+    fn pod(namespace: &str, name: &str) -> Key {
+        Key::new("pods", namespace, name)
     }
 
     #[test]
-    fn only_scopes_that_cover_a_place_are_rung_for() {
+    fn only_scopes_that_cover_an_object_are_rung_for() {
         let (mut topics, pods) = (Topics::default(), Scope::resource("pods"));
         let scopes = [
             (pods.clone(), true),
@@ -122,7 +121,7 @@ mod tests {
             scopes.iter().map(|(scope, covers)| (topics.subscribe(scope, 1, 0), scope, *covers)).collect();
         let mut bells = Vec::new();
         for revision in [2, 3] {
-            topics.happened(&place("a", "x"), revision, 1, &mut bells);
+            topics.happened(&pod("a", "x"), revision, 1, &mut bells);
         }
         assert_eq!(bells.len(), 4, "each rings once for a batch");
         for bell in bells {
@@ -135,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_of_other_places_is_missed_by_nobody() {
+    fn what_is_forgotten_of_other_objects_is_missed_by_nobody() {
         let (mut topics, scope) = (Topics::default(), Scope::resource("pods").named("x"));
         let _bell = topics.subscribe(&scope, 9, 3);
-        topics.forget(&place("a", "y"), 4);
+        topics.forget(&pod("a", "y"), 4);
         assert!(topics.get(&scope).unwrap().is_kept_after(3));
-        topics.forget(&place("a", "x"), 5);
+        topics.forget(&pod("a", "x"), 5);
         assert!(!topics.get(&scope).unwrap().is_kept_after(4) && topics.get(&scope).unwrap().is_kept_after(5));
     }
 

@@ -15,12 +15,18 @@ pub(super) const ORPHAN: &str = "orphan";
 /// What is known of an object. There is one for each object of the cluster, so it is small.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    pub(super) resource: Arc<ApiResource>,
-    /// `None` of what has no namespace.
-    pub(super) namespace: Option<Box<str>>,
+    home: Arc<Home>,
     pub(super) name: Box<str>,
     /// `None` of most.
     ties: Option<Box<Ties>>,
+}
+
+/// What the objects of one resource in one namespace have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Home {
+    resource: Arc<ApiResource>,
+    /// `None` of what has no namespace.
+    namespace: Option<Box<str>>,
 }
 
 /// Why there may be something to do for an object.
@@ -33,7 +39,7 @@ struct Ties {
 }
 
 impl Node {
-    pub(super) fn new(resource: &Arc<ApiResource>, meta: &ObjectMeta) -> Self {
+    fn new(home: Arc<Home>, meta: &ObjectMeta) -> Self {
         let has = |finalizer| meta.finalizers.iter().flatten().any(|f| f == finalizer);
         let ties = Ties {
             owners: meta.owner_references.clone().unwrap_or_default(),
@@ -42,12 +48,16 @@ impl Node {
             orphan: has(ORPHAN),
         };
         let is_tied = ties.deleting || ties.foreground || ties.orphan || !ties.owners.is_empty();
-        Self {
-            resource: Arc::clone(resource),
-            namespace: meta.namespace.as_deref().map(Box::from),
-            name: meta.name.as_deref().unwrap_or_default().into(),
-            ties: is_tied.then(|| Box::new(ties)),
-        }
+        Self { home, name: meta.name.as_deref().unwrap_or_default().into(), ties: is_tied.then(|| Box::new(ties)) }
+    }
+
+    pub(super) fn resource(&self) -> &ApiResource {
+        &self.home.resource
+    }
+
+    /// `None` of what has no namespace.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.home.namespace.as_deref()
     }
 
     pub(super) fn owners(&self) -> &[OwnerReference] {
@@ -111,6 +121,9 @@ impl fmt::Display for Uid {
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     dependents: HashMap<String, BTreeSet<String>>,
+    homes: HashSet<Arc<Home>>,
+    /// The number of homes at which those that stand empty are dropped.
+    sweep_at: usize,
 }
 
 impl Graph {
@@ -130,8 +143,9 @@ impl Graph {
         all.filter_map(|uid| Some((uid, self.get(uid)?)))
     }
 
-    /// An object is so now; gives whom that concerns.
-    pub(super) fn set(&mut self, uid: &str, node: Node) -> Vec<String> {
+    /// An object of a resource is so now; gives whom that concerns.
+    pub(super) fn set(&mut self, uid: &str, resource: &Arc<ApiResource>, meta: &ObjectMeta) -> Vec<String> {
+        let node = Node::new(self.home(resource, meta.namespace.as_deref()), meta);
         let mut concerned = self.unlink(uid);
         for owner in node.owners() {
             self.dependents.entry(owner.uid.clone()).or_default().insert(uid.to_owned());
@@ -146,6 +160,20 @@ impl Graph {
         concerned
     }
 
+    fn home(&mut self, resource: &Arc<ApiResource>, namespace: Option<&str>) -> Arc<Home> {
+        let home = Home { resource: Arc::clone(resource), namespace: namespace.map(Box::from) };
+        if let Some(known) = self.homes.get(&home) {
+            return Arc::clone(known);
+        }
+        if self.homes.len() >= self.sweep_at {
+            self.homes.retain(|home| Arc::strong_count(home) > 1);
+            self.sweep_at = (self.homes.len() * 2).max(1024);
+        }
+        let home = Arc::new(home);
+        self.homes.insert(Arc::clone(&home));
+        home
+    }
+
     /// An object is gone; gives whom that concerns.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
         let mut concerned = self.unlink(uid);
@@ -156,11 +184,11 @@ impl Graph {
 
     /// Of this resource there are these names and no others; gives the uids of the others.
     pub(super) fn missing(&self, resource: &ApiResource, names: &HashSet<String>) -> Vec<String> {
-        let key = |node: &Node| match &node.namespace {
+        let key = |node: &Node| match node.namespace() {
             Some(namespace) => format!("{namespace}/{}", node.name),
             None => node.name.to_string(),
         };
-        let gone = self.nodes.iter().filter(|(_, node)| *node.resource == *resource && !names.contains(&key(node)));
+        let gone = self.nodes.iter().filter(|(_, node)| node.resource() == resource && !names.contains(&key(node)));
         gone.map(|(uid, _)| uid.to_string()).collect()
     }
 
@@ -195,6 +223,6 @@ mod tests {
 
     #[test]
     fn a_node_is_small() {
-        assert!(size_of::<(Uid, Node)>() <= 72, "{}", size_of::<(Uid, Node)>());
+        assert!(size_of::<(Uid, Node)>() <= 56, "{}", size_of::<(Uid, Node)>());
     }
 }
