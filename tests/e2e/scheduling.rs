@@ -313,6 +313,11 @@ fn claims_wait(cluster: &Cluster) {
     let mut raw = json!({"name": "c", "image": test_images::BUSYBOX});
     raw["volumeDevices"] = json!([{"name": "v", "devicePath": "/dev/data"}]);
     kubectl.apply(&pod("stores", &json!({"volumes": [claim], "containers": [raw]})));
-    refused(&kubectl, "stores", "persistentvolumeclaim \"mine\" not found", HOPELESS);
+    refused(
+        &kubectl,
+        "stores",
+        "persistentvolumeclaim \"mine\" is not provided for: claims to storage are not supported yet",
+        HOPELESS,
+    );
     kubectl.run("delete pod p stores").ok();
 }

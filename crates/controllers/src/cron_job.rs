@@ -22,7 +22,7 @@ use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::{DeleteParams, PostParams};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use plan::{Facts, Start, drop_active, excess};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -208,7 +208,8 @@ impl CronJobs {
             }
         };
         written.saw(&made.metadata);
-        status.active.get_or_insert_default().push(made.object_ref(&()));
+        let started = ObjectReference { resource_version: made.resource_version(), ..made.object_ref(&()) };
+        status.active.get_or_insert_default().push(started);
         status.last_schedule_time = Some(Time(start.at));
         Ok(())
     }

@@ -18,7 +18,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,10 @@ const LEASES: &str = "kube-node-lease";
 
 /// What a silent node's status says nothing true about any more.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// Labels that have an older name, and that.
+const OLD_LABELS: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 struct NodeLifecycle {
     client: Client,
@@ -172,6 +176,19 @@ impl NodeLifecycle {
         Ok(())
     }
 
+    async fn set_labels(&self, node: &Node) -> Result<(), kube::Error> {
+        let labels = old_labels(node);
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({ "metadata": { "uid": node.metadata.uid, "labels": labels } }));
+        let api: Api<Node> = Api::all(self.client.clone());
+        match api.patch(&key(&node.metadata), &PatchParams::default(), &patch).await {
+            Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     async fn set_taints(&self, node: &Node) -> Result<(), kube::Error> {
         let Some(taints) = wanted(node, self.any_is_ready(), Timestamp::now()) else {
             return Ok(());
@@ -217,6 +234,7 @@ impl Controller for NodeLifecycle {
             return Ok(None);
         };
         self.set_taints(node).await?;
+        self.set_labels(node).await?;
         let status = condition(node, "Ready");
         if status == Some("Unknown") {
             // Its next status says more.
@@ -246,6 +264,16 @@ fn about(name: &str, uid: &str) -> ObjectReference {
 
 fn ready(node: &Node) -> Option<&NodeCondition> {
     node.status.iter().flat_map(|s| s.conditions.iter().flatten()).find(|c| c.type_ == "Ready")
+}
+
+/// The older names of a node's labels that do not say what the newer ones do (`reconcileNodeLabels`).
+fn old_labels(node: &Node) -> BTreeMap<String, String> {
+    let labels = node.metadata.labels.iter().flatten();
+    let named = labels.filter_map(|(name, value)| {
+        let old = OLD_LABELS.iter().find(|(new, _)| name == new)?.1;
+        Some((old.to_owned(), value.clone()))
+    });
+    named.filter(|(old, value)| node.metadata.labels.as_ref().and_then(|l| l.get(old)) != Some(value)).collect()
 }
 
 /// What is true of a silent node.

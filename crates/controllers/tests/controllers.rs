@@ -231,6 +231,21 @@ async fn taints_follow_a_node_from_its_registration() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn labels_of_nodes_have_their_older_names_beside_them() {
+    let api = start();
+    let labels = |of: &Value| json!({ "metadata": { "name": "n", "uid": "n", "labels": of }, "spec": {} });
+    let new = json!({ "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "amd64" });
+    api.put("api/v1/nodes/n", labels(&new));
+    let expected = json!({ "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64",
+        "beta.kubernetes.io/arch": "arm64" });
+    api.until("they have", |api| api.get("api/v1/nodes/n").is_some_and(|n| n["metadata"]["labels"] == expected)).await;
+    let old = json!({ "beta.kubernetes.io/os": "linux" });
+    api.put("api/v1/nodes/n", labels(&old));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(api.get("api/v1/nodes/n").expect("a node")["metadata"]["labels"], old);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_node_is_noticed_and_one_with_a_lease_is_not() {
     let api = start();
     for name in ["silent", "alive"] {

@@ -17,12 +17,12 @@ pub(crate) fn never_preempts(spec: &PodSpec) -> bool {
     spec.preemption_policy.as_deref() == Some("Never")
 }
 
-/// In the words of upstream's `VolumeBinding`.
+/// Whether the claim is there does not matter, for nobody binds it.
 fn missing_storage(pod: &Pod, volume: &Volume) -> Option<String> {
-    if let Some(claim) = &volume.persistent_volume_claim {
-        return Some(format!("persistentvolumeclaim {:?} not found", claim.claim_name));
-    }
-    volume.ephemeral.as_ref()?;
-    let name = format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name);
-    Some(format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"))
+    let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => claim.claim_name.clone(),
+        (None, Some(_)) => format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name),
+        (None, None) => return None,
+    };
+    Some(format!("persistentvolumeclaim {claim:?} is not provided for: claims to storage are not supported yet"))
 }

@@ -2,7 +2,7 @@
 
 use super::zone::{Entry, Found, Zone};
 use domain::base::iana::{Class, Opcode, Rcode, Rtype};
-use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, PushError, StaticCompressor};
+use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, AuthorityBuilder, PushError, StaticCompressor};
 use domain::base::{Message, MessageBuilder, Name, Question, Serial, Ttl};
 use domain::rdata::{A, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
 use std::net::Ipv4Addr;
@@ -15,6 +15,8 @@ const TTL: Ttl = Ttl::from_secs(5);
 /// What a resolver takes over UDP when it says nothing (RFC 1035), and the most that is sent to any (RFC 9715).
 const SMALLEST: u16 = 512;
 const LARGEST: u16 = 1232;
+/// What the record for resolvers that say what they take needs, in bytes (RFC 6891).
+const OPT: usize = 11;
 
 /// What becomes of a question.
 #[derive(Debug, PartialEq, Eq)]
@@ -130,24 +132,32 @@ impl<'a> Answer<'a> {
         let header = answer.header_mut();
         header.set_aa(true);
         header.set_ra(true);
-        answer.set_push_limit(limit(question, transport));
-        match self.push(answer, question, found) {
-            Ok(full) => full.finish().into_target(),
-            // Too large for the transport: the resolver asks again, over TCP.
-            Err(_) => {
-                let mut short = builder().start_error(question, code);
-                short.header_mut().set_tc(true);
-                short.finish().into_target()
-            }
+        let (limit, opt) = (limit(question, transport), question.opt().is_some());
+        answer.set_push_limit(if opt { limit - OPT } else { limit });
+        // What does not fit is asked for again, over TCP, by whoever can.
+        if self.answers(&mut answer, question, found).is_err() {
+            answer.header_mut().set_tc(true);
         }
+        let entry = if let Found::Entry(entry) = found { Some(&**entry) } else { None };
+        let mut full = self.end(answer, entry);
+        full.set_push_limit(limit);
+        if opt {
+            let size = full.opt(|opt| {
+                opt.set_udp_payload_size(LARGEST);
+                Ok(())
+            });
+            debug_assert!(size.is_ok(), "room was left for it");
+        }
+        full.finish().into_target()
     }
 
-    fn push(
+    /// The records that answer, as far as they fit.
+    fn answers(
         &self,
-        mut answer: AnswerBuilder<Target>,
+        answer: &mut AnswerBuilder<Target>,
         question: &Message<&[u8]>,
         found: &Found<'_>,
-    ) -> Result<AdditionalBuilder<Target>, PushError> {
+    ) -> Result<(), PushError> {
         let asked = question.sole_question().map_err(|_| PushError::ShortBuf)?;
         let mut owner = owned(&asked.qname().to_string())?;
         for alias in &self.aliases {
@@ -155,25 +165,8 @@ impl<'a> Answer<'a> {
             answer.push((&owner, Class::IN, TTL, Cname::new(&target)))?;
             owner = target;
         }
-        let Found::Entry(entry) = found else { return self.end(answer) };
-        self.records(&mut answer, &owner, entry)?;
-        let mut full = self.end(answer)?;
-        if self.kind == Rtype::SRV {
-            for target in entry.services.iter().map(|service| &service.target) {
-                if let Found::Entry(there) = self.zone.find(target) {
-                    for ip in &there.addresses {
-                        full.push((owned(target)?, Class::IN, TTL, A::new(*ip)))?;
-                    }
-                }
-            }
-        }
-        if question.opt().is_some() {
-            full.opt(|opt| {
-                opt.set_udp_payload_size(LARGEST);
-                Ok(())
-            })?;
-        }
-        Ok(full)
+        let Found::Entry(entry) = found else { return Ok(()) };
+        self.records(answer, &owner, entry)
     }
 
     fn records(&self, answer: &mut AnswerBuilder<Target>, owner: &OwnedName, entry: &Entry) -> Result<(), PushError> {
@@ -228,14 +221,27 @@ impl<'a> Answer<'a> {
         all
     }
 
-    /// Whoever is told that there is nothing is told for how long that counts (RFC 2308).
-    fn end(&self, answer: AnswerBuilder<Target>) -> Result<AdditionalBuilder<Target>, PushError> {
-        let is_empty = answer.counts().ancount() == 0;
+    /// Whoever is told that there is nothing is told for how long that counts (RFC 2308); who is told of a place, where it
+    /// is. Of this, what does not fit is left out: an answer is whole without it (RFC 2181).
+    fn end(&self, answer: AnswerBuilder<Target>, entry: Option<&Entry>) -> AdditionalBuilder<Target> {
+        let (is_empty, is_cut) = (answer.counts().ancount() == 0, answer.header().tc());
         let mut authority = answer.authority();
-        if is_empty {
-            authority.push((owned(self.zone.domain())?, Class::IN, TTL, self.authority()?))?;
+        if is_empty && !is_cut {
+            let _ = self.nothing(&mut authority);
         }
-        Ok(authority.additional())
+        let mut more = authority.additional();
+        let places = entry.into_iter().flat_map(|entry| &entry.services).filter(|_| self.kind == Rtype::SRV);
+        for target in places.map(|service| &service.target) {
+            let Found::Entry(there) = self.zone.find(target) else { continue };
+            for ip in &there.addresses {
+                let _ = owned(target).and_then(|target| more.push((target, Class::IN, TTL, A::new(*ip))));
+            }
+        }
+        more
+    }
+
+    fn nothing(&self, authority: &mut AuthorityBuilder<Target>) -> Result<(), PushError> {
+        authority.push((owned(self.zone.domain())?, Class::IN, TTL, self.authority()?))
     }
 
     fn authority(&self) -> Result<Soa<OwnedName>, PushError> {

@@ -245,6 +245,8 @@ async fn what_the_new_type_has_no_use_for_is_dropped() {
     api.check(merge(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": words})).await;
     let words = "Service \"s\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable";
     api.check(merge(&path, &json!({"spec": {"healthCheckNodePort": 30_123}})), 422, json!({"message": words})).await;
+    let balanced = json!({"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}]}}});
+    api.check(merge(format!("{path}/status"), &balanced), 200, balanced.clone()).await;
     // What is changed with the type is wrong; what only stayed is dropped.
     let wrong = json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": "Cluster"}});
     let words = "Service \"s\" is invalid: spec.externalTrafficPolicy: Invalid value: \"Cluster\": may only be set for externally-accessible services";
@@ -254,6 +256,7 @@ async fn what_the_new_type_has_no_use_for_is_dropped() {
     let left: Vec<&&str> = gone.iter().filter(|f| !inside["spec"][**f].is_null()).collect();
     assert!(left.is_empty() && inside["spec"]["ports"][0]["nodePort"].is_null(), "{left:?} {inside:#}");
     assert_eq!(inside["spec"]["clusterIP"], made["spec"]["clusterIP"]);
+    assert_eq!(inside["status"]["loadBalancer"], json!({}));
     let name = json!({"spec": {"type": "ExternalName", "externalName": "x.example"}});
     let named = api.check(merge(&path, &name), 200, json!({})).await.body;
     let gone = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];

@@ -14,6 +14,10 @@ pub(super) fn take_over(object: &mut Value, old: &Value) {
     keep_allocated(spec, old);
     first_address(spec, old);
     drop_what_has_no_use(spec, old);
+    // Whoever made the balancer takes it down in his own time, of which nobody else needs to know.
+    if object["spec"]["type"] != "LoadBalancer" {
+        object["status"]["loadBalancer"] = json!({});
+    }
 }
 
 /// One address is a list of one, wherever a client says only half of it.
