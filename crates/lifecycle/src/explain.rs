@@ -99,6 +99,7 @@ fn awaited(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
         let why = match kill.cause {
             KillCause::Probe(kind) => format!("failed its {} probe", word(kind)),
             KillCause::PostStart => "failed its postStart hook".to_owned(),
+            KillCause::Sandbox => "has lost its sandbox".to_owned(),
             KillCause::Definition => "runs of another image than its spec has now".to_owned(),
             KillCause::RestartAll { .. } => return Some(format!("container {name} is killed, to be restarted")),
             KillCause::Resize => {

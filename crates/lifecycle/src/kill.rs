@@ -20,6 +20,9 @@ pub(crate) enum KillCause {
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,
+    /// Its sandbox was lost while it ran. Whether it runs again in the next one was decided then, and is not for its exit
+    /// code to say (`computePodActions`).
+    Sandbox,
     /// Its image is another one now.
     Definition,
     /// All containers are restarted.

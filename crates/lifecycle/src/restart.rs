@@ -92,7 +92,7 @@ impl Pod {
         match self.container(&spec.name).current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause) {
             // Another takes its place, whatever the policy (LIFECYCLE.md 3.4, point 4).
             Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }) => true,
-            Some(KillCause::Probe(_)) => {
+            Some(KillCause::Probe(_) | KillCause::Sandbox) => {
                 self.restarts_on_failure(kind, spec) || self.features.rule(spec, code).is_some()
             }
             Some(KillCause::PostStart) | None => self.restarts_after(kind, spec, code),

@@ -4,7 +4,7 @@ use super::{entry, record};
 use crate::{
     ContainerExit, ContainerFact, EventKind, NodePolicy, Pod, RuntimeImage, StartStage,
     container::{Ended, Image, Instance, StartFailure, State},
-    kill::KillCause,
+    kill::{Kill, KillCause},
     restart_all,
     time::after,
 };
@@ -157,8 +157,19 @@ fn ended(pod: &mut Pod, name: &str, id: &str, mut exit: ContainerExit, policy: &
     if !announced && pod.overdue(now).is_some_and(|at| at <= exit.finished_at) {
         record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(name));
     }
+    without_sandbox(pod, name, &exit, now);
     restart_all::ended(pod, name, exit.code, now);
     backing_off(pod, name, &exit, policy, now);
+}
+
+/// What ran when its sandbox was lost has not succeeded, however it took its leave: it runs again where a failure would.
+fn without_sandbox(pod: &mut Pod, name: &str, exit: &ContainerExit, now: Timestamp) {
+    let ran = pod.lost_sandbox().is_some_and(|(_, since)| since <= exit.finished_at) && pod.stop(now).is_none();
+    let again = pod.container_spec(name).is_some_and(|(kind, spec)| pod.restarts_on_failure(kind, spec));
+    let instance = entry(pod, name).current.as_mut();
+    if let Some(instance) = instance.filter(|i| ran && again && i.kill.is_none()) {
+        instance.kill = Some(Kill { cause: KillCause::Sandbox, deadline: now });
+    }
 }
 
 /// The end of a container that nobody has told of yet is kept until somebody does; a few, for most such facts are old.

@@ -20,7 +20,11 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     };
     let probe = match cause {
         KillCause::Probe(kind) => probes::probe(spec, kind),
-        KillCause::PostStart | KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. } => None,
+        KillCause::PostStart
+        | KillCause::Sandbox
+        | KillCause::Definition
+        | KillCause::Resize
+        | KillCause::RestartAll { .. } => None,
     };
     let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
     let deadline = after(now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
@@ -37,7 +41,7 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         // Upstream's word, which is its reason as well.
         KillCause::PostStart => "FailedPostStartHook".to_owned(),
         KillCause::Definition => format!("{who} {name} definition changed{again}"),
-        KillCause::RestartAll { .. } => format!("Stopping container {name}"),
+        KillCause::Sandbox | KillCause::RestartAll { .. } => format!("Stopping container {name}"),
         KillCause::Resize => format!("Container {name} resize requires restart"),
     };
     let Some(instance) = entry(pod, name).current.as_mut().filter(|i| i.kill.is_none()) else {

@@ -56,6 +56,39 @@ fn what_has_succeeded_under_on_failure_stays_done() {
 }
 
 #[test]
+fn what_ran_in_it_has_not_succeeded_however_it_ends() {
+    for code in [0, 3] {
+        let mut sim = Sim::of("OnFailure", &["a", "b"]).on_stop("a", 2, code).on_stop("b", 0, code);
+        sim.pass(10);
+        sim.lose_sandbox();
+        sim.pass(1);
+        assert_eq!((sim.phase().as_str(), sim.state("b").as_str()), ("Running", "waiting ContainerCreating"), "{code}");
+        sim.pass(10);
+        let starts = (sim.starts("a").len(), sim.starts("b").len());
+        assert_eq!((starts, sim.phase().as_str(), sim.restarts("a")), ((2, 2), "Running", 1), "{code}");
+        sim.delete(30);
+        sim.pass(10);
+        assert!(sim.done().last().is_some_and(|last| last.ends_with("forget")), "{:?}", sim.done());
+    }
+    let own = json!({"restartPolicy": "Always",
+        "containers": [{"name": "c", "image": "i", "restartPolicy": "OnFailure"}]});
+    let mut sim = Sim::new(own).on_stop("c", 2, 0);
+    sim.pass(10);
+    sim.lose_sandbox();
+    sim.pass(10);
+    assert_eq!((sim.phase().as_str(), sim.restarts("c")), ("Running", 1));
+}
+
+#[test]
+fn what_ends_in_the_new_one_counts_as_ever() {
+    let mut sim = Sim::of("OnFailure", &["c"]).on_stop("c", 2, 0).script("c", &[Run::Forever, Run::Ends(5, 0)]);
+    sim.pass(10);
+    sim.lose_sandbox();
+    sim.pass(20);
+    assert_eq!((sim.phase().as_str(), sim.starts("c").len()), ("Succeeded", 2));
+}
+
+#[test]
 fn init_containers_run_again_in_the_new_one() {
     let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});
