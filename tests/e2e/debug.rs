@@ -10,6 +10,7 @@ use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("an ephemeral container sees the processes of its target, and is never started again", targets),
+    ("an ephemeral container may be privileged where no other is", privileged),
     ("kubectl debug copies a Pod", copies),
     ("kubectl debug looks at a node with its files and namespaces", nodes),
     ("an ephemeral container can be attached to and asked for its logs", streams),
@@ -100,6 +101,20 @@ fn copies(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/copy").ok();
     eventually("the copy's processes to be seen", || kubectl.run("logs copy -c d").ok().contains("sleep 54321"));
     assert_eq!(kubectl.value("pod/copy", "/spec/shareProcessNamespace"), json!(true));
+}
+
+fn privileged(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run(&kubectl);
+    let image = format!("--image={}", test_images::BUSYBOX);
+    let script = "grep CapEff /proc/self/status";
+    let args = ["debug", "p", &image, "--profile=sysadmin", "--container=d", "--", "sh", "-c", script];
+    kubectl.args(&args, "").ok();
+    eventually("the debugger to end", || state(&kubectl, "terminated/exitCode") == json!(0));
+    // All that this process has, too.
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find(|line| line.starts_with("CapEff")).unwrap();
+    assert_eq!(kubectl.run("logs p -c d").ok().trim(), own);
 }
 
 fn nodes(cluster: &Cluster) {

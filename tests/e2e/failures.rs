@@ -124,15 +124,18 @@ fn a_sandbox_dies(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
-    ready(&kubectl, "always");
-    ready(&kubectl, "never");
+    // It ends with 0 when it is stopped, and has not succeeded.
+    kubectl.apply(&pod("failed", SERVE, &json!({"restartPolicy": "OnFailure"}), &json!({})).to_string());
+    ["always", "never", "failed"].iter().for_each(|name| ready(&kubectl, name));
     let before = container(&kubectl, "always");
-    for name in ["always", "never"] {
+    for name in ["always", "never", "failed"] {
         let pause = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "pause");
         kill(pause.expect("a sandbox has a process").0, Signal::SIGKILL).unwrap();
     }
-    kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
-    ready(&kubectl, "always");
+    for name in ["always", "failed"] {
+        kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/restartCount", &json!(1));
+        ready(&kubectl, name);
+    }
     let after = container(&kubectl, "always");
     assert_eq!(after["lastState"]["terminated"]["containerID"], before["containerID"], "{after}");
     let changed = "Pod sandbox changed, it will be killed and re-created.";

@@ -83,6 +83,10 @@ fn explain_says_why(cluster: &Cluster) {
         (done, said.as_str()),
         (false, "podium: only Pods can be explained, and \"deploy\" is none: say pod/NAME\n")
     );
+    let (done, said) = podium(cluster, &["explain", "runs/log"]);
+    assert!(!done && said.contains("only Pods can be explained"), "{said}");
+    let (done, said) = podium(cluster, &["explain", "pod/runs?x=1"]);
+    assert!(!done && said.contains("\"runs?x=1\" is no name of a Pod"), "{said}");
     let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
     assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
 }

@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Alone] = &[
     ("podium run ends what comes again, in order", what_comes_again_is_ended),
     ("podium run ends with its Jobs, and finds the Pods whose names it did not choose", jobs_and_generated_names),
     ("podium run of nothing that runs is over at once", nothing_to_wait_for),
+    ("podium run refuses fields and kinds that nobody knows", what_nobody_knows),
     ("podium run can be interrupted twice", interrupted_twice),
     ("runc is found where Podium has found it", runc_is_found),
 ];
@@ -146,6 +147,16 @@ fn nothing_to_wait_for() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
     let (code, text) = run_of(&map, "60s");
     assert!(code == 0 && text.contains("there is nothing to wait for"), "{code} {text}");
+}
+
+fn what_nobody_knows() {
+    let mut wrong = pod("true");
+    wrong["spec"]["containers"][0]["bogus"] = json!(1);
+    let (code, text) = run_of(&wrong, "60s");
+    assert!(code == 2 && text.contains("unknown field \"spec.containers[0].bogus\""), "{code} {text}");
+    let strange = json!({"apiVersion": "example.com/v1", "kind": "Strange", "metadata": {"name": "c"}});
+    let (code, text) = run_of(&strange, "60s");
+    assert!(code == 2 && text.contains("the cluster serves no Strange of example.com/v1"), "{code} {text}");
 }
 
 fn interrupted_twice() {

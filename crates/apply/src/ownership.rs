@@ -46,6 +46,12 @@ pub trait Versions {
     /// The type of the kind's objects in this version; `None` when it is not served.
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>>;
 
+    /// Whether [`Versions::convert`] makes of an object of one version what it is in the other: else nothing can be
+    /// said of what a field has become there.
+    fn are_known(&self, _from: &str, _to: &str) -> bool {
+        true
+    }
+
     /// An object of one version in another; `None` when that is not served.
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value>;
 }

@@ -14,7 +14,8 @@ use serde_json::Value;
 /// Takes out of a merged object what its manager applied the last time, and nobody owns any more.
 pub(crate) fn prune(versions: &dyn Versions, merged: Value, managers: &Managers, last: &Entry, now: &str) -> Value {
     let version = last.api_version.as_str();
-    if is_all_owned(managers, last) {
+    // What cannot be found again stays: better too much than too little.
+    if is_all_owned(managers, last) || !versions.are_known(now, version) {
         return merged;
     }
     let Some((of, merged_then)) = typed(versions, &merged, now, version) else { return merged };

@@ -91,12 +91,13 @@ pub(crate) async fn run(shared: &Shared) {
     }
 }
 
-/// Waits until a Pod that has to go has heard of it, and nothing of it runs any more.
+/// Waits until a Pod that has to go has heard of it, nothing of it runs any more, and what it had is free: else another would
+/// have to go for the same.
 async fn stopped(shared: &Shared, uid: &str) {
     let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.known) else { return };
     let runs = |pod: &Pod| api::pod::containers(pods::spec(pod)).any(|(_, c)| pod.is_running(&c.name));
     // Nobody who might tell is there any more: it is gone.
-    let _ = known.wait_for(|pod| pod.is_ending(shared.now()) && !runs(pod)).await;
+    let _ = known.wait_for(|pod| pod.is_ending(shared.now()) && !runs(pod) && pod.is_settled()).await;
 }
 
 /// Looks at the node once; gives the Pods that have to go.

@@ -270,9 +270,7 @@ fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &
         return;
     }
     settle(pod, plan);
-    let settled = pod.sandboxes.iter().all(|s| s.state == SandboxState::Stopped)
-        && matches!(pod.volumes, Volumes::Absent | Volumes::Removed);
-    if !settled {
+    if !pod.is_settled() {
         return;
     }
     if pod.gone_at.is_some() {

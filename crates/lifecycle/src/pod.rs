@@ -340,6 +340,13 @@ impl Pod {
         self.containers.values().any(Container::may_run)
     }
 
+    /// Whether nothing of it holds any more what belongs to the node: its sandboxes are stopped, and its volumes are gone.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.sandboxes.iter().all(|s| s.state == SandboxState::Stopped)
+            && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
+    }
+
     /// Since when a sandbox is broken that was not yet stopped.
     pub(crate) fn lost_sandbox(&self) -> Option<(&Sandbox, Timestamp)> {
         self.sandboxes.iter().find_map(|s| match s.state {

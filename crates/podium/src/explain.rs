@@ -22,6 +22,10 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<()> {
         Some(("pod" | "pods" | "po", name)) => name,
         Some((kind, _)) => bail!("only Pods can be explained, and {kind:?} is none: say pod/NAME"),
     };
+    // It becomes a part of a path.
+    if let Some(why) = api::names::dns1123_subdomain(name).first() {
+        bail!("{name:?} is no name of a Pod: {why}");
+    }
     let pod = Api::<Pod>::namespaced(client.clone(), &args.namespace).get(name).await?;
     let Some(node) = api::pod::node_name(&pod) else {
         unscheduled(name, &pod);

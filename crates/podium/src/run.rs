@@ -17,8 +17,7 @@ use crate::{
 use anyhow::{Context, Result, anyhow};
 use goal::Goal;
 use kube::{
-    Api, Client,
-    api::PostParams,
+    Client, Resource,
     core::{DynamicObject, GroupVersionKind},
     discovery,
 };
@@ -142,19 +141,20 @@ async fn carried_out(client: &Client, manifests: &[Manifest], show: &mut Show) -
 async fn create(client: &Client, manifest: &Manifest) -> Result<DynamicObject> {
     let (group, version) = manifest.text("/apiVersion").rsplit_once('/').unwrap_or(("", manifest.text("/apiVersion")));
     let gvk = GroupVersionKind::gvk(group, version, manifest.text("/kind"));
-    let (resource, capabilities) =
-        discovery::pinned_kind(client, &gvk).await.context("the cluster does not serve this kind")?;
+    let (resource, capabilities) = discovery::pinned_kind(client, &gvk).await.map_err(|error| match error {
+        kube::Error::Discovery(_) => anyhow!("the cluster serves no {} of {}", gvk.kind, gvk.api_version()),
+        error => error.into(),
+    })?;
     let mut object = manifest.object.clone();
     let namespaced = capabilities.scope == discovery::Scope::Namespaced;
     if namespaced && manifest.text("/metadata/namespace").is_empty() {
         object["metadata"]["namespace"] = "default".into();
     }
-    let object: DynamicObject = serde_json::from_value(object)?;
-    let namespace = object.metadata.namespace.clone().unwrap_or_default();
-    let api: Api<DynamicObject> = if namespaced {
-        Api::namespaced_with(client.clone(), &namespace, &resource)
-    } else {
-        Api::all_with(client.clone(), &resource)
-    };
-    Ok(api.create(&PostParams::default(), &object).await?)
+    let namespace = object["metadata"]["namespace"].as_str().filter(|_| namespaced);
+    let path = DynamicObject::url_path(&resource, namespace);
+    // As kubectl asks for it: a field that nobody knows is a mistake.
+    let request = http::Request::post(format!("{path}?fieldValidation=Strict"))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(serde_json::to_vec(&object)?)?;
+    Ok(client.request(request).await?)
 }

@@ -139,6 +139,11 @@ impl Versions for Write {
         self.served(api_version)?.types()
     }
 
+    /// What a webhook makes of an object is not known here.
+    fn are_known(&self, from: &str, to: &str) -> bool {
+        from == to || self.served(to).is_none_or(|kind| kind.conversion().is_none())
+    }
+
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {
         let (before, after) = (self.served(from)?, self.served(to)?);
         let mut object = object.clone();

@@ -67,6 +67,10 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
         let text = "at most one of `sinceTime` or `sinceSeconds` may be specified";
         errors.forbidden(&FieldPath::new("[]"), text);
     }
+    // A part of the log is an alpha feature (`PodLogsQuerySplitStreams`).
+    if query.get("stream").is_some() {
+        errors.forbidden(&FieldPath::new("stream"), "may not be specified");
+    }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_named("", "PodLogOptions", name, &errors)) }
 }
 

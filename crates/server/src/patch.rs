@@ -51,6 +51,11 @@ pub(crate) fn apply(content_type: &str, mut object: Value, patch: &[u8]) -> Resu
     }
 }
 
+/// Whether a JSON patch was not applied because a test in it does not hold.
+pub(crate) fn is_failed_test(error: &ApiError) -> bool {
+    error.cause().ends_with(json_patch::TEST_FAILED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

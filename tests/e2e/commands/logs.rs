@@ -128,6 +128,11 @@ fn logs_that_are_not_there(cluster: &Cluster) {
             "The PodLogOptions \"two\" is invalid: tailLines: Invalid value: -5: must be greater than or equal to 0",
         ),
         (
+            &raw("container=a&stream=Stderr"),
+            1,
+            "The PodLogOptions \"two\" is invalid: stream: Forbidden: may not be specified",
+        ),
+        (
             &raw("container=a&limitBytes=0"),
             1,
             "The PodLogOptions \"two\" is invalid: limitBytes: Invalid value: 0: must be greater than 0",

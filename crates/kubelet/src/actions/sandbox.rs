@@ -54,11 +54,18 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
         // A group needs a user beside it, and the sandbox has no image that names one.
         run_as_group: context.run_as_group.filter(|_| context.run_as_user.is_some()),
         supplemental_groups: groups.collect(),
-        privileged: api::pod::containers(spec)
-            .any(|(_, c)| c.security_context.as_ref().is_some_and(|s| s.privileged == Some(true))),
+        privileged: is_privileged(pod),
         ..SandboxConfig::default()
     };
     Ok((config, complaints))
+}
+
+/// Whether a container of the Pod may do all that the node may, one that came later included: the runtime asks the sandbox's
+/// configuration, as it is when a container is made.
+fn is_privileged(pod: &Pod) -> bool {
+    let lasting = api::pod::containers(pods::spec(pod)).map(|(_, c)| c.security_context.as_ref());
+    let ephemeral = pods::spec(pod).ephemeral_containers.iter().flatten().map(|c| c.security_context.as_ref());
+    lasting.chain(ephemeral).flatten().any(|context| context.privileged == Some(true))
 }
 
 /// What of the runtime is to run the Pod; empty for its default (upstream's `LookupRuntimeHandler`).

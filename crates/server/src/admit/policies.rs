@@ -2,7 +2,7 @@
 //! (`apiserver/pkg/admission/plugin/policy/{generic,validating}`).
 
 use super::review::Review;
-use crate::{convert, kinds::Kind, kinds::selector, status::ApiError};
+use crate::{convert, kinds::Kind, kinds::selector, registry::Served, status::ApiError};
 use admission::{
     conditions,
     matching::Matching,
@@ -17,7 +17,7 @@ use store::{Key, Scope};
 pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
     let mut refused: Option<(&Policy, Option<&Binding>, Denial)> = None;
     for (policy, bindings) in &review.asked.policies {
-        let form = match concerns(review, &policy.matching, object, old) {
+        let form = match is_about(review, &policy.matching, policy.params.as_ref(), object, old) {
             Ok(Some(form)) => form,
             Ok(None) => continue,
             Err(_) if policy.is_optional => continue,
@@ -99,6 +99,30 @@ pub(super) fn concerns(
     Ok(selected.then_some(form))
 }
 
+/// The same for a policy, which can say nothing when what configures it is of a kind that is not served.
+pub(super) fn is_about(
+    review: &Review<'_>,
+    matching: &Result<Matching, String>,
+    params: Option<&(String, String)>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<usize>, String> {
+    let form = concerns(review, matching, object, old)?;
+    if form.is_some()
+        && let Some(params) = params
+    {
+        param_kind(&review.server.registry.served(), params)?;
+    }
+    Ok(form)
+}
+
+/// The kind of what configures a policy (`ensureParamsForPolicyLocked`).
+fn param_kind<'a>(served: &'a Served, (version, kind): &'a (String, String)) -> Result<&'a dyn Kind, String> {
+    let (group, name) = version.rsplit_once('/').unwrap_or(("", version));
+    let known = served.kinds(group, name).find(|k| k.info().kind == kind && !k.info().question);
+    known.ok_or_else(|| format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'"))
+}
+
 /// What a policy says against a request where a binding says that it holds.
 async fn decide(
     review: &Review<'_>,
@@ -150,15 +174,12 @@ pub(super) async fn params(
     of: Option<&(String, String)>,
     binding: &Binding,
 ) -> Result<Vec<Value>, String> {
-    let (Some((version, kind)), reference) = (of, &binding.params) else { return Ok(vec![Value::Null]) };
+    let (Some(of), reference) = (of, &binding.params) else { return Ok(vec![Value::Null]) };
     if reference.is_null() {
         return Ok(vec![Value::Null]);
     }
-    let server = review.server;
-    let (group, name) = version.rsplit_once('/').unwrap_or(("", version));
-    let served = server.registry.served();
-    let known = served.kinds(group, name).find(|k| k.info().kind == kind && !k.info().question);
-    let known = known.ok_or_else(|| format!("paramKind kind `{version}, Kind={kind}` not known"))?;
+    let served = review.server.registry.served();
+    let known = param_kind(&served, of)?;
     let given = reference["namespace"].as_str().unwrap_or("");
     let namespace = match (known.info().namespaced, given) {
         (true, "") if review.about.namespace.is_empty() => {

@@ -47,6 +47,9 @@ pub(super) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, ApiError> 
     Ok(Parsed { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
 }
 
+/// How the words of a test end that does not hold.
+pub(super) const TEST_FAILED: &str = ": test failed";
+
 fn rejected(why: &str) -> ApiError {
     ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request").with_cause(
         "UnexpectedServerResponse",
@@ -133,7 +136,7 @@ impl Operation<'_> {
 
     fn test(&self, document: &mut Value) -> Result<(), Refusal> {
         let path = self.path("path", "test")?;
-        let failed = || format!("testing value {path} failed: test failed");
+        let failed = || format!("testing value {path} failed{TEST_FAILED}");
         if path.is_empty() {
             return if document == self.value() { Ok(()) } else { Err(failed()) };
         }

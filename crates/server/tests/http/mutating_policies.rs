@@ -48,6 +48,20 @@ fn map(name: &str, data: Value) -> Value {
 }
 
 #[tokio::test]
+async fn a_patch_whose_test_does_not_hold_leaves_the_object_alone() {
+    let api = switched_on(Api::new().await);
+    let of = |value: &str| {
+        format!(
+            "[JSONPatch{{op: 'test', path: '/data/a', value: '{value}'}}, JSONPatch{{op: 'replace', path: '/data/a', value: 'new'}}]"
+        )
+    };
+    policy(&api, "other", &[patch_of(&of("other"))], json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("a", json!({"a": "old"}))), 201, json!({"data": {"a": "old"}})).await;
+    policy(&api, "same", &[patch_of(&of("old"))], json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("b", json!({"a": "old"}))), 201, json!({"data": {"a": "new"}})).await;
+}
+
+#[tokio::test]
 async fn they_are_served_where_the_feature_is_on() {
     let api = Api::new().await;
     api.check(get(format!("{BETA}/mutatingadmissionpolicies")), 404, json!({})).await;

@@ -27,6 +27,19 @@ fn map(name: &str, data: Value) -> Value {
 }
 
 #[tokio::test]
+async fn a_policy_whose_kind_of_params_is_not_served_refuses_whatever_it_is_about() {
+    let api = Api::new().await;
+    let spec =
+        json!({"paramKind": {"apiVersion": "foo.io/v1", "kind": "Foo"}, "validations": [{"expression": "true"}]});
+    policy(&api, "p", spec).await;
+    // Unless nothing binds it, whatever the binding says.
+    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({})).await;
+    bind(&api, "b", "p", json!({"matchResources": {"objectSelector": {"matchLabels": {"of": "none"}}}})).await;
+    let words = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'foo.io/v1, Kind=Foo'";
+    api.check(post(CONFIG_MAPS, &map("b", json!({}))), 422, json!({"message": words})).await;
+}
+
+#[tokio::test]
 async fn a_policy_holds_where_it_is_bound() {
     let api = Api::new().await;
     let validation = json!({"expression": "has(object.data) && object.data.owner != ''", "message": "say who owns it"});

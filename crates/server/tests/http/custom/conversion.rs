@@ -108,6 +108,25 @@ fn compare_all(expected: &Value, got: &Value) {
 }
 
 #[tokio::test]
+async fn what_is_applied_in_one_version_after_another_is_not_lost() {
+    let hook = Hook::new(convert).await;
+    let api = with_versions(&hook).await;
+    let path = |of: &str| format!("{of}/a?force=true");
+    let new = crontab("a", &json!({"schedule": "1 * * * *", "replicas": 2}));
+    let mut old = crontab("a", &json!({"cron": "1 * * * *", "replicas": 2}));
+    old["apiVersion"] = json!("stable.example.com/v1beta1");
+    api.check(apply(path(CRONTABS), "me", &new), 201, json!({})).await;
+    for _ in 0..2 {
+        let stays = json!({"spec": {"cron": "1 * * * *", "replicas": 2}});
+        api.check(apply(path(OLD), "me", &old), 200, stays.clone()).await;
+        api.check(get(format!("{OLD}/a")), 200, stays).await;
+        let stays = json!({"spec": {"schedule": "1 * * * *", "replicas": 2}});
+        api.check(apply(path(CRONTABS), "me", &new), 200, stays.clone()).await;
+        api.check(get(format!("{CRONTABS}/a")), 200, stays).await;
+    }
+}
+
+#[tokio::test]
 async fn a_list_is_converted_at_once_and_a_watch_as_it_goes() {
     let hook = Hook::new(convert).await;
     let api = with_versions(&hook).await;
