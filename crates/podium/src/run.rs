@@ -141,9 +141,12 @@ async fn carried_out(client: &Client, manifests: &[Manifest], show: &mut Show) -
 async fn create(client: &Client, manifest: &Manifest) -> Result<DynamicObject> {
     let (group, version) = manifest.text("/apiVersion").rsplit_once('/').unwrap_or(("", manifest.text("/apiVersion")));
     let gvk = GroupVersionKind::gvk(group, version, manifest.text("/kind"));
-    let (resource, capabilities) = discovery::pinned_kind(client, &gvk).await.map_err(|error| match error {
-        kube::Error::Discovery(_) => anyhow!("the cluster serves no {} of {}", gvk.kind, gvk.api_version()),
-        error => error.into(),
+    let (resource, capabilities) = discovery::pinned_kind(client, &gvk).await.map_err(|error| {
+        // The kind, or its group.
+        let is_unknown = matches!(&error, kube::Error::Discovery(_))
+            || matches!(&error, kube::Error::Api(status) if status.code == 404);
+        let unknown = || anyhow!("the cluster serves no {} of {}", gvk.kind, gvk.api_version());
+        if is_unknown { unknown() } else { error.into() }
     })?;
     let mut object = manifest.object.clone();
     let namespaced = capabilities.scope == discovery::Scope::Namespaced;
