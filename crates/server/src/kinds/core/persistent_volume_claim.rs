@@ -118,8 +118,10 @@ pub(in crate::kinds) fn validate_claim(spec: &Value, path: &FieldPath, errors: &
         Value::Null => errors.required(&at.key("storage"), ""),
         size => check_positive(size, &at.key("storage"), errors),
     }
-    if !text_of(spec, "storageClassName").is_empty() {
-        subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
+    for class in ["storageClassName", "volumeAttributesClassName"] {
+        if !text_of(spec, class).is_empty() {
+            subdomain(&spec[class], &path.child(class), errors);
+        }
     }
     for field in SOURCES.into_iter().filter(|f| !spec[*f].is_null()) {
         source(&spec[field], &path.child(field), errors);

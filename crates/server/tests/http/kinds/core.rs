@@ -231,6 +231,10 @@ async fn persistent_volume_claims() {
                 r#"{"spec": {"accessModes": ["Often"]}}"#,
                 "spec.accessModes: Unsupported value: \"Often\": supported values: \"ReadOnlyMany\", \"ReadWriteMany\", \"ReadWriteOnce\", \"ReadWriteOncePod\"",
             ),
+            (
+                r#"{"spec": {"volumeAttributesClassName": "-x"}}"#,
+                "spec.volumeAttributesClassName: Invalid value: \"-x\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ),
             (r#"{"spec": {"resources": null}}"#, "spec.resources[storage]: Required value"),
             (
                 r#"{"spec": {"dataSourceRef": {"kind": "Snapshot", "name": "s"}}}"#,
