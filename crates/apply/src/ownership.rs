@@ -48,7 +48,7 @@ pub trait Versions {
 
     /// Whether [`Versions::convert`] makes of an object of one version what it is in the other: else nothing can be
     /// said of what a field has become there.
-    fn are_known(&self, _from: &str, _to: &str) -> bool {
+    fn is_faithful(&self, _from: &str, _to: &str) -> bool {
         true
     }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(crate) fn prune(versions: &dyn Versions, merged: Value, managers: &Managers, last: &Entry, now: &str) -> Value {
     let version = last.api_version.as_str();
     // What cannot be found again stays: better too much than too little.
-    if is_all_owned(managers, last) || !versions.are_known(now, version) {
+    if is_all_owned(managers, last) || !versions.is_faithful(now, version) {
         return merged;
     }
     let Some((of, merged_then)) = typed(versions, &merged, now, version) else { return merged };

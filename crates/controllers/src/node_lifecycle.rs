@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -181,12 +181,7 @@ impl NodeLifecycle {
         if labels.is_empty() {
             return Ok(());
         }
-        let patch = Patch::Merge(json!({ "metadata": { "uid": node.metadata.uid, "labels": labels } }));
-        let api: Api<Node> = Api::all(self.client.clone());
-        match api.patch(&key(&node.metadata), &PatchParams::default(), &patch).await {
-            Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
-            other => other.map(drop),
-        }
+        self.patch(node, json!({ "metadata": { "uid": node.metadata.uid, "labels": labels } })).await
     }
 
     async fn set_taints(&self, node: &Node) -> Result<(), kube::Error> {
@@ -194,13 +189,14 @@ impl NodeLifecycle {
             return Ok(());
         };
         let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
-        let patch = Patch::Merge(json!({
-            // The list is replaced as a whole: what somebody else wrote meanwhile must not get lost.
-            "metadata": { "resourceVersion": node.metadata.resource_version },
-            "spec": { "taints": taints },
-        }));
+        // The list is replaced as a whole: what somebody else wrote meanwhile must not get lost.
+        let version = json!({ "resourceVersion": node.metadata.resource_version });
+        self.patch(node, json!({ "metadata": version, "spec": { "taints": taints } })).await
+    }
+
+    async fn patch(&self, node: &Node, patch: Value) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(self.client.clone());
-        match api.patch(&key(&node.metadata), &PatchParams::default(), &patch).await {
+        match api.patch(&key(&node.metadata), &PatchParams::default(), &Patch::Merge(patch)).await {
             // A newer node is on its way and activates this again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
             other => other.map(drop),

@@ -118,7 +118,7 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             return Ok(with_warnings(show_value(kind, 201, new.whole(), call)?, &warnings));
         }
         let new = new.stored(&server.webhooks, kind).await?;
-        match server.store.write(Write::put(key, Expect::Absent, new.template()?)).await {
+        match server.store.write(Write::put(key, Expect::Absent, new.encode()?)).await {
             Ok(object) => {
                 server.recent.wrote(kind, &object, new);
                 return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings));

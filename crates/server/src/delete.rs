@@ -246,7 +246,7 @@ async fn reviewed(
         // What has no grace and goes at once is shown as it was: nothing of its deletion was ever written.
         let is_graceful = kind.graceful_deletion(&before, options.grace).is_some();
         let last = if gone && !is_graceful { before } else { value };
-        let (expect, template) = (Expect::Revision(current.revision), object::template(kind, last)?);
+        let (expect, template) = (Expect::Revision(current.revision), object::encode(kind, last)?);
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
         match server.store.write(write).await {

@@ -54,7 +54,7 @@ impl ApiServer {
                 continue;
             }
             let expect = Expect::Revision(event.revision);
-            let write = Write::delete(event.key.clone(), expect, object::template(kind, value)?);
+            let write = Write::delete(event.key.clone(), expect, object::encode(kind, value)?);
             match self.store.write(write).await {
                 // Who came first has seen it again, or removed it.
                 Ok(_) | Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}

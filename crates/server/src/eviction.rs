@@ -106,8 +106,7 @@ async fn ask(
             return Ok(Some((Verdict::Counts, name)));
         }
         take(&mut budget, pod["metadata"]["name"].as_str().unwrap_or(""));
-        let write =
-            Write::put(stored.key.clone(), Expect::Revision(stored.revision), object::template(BUDGET, budget)?);
+        let write = Write::put(stored.key.clone(), Expect::Revision(stored.revision), object::encode(BUDGET, budget)?);
         match server.store.write(write).await {
             Ok(_) => return Ok(Some((Verdict::Counts, name))),
             Err(WriteError::Conflict { .. }) => {}
@@ -221,7 +220,7 @@ async fn disrupt(
             "observedGeneration": pod["metadata"]["generation"],
         });
         pods::set_condition(&mut pod, condition);
-        let write = Write::put(key.clone(), Expect::Revision(revision), object::template(kind, pod)?);
+        let write = Write::put(key.clone(), Expect::Revision(revision), object::encode(kind, pod)?);
         match server.store.write(write).await {
             Ok(written) => {
                 options.revision = options.revision.take().map(|_| written.revision.to_string());

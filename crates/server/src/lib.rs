@@ -21,6 +21,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod discovery;
+mod encode;
 mod endpoints;
 mod events;
 mod eviction;
@@ -71,7 +72,6 @@ mod services;
 mod static_pod;
 mod status;
 mod strict;
-mod template;
 #[cfg(test)]
 mod test_server;
 mod tokens;

@@ -162,11 +162,11 @@ impl http_body::Body for Pieces {
 mod tests {
     use super::*;
     use crate::kinds::ALL;
-    use store::{Data, Key, Record};
+    use store::{Key, Record};
 
     fn stored(i: usize, data: &str) -> Object {
         let key = Key::new("configmaps", "n", format!("o{i}"));
-        Object::from(Record { key, revision: 1, create_revision: 1, data: Data::new(1, 1, &data.into()) })
+        Object::from(Record::new(key, 1, 1, &data.into()))
     }
 
     #[tokio::test]

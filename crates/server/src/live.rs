@@ -1,7 +1,7 @@
 //! Stored objects as writes take them: who owns what stands beside the object, as sets of fields, and not in it. As JSON it
 //! is most of many objects, and nobody looks at it as that but those who are outside.
 
-use crate::{convert, kinds::Kind, managed, object, status::ApiError, template, webhook::Webhooks};
+use crate::{convert, encode, kinds::Kind, managed, object, status::ApiError, webhook::Webhooks};
 use apply::Managers;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
@@ -55,8 +55,8 @@ impl Live {
     }
 
     /// What is in the form in which it is stored, for the store.
-    pub(crate) fn template(&self) -> Result<Template, ApiError> {
-        template::template(&self.object, Some(&self.managers))
+    pub(crate) fn encode(&self) -> Result<Template, ApiError> {
+        encode::encode(&self.object, Some(&self.managers))
     }
 
     /// The object as those see it who are outside.
@@ -123,7 +123,7 @@ mod tests {
         assert!(live.object["metadata"].get("managedFields").is_none());
         assert_eq!(live.whole(), whole);
         whole["metadata"]["resourceVersion"] = json!("7");
-        let bytes = Data::new(7, 1, &live.template().unwrap());
+        let bytes = Data::new(7, 1, &live.encode().unwrap());
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), whole.to_string());
         let mut managers = Managers::default();
         let apart = Apart { managers: &mut managers, in_metadata: false };

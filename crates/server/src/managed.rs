@@ -140,7 +140,7 @@ impl Versions for Write {
     }
 
     /// What a webhook makes of an object is not known here.
-    fn are_known(&self, from: &str, to: &str) -> bool {
+    fn is_faithful(&self, from: &str, to: &str) -> bool {
         from == to || self.served(to).is_none_or(|kind| kind.conversion().is_none())
     }
 

@@ -2,12 +2,11 @@
 
 use crate::{
     accept::{Choice, choices},
-    form,
+    encode, form,
     kinds::{Kind, KindInfo},
     protobuf,
     request::Query,
     status::ApiError,
-    template,
 };
 use bytes::Bytes;
 use serde::Deserialize;
@@ -154,11 +153,11 @@ pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
 }
 
 /// A whole object for the store.
-pub(crate) fn template(kind: &dyn Kind, mut value: Value) -> Result<Template, ApiError> {
+pub(crate) fn encode(kind: &dyn Kind, mut value: Value) -> Result<Template, ApiError> {
     if let Some(map) = value.as_object_mut() {
         kind.to_storage(map);
     }
-    template::template(&value, None)
+    encode::encode(&value, None)
 }
 
 /// The fields of an object as they are stored: those that lists leave out of their items come first.

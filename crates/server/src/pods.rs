@@ -112,7 +112,7 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
             return Ok(reply::json(201, &success()));
         }
         assign(&mut pod, &target, &binding);
-        let write = Write::put(key.clone(), Expect::Revision(current.revision), object::template(kind, pod)?);
+        let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encode(kind, pod)?);
         match server.store.write(write).await {
             Ok(_) => return Ok(reply::json(201, &success())),
             Err(WriteError::Conflict { .. }) => {}

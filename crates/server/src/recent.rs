@@ -94,16 +94,11 @@ impl Kept {
 mod tests {
     use super::*;
     use serde_json::json;
-    use store::{Data, Record};
+    use store::Record;
 
     fn stored(name: &str, revision: Revision, size: usize) -> Object {
         let key = Key::new("pods", "default", name);
-        Object::from(Record {
-            key,
-            revision,
-            create_revision: 1,
-            data: Data::new(revision, 1, &vec![b' '; size].into()),
-        })
+        Object::from(Record::new(key, revision, 1, &vec![b' '; size].into()))
     }
 
     fn live(object: &Object) -> Arc<Live> {

@@ -203,7 +203,7 @@ pub(crate) async fn write(
             return Ok((Written::Dry(new.whole()), warnings));
         }
         let (new, expect) = (new.stored(&server.webhooks, kind).await?, Expect::Revision(current.revision));
-        let template = new.template()?;
+        let template = new.encode()?;
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
         match server.store.write(write).await {

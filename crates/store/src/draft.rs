@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::state::State;
 use crate::{
-    Batch, BatchChange, Change, Data, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write, WriteError,
+    Batch, BatchChange, Change, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write, WriteError,
 };
 
 pub(crate) type Answer = Result<Object, WriteError>;
@@ -81,13 +81,13 @@ impl<'a> Draft<'a> {
             Change::Put(template) => (EventKind::Put, template),
             Change::Delete(template) => (EventKind::Delete, template),
         };
-        let data = Data::new(revision, create_revision, &template);
-        check_size("data", data.len(), self.options.object_bytes)?;
-        let key = match &previous {
+        let mut record = Record::new(key, revision, create_revision, &template);
+        check_size("data", record.data.len(), self.options.object_bytes)?;
+        record.key = match &previous {
             Some(previous) => previous.key.clone(),
-            None => self.state.write().shared_key(key),
+            None => self.state.write().shared_key(record.key),
         };
-        let object = Object::from(Record { key, revision, create_revision, data });
+        let object = Object::from(record);
         self.note(kind, object.clone(), previous);
         Ok(object)
     }

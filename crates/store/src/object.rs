@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::{Data, Key, Revision};
+use crate::{Data, Key, Revision, Template};
 
 /// The parts of an [`Object`]; also what an engine keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,20 @@ pub struct Record {
     pub create_revision: Revision,
     /// The canonical JSON, which already holds `revision` as its `resourceVersion`.
     pub data: Data,
+}
+
+impl Record {
+    /// One version of an object, of a template that is filled in for it.
+    #[must_use]
+    pub fn new(key: Key, revision: Revision, create_revision: Revision, template: &Template) -> Self {
+        Self { key, revision, create_revision, data: Data::new(revision, create_revision, template) }
+    }
+
+    /// The version that an engine kept. `None` if it is none.
+    pub(crate) fn from_entry(key: Key, entry: &[u8]) -> Option<Self> {
+        let (data, revision, create_revision) = Data::from_entry(entry)?;
+        Some(Self { key, revision, create_revision, data })
+    }
 }
 
 /// One version of one object: immutable and shared. A clone costs one reference count.

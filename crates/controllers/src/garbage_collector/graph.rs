@@ -22,7 +22,7 @@ pub(super) struct Node {
 }
 
 /// What the objects of one resource in one namespace have in common.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Home {
     resource: Arc<ApiResource>,
     /// `None` of what has no namespace.

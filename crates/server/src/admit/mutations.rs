@@ -2,11 +2,14 @@
 //! object, or patches it (`apiserver/pkg/admission/plugin/policy/mutating`).
 
 use super::{
-    policies::{concerns, exposed, is_about, params},
+    policies::{concerns, concerns_policy, exposed, params},
     reinvocation::Reinvocation,
     review::Review,
 };
-use crate::{patch, status::ApiError};
+use crate::{
+    patch::json_patch::{self, Unpatched},
+    status::ApiError,
+};
 use admission::{
     about::{Form, Operation},
     conditions,
@@ -164,7 +167,7 @@ async fn invocations<'a>(
         }
     };
     for (policy, bindings) in &review.asked.mutations {
-        let form = match is_about(review, &policy.matching, policy.params.as_ref(), Some(object), old) {
+        let form = match concerns_policy(review, &policy.matching, policy.params.as_ref(), Some(object), old) {
             Ok(Some(form)) => form,
             Ok(None) => continue,
             Err(why) => {
@@ -206,12 +209,11 @@ fn changed(review: &Review<'_>, form: usize, object: &Value, change: Change) -> 
         Change::Apply(config) => merged(review, form, object, config),
         Change::Patch(steps) => {
             let steps = serde_json::to_vec(&steps).map_err(ApiError::internal)?;
-            let patched = patch::apply(patch::JSON, object.clone(), &steps);
-            let patched = match patched {
+            let patched = match json_patch::apply(object.clone(), &steps) {
                 Ok(patched) => patched.value,
                 // What its tests do not hold for it leaves alone.
-                Err(why) if patch::is_failed_test(&why) => return Ok(object.clone()),
-                Err(why) => return Err(Failure::Denied(format!("JSON Patch: {}", why.cause()))),
+                Err(Unpatched::Test(_)) => return Ok(object.clone()),
+                Err(Unpatched::Other(why)) => return Err(Failure::Denied(format!("JSON Patch: {}", why.cause()))),
             };
             let unknown = review.unknown_fields(&patched, form)?;
             if let Some(first) = unknown.first() {

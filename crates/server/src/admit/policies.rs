@@ -17,7 +17,7 @@ use store::{Key, Scope};
 pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
     let mut refused: Option<(&Policy, Option<&Binding>, Denial)> = None;
     for (policy, bindings) in &review.asked.policies {
-        let form = match is_about(review, &policy.matching, policy.params.as_ref(), object, old) {
+        let form = match concerns_policy(review, &policy.matching, policy.params.as_ref(), object, old) {
             Ok(Some(form)) => form,
             Ok(None) => continue,
             Err(_) if policy.is_optional => continue,
@@ -100,7 +100,7 @@ pub(super) fn concerns(
 }
 
 /// The same for a policy, which can say nothing when what configures it is of a kind that is not served.
-pub(super) fn is_about(
+pub(super) fn concerns_policy(
     review: &Review<'_>,
     matching: &Result<Matching, String>,
     params: Option<&(String, String)>,

@@ -23,7 +23,43 @@ const MAX_DEPTH: usize = 256;
 /// Why an operation cannot be carried out, in upstream's words.
 type Refusal = String;
 
-pub(super) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, ApiError> {
+/// Why it was not.
+enum Undone {
+    /// It is a test, which does not hold.
+    Test(Refusal),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Undone {
+    fn from(why: Refusal) -> Self {
+        Self::Refused(why)
+    }
+}
+
+/// Why a patch is not applied.
+#[derive(Debug)]
+pub(crate) enum Unpatched {
+    /// A test in it does not hold.
+    Test(ApiError),
+    /// It is wrong.
+    Other(ApiError),
+}
+
+impl From<ApiError> for Unpatched {
+    fn from(error: ApiError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Unpatched> for ApiError {
+    fn from(why: Unpatched) -> Self {
+        match why {
+            Unpatched::Test(error) | Unpatched::Other(error) => error,
+        }
+    }
+}
+
+pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, Unpatched> {
     let bad = |e: serde_json::Error| ApiError::bad_request(format!("error decoding patch: {e}"));
     let Parsed { value: patch, duplicates } = decode::json(patch).map_err(bad)?;
     let patch: Vec<Map<String, Value>> = serde_json::from_value(patch).map_err(bad)?;
@@ -32,11 +68,14 @@ pub(super) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, ApiError> 
             "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
             patch.len()
         );
-        return Err(ApiError::new(413, "RequestEntityTooLarge", text));
+        return Err(ApiError::new(413, "RequestEntityTooLarge", text).into());
     }
     let mut copied = 0;
     for operation in &patch {
-        Operation(operation).carry_out(&mut value, &mut copied).map_err(|why| rejected(&why))?;
+        Operation(operation).carry_out(&mut value, &mut copied).map_err(|why| match why {
+            Undone::Test(why) => Unpatched::Test(rejected(&why)),
+            Undone::Refused(why) => Unpatched::Other(rejected(&why)),
+        })?;
     }
     // `jsonPatchOp`, which is read strictly.
     let unknown = patch.iter().enumerate().flat_map(|(i, operation)| {
@@ -46,9 +85,6 @@ pub(super) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, ApiError> 
     let found = duplicates.into_iter().chain(unknown);
     Ok(Parsed { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
 }
-
-/// How the words of a test end that does not hold.
-pub(super) const TEST_FAILED: &str = ": test failed";
 
 fn rejected(why: &str) -> ApiError {
     ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request").with_cause(
@@ -62,16 +98,17 @@ fn rejected(why: &str) -> ApiError {
 struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
-    fn carry_out(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
-        match self.0.get("op").and_then(Value::as_str) {
+    fn carry_out(&self, document: &mut Value, copied: &mut usize) -> Result<(), Undone> {
+        let done = match self.0.get("op").and_then(Value::as_str) {
             Some("add") => self.add(document),
             Some("remove") => self.remove(document),
             Some("replace") => self.replace(document),
             Some("move") => self.move_(document, copied),
-            Some("test") => self.test(document),
+            Some("test") => return self.test(document),
             Some("copy") => self.copy(document, copied),
             other => Err(format!("Unexpected kind: {}", other.unwrap_or("unknown"))),
-        }
+        };
+        Ok(done?)
     }
 
     /// The path in this field, for the operation of this name.
@@ -134,9 +171,9 @@ impl Operation<'_> {
         place.add(value).map_err(|why| format!("error in move for path: '{path}': {why}"))
     }
 
-    fn test(&self, document: &mut Value) -> Result<(), Refusal> {
+    fn test(&self, document: &mut Value) -> Result<(), Undone> {
         let path = self.path("path", "test")?;
-        let failed = || format!("testing value {path} failed{TEST_FAILED}");
+        let failed = || Undone::Test(format!("testing value {path} failed: test failed"));
         if path.is_empty() {
             return if document == self.value() { Ok(()) } else { Err(failed()) };
         }
@@ -208,6 +245,7 @@ mod tests {
         let object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
         let got = apply(object, patch.to_string().as_bytes()).map(|p| p.value);
         let got = got.map_err(|e| {
+            let e = ApiError::from(e);
             let status = e.to_json();
             (e.code, status["details"]["causes"][0]["message"].as_str().unwrap_or_default().to_owned())
         });
@@ -337,5 +375,16 @@ mod tests {
         check(&json!(twice), Err((422, "")));
         let deeper: Vec<Value> = (0..1000).map(|_| json!({"op": "copy", "from": "/b", "path": "/b/b"})).collect();
         check(&json!(deeper), Err((422, "")));
+    }
+
+    #[test]
+    fn a_test_that_does_not_hold_is_told_from_all_else_whatever_that_says() {
+        let refused = |patch: Value| apply(json!({"a": 1}), patch.to_string().as_bytes()).err();
+        let failed = json!([{"op": "test", "path": "/a", "value": 2}]);
+        assert!(matches!(refused(failed), Some(Unpatched::Test(_))));
+        for patch in [json!([{"op": "x: test failed"}]), json!([{"op": "test", "path": "/b/c", "value": 2}]), json!({})]
+        {
+            assert!(matches!(refused(patch.clone()), Some(Unpatched::Other(_))), "{patch}");
+        }
     }
 }

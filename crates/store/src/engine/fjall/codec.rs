@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::{Data, Head, Key, Record};
+use crate::{Head, Key, Record};
 
 /// The key of the head, which every batch writes.
 pub(super) const HEAD_KEY: &[u8] = b"\xff\xffhead";
@@ -37,8 +37,7 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
     let (namespace, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*namespace_len)))?;
     let text = |bytes| std::str::from_utf8(bytes).ok().map(Arc::<str>::from);
     let key = Key { resource: text(resource)?, namespace: text(namespace)?, name: text(name)? };
-    let (data, revision, create_revision) = Data::from_entry(value)?;
-    Some(Record { key, revision, create_revision, data })
+    Record::from_entry(key, value)
 }
 
 pub(super) fn encode_head(head: &Head) -> [u8; HEAD_BYTES] {
@@ -72,8 +71,7 @@ mod tests {
     fn what_is_encoded_is_decoded() {
         for (resource, namespace, name) in [("pods", "default", "web"), ("nodes", "", "n\0ode"), ("", "", "")] {
             let key = Key::new(resource, namespace, name);
-            let data = Data::new(7, 3, &Template::from("{}"));
-            let record = Record { key, revision: 7, create_revision: 3, data };
+            let record = Record::new(key, 7, 3, &Template::from("{}"));
             let key = encode_key(&record.key).unwrap();
             assert_eq!(decode(&key, record.data.entry()), Some(record));
         }
@@ -83,8 +81,8 @@ mod tests {
 
     #[test]
     fn bytes_cut_short_are_no_object() {
-        let data = Data::new(1, 1, &Template::from(""));
-        let (key, value) = (encode_key(&Key::new("pods", "a", "b")).unwrap(), data.entry());
+        let record = Record::new(Key::new("pods", "a", "b"), 1, 1, &Template::from(""));
+        let (key, value) = (encode_key(&record.key).unwrap(), record.data.entry());
         assert!((0..key.len() - 1).all(|len| decode(&key[..len], value).is_none()));
         assert!((0..value.len()).all(|len| decode(&key, &value[..len]).is_none()));
         assert_eq!(decode_head(&[0; 31]), None);

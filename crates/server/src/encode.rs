@@ -17,7 +17,7 @@ const RESOURCE_VERSION: &str = "resourceVersion";
 
 /// An object that is in the form in which it is stored. Who owns what of it stands in its place, unless it does already:
 /// keys are sorted, but for those of the object's type.
-pub(crate) fn template(object: &Value, managers: Option<&Managers>) -> Result<Template, ApiError> {
+pub(crate) fn encode(object: &Value, managers: Option<&Managers>) -> Result<Template, ApiError> {
     let (written, hole) = (Cell::new(0), Cell::new(None));
     let mut text = Counted { text: Vec::with_capacity(1 << 10), written: &written };
     let revision = Hole { written: &written, at: &hole };
@@ -125,7 +125,7 @@ mod tests {
     #[track_caller]
     fn check(metadata: &Value, managers: Option<&Managers>, expected: &str) {
         let object = json!({"data": {"kind": "a"}, "kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
-        let stored = Data::new(12, 1, &template(&object, managers).unwrap());
+        let stored = Data::new(12, 1, &encode(&object, managers).unwrap());
         let expected =
             format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","data":{{"kind":"a"}},"metadata":{expected}}}"#);
         assert_eq!(std::str::from_utf8(&stored), Ok(&*expected));
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_object_without_metadata_is_an_error() {
-        assert!(template(&json!({"kind": "ConfigMap"}), None).is_err());
-        assert!(template(&json!({"metadata": null}), None).is_err());
+        assert!(encode(&json!({"kind": "ConfigMap"}), None).is_err());
+        assert!(encode(&json!({"metadata": null}), None).is_err());
     }
 }
