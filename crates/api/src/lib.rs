@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod affinity;
+pub mod claim;
 pub mod cron;
 pub mod feature_gates;
 pub mod field;
