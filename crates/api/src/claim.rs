@@ -63,6 +63,13 @@ pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     annotation(&claim.metadata, OLD_CLASS).or_else(field).unwrap_or_default()
 }
 
+/// Whether a claim says of which class its volume is to be, if only of none.
+#[must_use]
+pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
+    annotation(&claim.metadata, OLD_CLASS).is_some()
+        || claim.spec.as_ref().is_some_and(|spec| spec.storage_class_name.is_some())
+}
+
 /// The class that a volume is of; `""` for none.
 #[must_use]
 pub fn class_of_volume(volume: &PersistentVolume) -> &str {

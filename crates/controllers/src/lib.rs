@@ -20,6 +20,7 @@ mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
+mod ephemeral_volume;
 mod garbage_collector;
 mod going;
 mod history;
@@ -32,6 +33,7 @@ mod namespace;
 mod node_lifecycle;
 mod node_taints;
 mod per_namespace;
+mod persistent_volume;
 mod pod_control;
 mod pod_gc;
 mod recorder;
@@ -52,13 +54,14 @@ pub use certificates::{Order, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
 pub use legacy_tokens::{Bearer, TokenMaker};
+pub use persistent_volume::{Directories, Provisioner};
 
 use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::ReplicationController;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ReplicationController};
 use kube::Api;
 use members::Member;
 use tokio::task::JoinSet;
@@ -73,6 +76,8 @@ pub struct Options {
     pub token_maker: Option<TokenMaker>,
     /// Signs requests for certificates of Kubernetes' own signers; without one nobody does.
     pub signer: Option<Signer>,
+    /// Makes volumes for claims; without one, whoever else their classes name is waited for.
+    pub provisioner: Option<Provisioner>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
@@ -87,6 +92,7 @@ impl Default for Options {
             root_ca_pem: None,
             token_maker: None,
             signer: None,
+            provisioner: None,
             terminated_pod_gc_threshold: 12_500,
             gates: FeatureGates::default(),
             clock: Clock::system(),
@@ -135,6 +141,10 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
     controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
+    let claimed = Cache::<PersistentVolumeClaim>::new();
+    let (made, all) = (options.provisioner, claimed.clone());
+    controllers.spawn(persistent_volume::run(clients.clone(), pods.clone(), all, made, stop.clone()));
+    controllers.spawn(ephemeral_volume::run(clients.clone(), pods.clone(), claimed.clone(), stop.clone()));
     controllers.spawn(service_cidrs::run(clients.clone(), stop.clone()));
     controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
@@ -143,6 +153,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));
     controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
     controllers.spawn(replicated.follow(Api::all(clients.shared()), |set| set, stop.clone()));
+    controllers.spawn(claimed.follow(Api::all(clients.shared()), |claim| claim, stop.clone()));
     controllers.spawn(sets.follow(Api::all(clients.shared()), |set| set, stop.clone()));
     controllers.spawn(pods.follow(Api::all(clients.shared()), Member::of, stop.clone()));
     controllers.spawn(node_lifecycle::run(clients, stop));

@@ -1,0 +1,147 @@
+//! The claims of ephemeral volumes are made for their Pods, and go with them (`pkg/controller/volume/ephemeral`, KEP-1698).
+
+use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
+use crate::members::Member;
+use crate::worker::{self, Controller, is_code};
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::PostParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+enum Event {
+    Pod(Seen<Member>),
+    Claim(Seen<PersistentVolumeClaim>),
+}
+
+/// Makes claims.
+struct Ephemeral {
+    client: Client,
+    pods: Cache<Member>,
+    claims: Cache<PersistentVolumeClaim>,
+}
+
+fn needs_claims(pod: &Member) -> bool {
+    pod.active && !pod.own_claims.is_empty()
+}
+
+impl Ephemeral {
+    /// The Pods that have a claim of this name.
+    fn whose(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let pods = self.pods.in_namespace(&namespace).into_iter();
+        pods.filter(|pod| needs_claims(pod) && pod.own_claims.contains(&name)).map(|pod| key(pod.as_ref())).collect()
+    }
+
+    async fn make(&self, pod: &Pod, volume: &Volume) -> Result<(), kube::Error> {
+        let Some(claim) = claim(pod, volume) else { return Ok(()) };
+        let namespace = pod.namespace().unwrap_or_default();
+        if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
+            // That of somebody else is left alone; the scheduler tells the Pod's user.
+            if let Err(why) = api::claim::check_made_for(&known, pod) {
+                tracing::debug!("{why}");
+            }
+            return Ok(());
+        }
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &namespace);
+        match claims.create(&PostParams::default(), &claim).await {
+            Err(e) if is_code(&e, 409) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The claim that a volume of a Pod describes; nothing for another type of volume.
+fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
+    let template = volume.ephemeral.as_ref()?.volume_claim_template.clone()?;
+    let marks = template.metadata.unwrap_or_default();
+    Some(PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: api::claim::name_of(pod.metadata.name.as_deref()?, volume),
+            namespace: pod.metadata.namespace.clone(),
+            annotations: marks.annotations,
+            labels: marks.labels,
+            owner_references: Some(vec![OwnerReference {
+                block_owner_deletion: Some(true),
+                ..pod.controller_owner_ref(&())?
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(template.spec),
+        status: None,
+    })
+}
+
+impl Controller for Ephemeral {
+    type Event = Event;
+
+    const NAME: &'static str = "ephemeral-volume";
+
+    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+        match event {
+            Event::Pod(Seen::One { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
+            Event::Claim(Seen::One { before: Some(claim), after: None }) => self.whose(&claim),
+            Event::Pod(Seen::One { .. }) | Event::Claim(Seen::One { .. }) => vec![],
+            Event::Pod(Seen::All) | Event::Claim(Seen::All) => {
+                let pods = self.pods.all().into_iter().filter(|pod| needs_claims(pod));
+                pods.map(|pod| key(pod.as_ref())).collect()
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+        if !(self.pods.listed() && self.claims.listed()) {
+            return Ok(None);
+        }
+        let Some(member) = self.pods.at(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &member.namespace);
+        let Some(pod) = pods.get_opt(&member.name).await? else { return Ok(None) };
+        if pod.metadata.deletion_timestamp.is_some() {
+            return Ok(None);
+        }
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            self.make(&pod, volume).await?;
+        }
+        Ok(None)
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    clients: Clients,
+    pods: Cache<Member>,
+    claims: Cache<PersistentVolumeClaim>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let events = stream::select(pods.changes().map(Event::Pod), claims.changes().map(Event::Claim)).boxed();
+    let client = clients.of("ephemeral-volume-controller");
+    worker::run(Ephemeral { client, pods, claims }, events, stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_claim_is_as_its_pod_describes_it_and_goes_with_it() {
+        let pod = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "x", "uid": "7"}}))
+        .unwrap();
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": spec});
+        let volume = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": template}});
+        let made = serde_json::to_value(claim(&pod, &serde_json::from_value(volume).unwrap())).unwrap();
+        assert_eq!((&made["metadata"]["name"], &made["metadata"]["labels"]), (&json!("p-v"), &json!({"a": "b"})));
+        assert_eq!(made["spec"], spec);
+        let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "7", "controller": true,
+            "blockOwnerDeletion": true}]);
+        assert_eq!(made["metadata"]["ownerReferences"], owner);
+        let other = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}});
+        assert_eq!(claim(&pod, &serde_json::from_value(other).unwrap()), None);
+    }
+}

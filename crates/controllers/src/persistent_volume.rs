@@ -1,0 +1,171 @@
+//! Claims to storage and volumes find each other (`pkg/controller/volume/persistentvolume`).
+//!
+//! What is to be done with a claim or a volume is decided by [`claim`] and [`volume`], which are pure; [`carry_out`] writes
+//! it, one object at a time, the volume first: whatever is interrupted is found again by what is written so far.
+//!
+//! **Invariant:** a volume is given to another claim, or its data removed, only when the API, and not what a watch has
+//! shown, says that its claim is gone.
+
+mod carry_out;
+mod claim;
+mod provision;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use provision::{Directories, Provisioner};
+
+use crate::cache::{Cache, Seen, key};
+use crate::clients::Clients;
+use crate::members::Member;
+use crate::recorder::Recorder;
+use crate::worker::{self, Controller};
+use api::claim::{BIND_COMPLETED, annotation, class_of_claim, reference, volume_name};
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client, ResourceExt};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+enum Event {
+    Claim(Seen<PersistentVolumeClaim>),
+    Volume(Seen<PersistentVolume>),
+    Class(Seen<StorageClass>),
+}
+
+/// Binds claims and volumes, and does with volumes what is to be done when their claims are gone.
+struct Binder {
+    client: Client,
+    recorder: Recorder,
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+    classes: Cache<StorageClass>,
+    pods: Cache<Member>,
+    provisioner: Option<Provisioner>,
+}
+
+/// What is told of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    warning: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Told {
+    fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { warning: false, reason, message: message.into() }
+    }
+
+    fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { warning: true, reason, message: message.into() }
+    }
+}
+
+/// The key of the claim that a volume is for.
+fn claim_key(volume: &PersistentVolume) -> Option<String> {
+    let to = reference(volume)?;
+    Some(format!("{}/{}", to.namespace.as_deref()?, to.name.as_deref()?))
+}
+
+fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
+    annotation(&claim.metadata, BIND_COMPLETED).is_none()
+}
+
+impl Binder {
+    /// A claim, and the volumes that it is about.
+    fn of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
+        let own = key(claim);
+        let named = volume_name(claim).map(str::to_owned);
+        let all = self.volumes.all();
+        let kept = all.iter().filter(|volume| claim_key(volume).as_ref() == Some(&own)).map(|volume| volume.name_any());
+        [own.clone()].into_iter().chain(kept).chain(named).collect()
+    }
+
+    /// A volume, the claim that it is for, the claims that name it, and those that it may be for now.
+    fn of_volume(&self, volume: &PersistentVolume) -> Vec<String> {
+        let (name, class) = (volume.name_any(), api::claim::class_of_volume(volume));
+        let is_free = reference(volume).is_none();
+        let concerned = |claim: &PersistentVolumeClaim| match volume_name(claim) {
+            Some(named) => named == name,
+            None => is_free && is_unbound(claim) && class_of_claim(claim) == class,
+        };
+        let claims = self.claims.all().into_iter().filter(|claim| concerned(claim)).map(|claim| key(claim.as_ref()));
+        [name.clone()].into_iter().chain(claim_key(volume)).chain(claims).collect()
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.volumes.keys().into_iter().chain(self.claims.keys()).collect()
+    }
+
+    fn has_seen_all(&self) -> bool {
+        self.claims.listed() && self.volumes.listed() && self.classes.listed()
+    }
+}
+
+/// The keys of claims have their namespace before a slash; those of volumes have none.
+impl Controller for Binder {
+    type Event = Event;
+
+    const NAME: &'static str = "persistentvolume-binder";
+
+    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+        if !self.has_seen_all() {
+            return vec![];
+        }
+        match event {
+            Event::Claim(seen @ Seen::One { .. }) => seen.both().flat_map(|claim| self.of_claim(claim)).collect(),
+            Event::Volume(seen @ Seen::One { .. }) => seen.both().flat_map(|volume| self.of_volume(volume)).collect(),
+            Event::Class(Seen::One { .. }) => {
+                let waiting = self.claims.all().into_iter().filter(|claim| is_unbound(claim));
+                waiting.map(|claim| key(claim.as_ref())).collect()
+            }
+            Event::Claim(Seen::All) | Event::Volume(Seen::All) | Event::Class(Seen::All) => self.all(),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+        if key.contains('/') {
+            let Some(claim) = self.claims.at(key) else { return Ok(None) };
+            return self.claim(&claim).await;
+        }
+        let Some(volume) = self.volumes.at(key) else { return Ok(None) };
+        self.volume(&volume).await
+    }
+}
+
+/// It hears of changes from now on, not only once it runs.
+pub(crate) fn run(
+    clients: Clients,
+    pods: Cache<Member>,
+    claims: Cache<PersistentVolumeClaim>,
+    provisioner: Option<Provisioner>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let (volumes, classes) = (Cache::new(), Cache::new());
+    let events = stream::select_all([
+        claims.changes().map(Event::Claim).boxed(),
+        volumes.changes().map(Event::Volume).boxed(),
+        classes.changes().map(Event::Class).boxed(),
+    ]);
+    let all = clients.shared();
+    let client = clients.of("persistent-volume-binder");
+    let recorder = Recorder::new(client.clone(), "persistentvolume-controller");
+    let follow_volumes = volumes.clone().follow(Api::all(all.clone()), |volume| volume, stop.clone());
+    let follow_classes = classes.clone().follow(Api::all(all), |class| class, stop.clone());
+    let binder = Binder { client, recorder, claims, volumes, classes, pods, provisioner };
+    async move {
+        tokio::join!(follow_volumes, follow_classes, worker::run(binder, events.boxed(), stop));
+    }
+}
+
+/// The first Pod by name that uses the claim and is on no node yet.
+fn waiting_pod(pods: &Cache<Member>, claim: &PersistentVolumeClaim) -> Option<Arc<Member>> {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let uses = |pod: &Member| pod.claims.iter().map(|(_, claim)| claim).chain(&pod.own_claims).any(|used| used == name);
+    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    pods.in_namespace(namespace).into_iter().find(|pod| pod.active && pod.node.is_none() && uses(pod))
+}

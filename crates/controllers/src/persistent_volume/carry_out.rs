@@ -1,0 +1,317 @@
+//! Writing what was decided, the volume before its claim.
+
+use super::claim::{self, Facts};
+use super::provision::{FINALIZER, Provisioner};
+use super::{Binder, Told, claim_key, volume, waiting_pod};
+use crate::worker::is_code;
+use api::claim::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONED_BY, PROVISIONERS, annotation, bind,
+    class_of_claim, phase, reference, volume_name,
+};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon what the watch has not shown yet is looked at again.
+const SOON: Duration = Duration::from_millis(100);
+
+type Again = Result<Option<Duration>, kube::Error>;
+
+/// What others have changed meanwhile is decided upon anew.
+fn unless_stale(result: Result<(), kube::Error>) -> Again {
+    match result {
+        Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(Some(SOON)),
+        other => other.map(|()| None),
+    }
+}
+
+impl Binder {
+    fn claims_of(&self, namespace: Option<String>) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), namespace.as_deref().unwrap_or_default())
+    }
+
+    fn volumes(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    async fn tell<K: Resource<DynamicType = ()>>(&self, of: &K, told: &Told) {
+        self.recorder.tell(&of.object_ref(&()), told.warning, told.reason, &told.message).await;
+    }
+
+    /// Brings a claim forward.
+    pub(super) async fn claim(&self, claim: &Arc<PersistentVolumeClaim>) -> Again {
+        let (volumes, classes) = (self.volumes.all(), self.classes.all());
+        let pod = waiting_pod(&self.pods, claim);
+        let facts = Facts { volumes: &volumes, classes: &classes, pod: pod.as_ref().map(|pod| pod.name.as_str()) };
+        let written = match claim::plan(claim, &facts) {
+            claim::Step::Wait(told) => self.waits(claim, "Pending", told).await,
+            claim::Step::Lost(told) => self.waits(claim, "Lost", Some(told)).await,
+            claim::Step::Classify(class) => self.classify(claim, class).await,
+            claim::Step::Bind(volume) => self.bind(&volume, claim).await,
+            claim::Step::Provision => self.provision(claim).await,
+        };
+        unless_stale(written)
+    }
+
+    /// A claim without a volume. That it is lost is told once.
+    async fn waits(&self, claim: &PersistentVolumeClaim, phase: &str, told: Option<Told>) -> Result<(), kube::Error> {
+        let status = claim.status.clone().unwrap_or_default();
+        let changed = status.phase.as_deref() != Some(phase);
+        if let Some(told) = told.filter(|_| changed || phase == "Pending") {
+            self.tell(claim, &told).await;
+        }
+        if !changed && status.access_modes.is_none() && status.capacity.is_none() {
+            return Ok(());
+        }
+        let status =
+            PersistentVolumeClaimStatus { phase: Some(phase.to_owned()), access_modes: None, capacity: None, ..status };
+        self.write_status(claim, status).await
+    }
+
+    async fn write_status(
+        &self,
+        claim: &PersistentVolumeClaim,
+        status: PersistentVolumeClaimStatus,
+    ) -> Result<(), kube::Error> {
+        let written = PersistentVolumeClaim { status: Some(status), ..claim.clone() };
+        let api = self.claims_of(claim.namespace());
+        api.replace_status(&claim.name_any(), &PostParams::default(), &written).await.map(drop)
+    }
+
+    /// A class that came after the claim is its class, too (KEP-3333).
+    async fn classify(&self, claim: &PersistentVolumeClaim, class: String) -> Result<(), kube::Error> {
+        let mut claim = claim.clone();
+        claim.spec.get_or_insert_default().storage_class_name = Some(class);
+        let api = self.claims_of(claim.namespace());
+        api.replace(&claim.name_any(), &PostParams::default(), &claim).await.map(drop)
+    }
+
+    /// Writes what is missing of a binding: a reference and a phase on either side.
+    async fn bind(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        let (name, params) = (volume.name_any(), PostParams::default());
+        let volume = match bind(volume, claim) {
+            Some(bound) => self.volumes().replace(&name, &params, &bound).await?,
+            None => volume.clone(),
+        };
+        let volume = self.write_phase(volume, "Bound", None).await?;
+        let claim = self.bind_claim(claim, &name).await?;
+        let mut status = claim.status.clone().unwrap_or_default();
+        let spec = volume.spec.unwrap_or_default();
+        status.phase = Some("Bound".to_owned());
+        status.access_modes = spec.access_modes;
+        // Later it is who makes it grow that tells how large it is.
+        status.capacity = status.capacity.or(spec.capacity);
+        status.current_volume_attributes_class_name =
+            status.current_volume_attributes_class_name.or(spec.volume_attributes_class_name);
+        if claim.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        self.write_status(&claim, status).await
+    }
+
+    async fn bind_claim(
+        &self,
+        claim: &PersistentVolumeClaim,
+        volume: &str,
+    ) -> Result<PersistentVolumeClaim, kube::Error> {
+        let mut bound = claim.clone();
+        let annotations = bound.metadata.annotations.get_or_insert_default();
+        annotations.insert(BIND_COMPLETED.to_owned(), "yes".to_owned());
+        if volume_name(claim) != Some(volume) {
+            annotations.insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
+            bound.spec.get_or_insert_default().volume_name = Some(volume.to_owned());
+        }
+        if &bound == claim {
+            return Ok(bound);
+        }
+        self.claims_of(claim.namespace()).replace(&claim.name_any(), &PostParams::default(), &bound).await
+    }
+
+    async fn write_phase(
+        &self,
+        volume: PersistentVolume,
+        to: &str,
+        message: Option<&str>,
+    ) -> Result<PersistentVolume, kube::Error> {
+        let mut status = volume.status.clone().unwrap_or_default();
+        if phase(&volume) == Some(to) && status.message.as_deref() == message {
+            return Ok(volume);
+        }
+        status.phase = Some(to.to_owned());
+        status.message = message.map(str::to_owned);
+        let written = PersistentVolume { status: Some(status), ..volume };
+        self.volumes().replace_status(&written.name_any(), &PostParams::default(), &written).await
+    }
+
+    /// Has a volume made for a claim, by Podium itself or by whoever else the class names.
+    async fn provision(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        const FAILED: &str = "ProvisioningFailed";
+        let name = class_of_claim(claim);
+        let Some(class) = self.classes.get("", name) else {
+            let message = format!("storageclass.storage.k8s.io {name:?} not found");
+            return self.waits(claim, "Pending", Some(Told::warning(FAILED, message))).await;
+        };
+        let provisioner = class.provisioner.as_str();
+        let own = self.provisioner.as_ref().filter(|own| own.name() == provisioner);
+        // What is in the tree upstream is for clouds.
+        if own.is_none() && (provisioner == NO_PROVISIONER || provisioner.starts_with("kubernetes.io/")) {
+            let message = format!("no volume plugin matched name: {provisioner}");
+            return self.waits(claim, "Pending", Some(Told::warning(FAILED, message))).await;
+        }
+        let claim = self.name_provisioner(claim, provisioner).await?;
+        match own {
+            Some(own) => match self.make(own, &claim, &class).await {
+                Ok(()) => Ok(()),
+                Err(Unmade::Refused(why)) => {
+                    let message = format!("Failed to provision volume with StorageClass {name:?}: {why}");
+                    self.waits(&claim, "Pending", Some(Told::warning(FAILED, message))).await
+                }
+                Err(Unmade::Failed(error)) => Err(error),
+            },
+            None => {
+                let message = format!(
+                    "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by \
+                     the system administrator. If volume creation is delayed, please verify that the provisioner is \
+                     running and correctly registered."
+                );
+                self.waits(&claim, "Pending", Some(Told::normal("ExternalProvisioning", message))).await
+            }
+        }
+    }
+
+    async fn name_provisioner(
+        &self,
+        claim: &PersistentVolumeClaim,
+        provisioner: &str,
+    ) -> Result<PersistentVolumeClaim, kube::Error> {
+        if PROVISIONERS.iter().all(|key| annotation(&claim.metadata, key) == Some(provisioner)) {
+            return Ok(claim.clone());
+        }
+        let mut claim = claim.clone();
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        annotations.extend(PROVISIONERS.map(|key| (key.to_owned(), provisioner.to_owned())));
+        self.claims_of(claim.namespace()).replace(&claim.name_any(), &PostParams::default(), &claim).await
+    }
+
+    async fn make(&self, own: &Provisioner, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<(), Unmade> {
+        let volume = own.make(claim, class).await.map_err(Unmade::Refused)?;
+        match self.volumes().create(&PostParams::default(), &volume).await {
+            // Made before, by who was interrupted then.
+            Err(e) if is_code(&e, 409) => return Ok(()),
+            made => made.map_err(Unmade::Failed)?,
+        };
+        let message = format!("Successfully provisioned volume {} using {}", volume.name_any(), own.name());
+        self.tell(claim, &Told::normal("ProvisioningSucceeded", message)).await;
+        Ok(())
+    }
+
+    /// Brings a volume forward.
+    pub(super) async fn volume(&self, volume: &Arc<PersistentVolume>) -> Again {
+        let claim = claim_key(volume).and_then(|key| self.claims.at(&key));
+        let written = match volume::plan(volume, claim.as_deref()) {
+            volume::Step::Phase(phase) => self.write_phase(volume.as_ref().clone(), phase, None).await.map(drop),
+            volume::Step::Claim => match &claim {
+                Some(claim) => return self.claim(claim).await,
+                None => Ok(()),
+            },
+            volume::Step::Unbind => {
+                let unbound = volume::unbound(volume);
+                self.volumes().replace(&volume.name_any(), &PostParams::default(), &unbound).await.map(drop)
+            }
+            volume::Step::Release => self.release(volume).await,
+        };
+        unless_stale(written)
+    }
+
+    /// The claim of a volume is gone, or has another volume: what the watch has shown is not enough to say so.
+    async fn release(&self, volume: &PersistentVolume) -> Result<(), kube::Error> {
+        let name = volume.name_any();
+        let claim = match reference(volume) {
+            Some(to) => self.claims_of(to.namespace.clone()).get_opt(to.name.as_deref().unwrap_or_default()).await?,
+            None => None,
+        };
+        let Some(newest) = self.volumes().get_opt(&name).await? else { return Ok(()) };
+        if newest.metadata.uid != volume.metadata.uid || volume::plan(&newest, claim.as_ref()) != volume::Step::Release
+        {
+            return Err(stale());
+        }
+        let newest = match phase(&newest) {
+            // What has failed stays so for its user to see, while it is tried again.
+            Some("Released" | "Failed") => newest,
+            _ => self.write_phase(newest, "Released", None).await?,
+        };
+        match volume::policy(&newest) {
+            "Delete" => self.delete(newest).await,
+            "Recycle" => self.fail(newest, "VolumeFailedRecycle", "No recycler plugin found for the volume!").await,
+            _ => self.keep(newest).await,
+        }
+    }
+
+    /// What is kept is nobody's to hold.
+    async fn keep(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
+        if volume.finalizers().iter().any(|held| held == FINALIZER) {
+            self.let_go(volume).await?;
+        }
+        Ok(())
+    }
+
+    async fn let_go(&self, mut volume: PersistentVolume) -> Result<PersistentVolume, kube::Error> {
+        volume.finalizers_mut().retain(|held| held != FINALIZER);
+        self.volumes().replace(&volume.name_any(), &PostParams::default(), &volume).await
+    }
+
+    /// Removes what a volume holds, and the volume.
+    async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
+        const FAILED: &str = "VolumeFailedDelete";
+        let name = volume.name_any();
+        let Some(own) = self.provisioner.as_ref().filter(|own| own.made(&volume)) else {
+            if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
+                // Whoever made it removes it.
+                return Ok(());
+            }
+            let why =
+                format!("Error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched");
+            return self.fail(volume, FAILED, &why).await;
+        };
+        if let Err(e) = own.remove(&name).await {
+            let why = format!("failed to delete volume {name:?}: {e}");
+            self.fail(volume, FAILED, &why).await?;
+            return Err(kube::Error::Service(why.into()));
+        }
+        let volume = match volume.finalizers().iter().any(|held| held == FINALIZER) {
+            true => self.let_go(volume).await?,
+            false => volume,
+        };
+        let preconditions = Preconditions { uid: volume.metadata.uid.clone(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match self.volumes().delete(&name, &params).await {
+            Err(e) if is_code(&e, 404) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    async fn fail(&self, volume: PersistentVolume, reason: &'static str, why: &str) -> Result<(), kube::Error> {
+        let is_told = phase(&volume) == Some("Failed");
+        let volume = self.write_phase(volume, "Failed", Some(why)).await?;
+        if !is_told {
+            self.tell(&volume, &Told::warning(reason, why)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Why no volume was made.
+enum Unmade {
+    /// It cannot be made as it is asked for.
+    Refused(String),
+    Failed(kube::Error),
+}
+
+/// Something has changed meanwhile: as if a write had met it.
+fn stale() -> kube::Error {
+    let status = kube::core::Status::failure("the claim or its volume has changed", "Conflict").with_code(409);
+    kube::Error::Api(Box::new(status))
+}

@@ -1,0 +1,151 @@
+//! Volumes that are directories of the node, made for a claim and removed after it.
+//!
+//! What Podium runs on one node has one place for data. The controllers decide; who makes and removes directories is told
+//! to them as [`Directories`].
+
+use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind, requested};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// Keeps a volume in the API until its directory is removed, however it is deleted (KEP-2644).
+pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
+
+/// Where the data of volumes is. What it does may take its time.
+pub trait Directories: Send + Sync {
+    /// Makes the directory of a volume, which everybody may write to; it may be there already.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn make(&self, volume: &str) -> io::Result<PathBuf>;
+
+    /// Removes the directory of a volume with everything in it; it may be gone already.
+    ///
+    /// # Errors
+    /// When something of it stays.
+    fn remove(&self, volume: &str) -> io::Result<()>;
+}
+
+/// Makes volumes for the claims of its classes. Clones are the same.
+#[derive(Clone)]
+pub struct Provisioner {
+    name: Arc<str>,
+    node: Arc<str>,
+    directories: Arc<dyn Directories>,
+}
+
+impl Provisioner {
+    /// One that classes call by this name, with directories on this node.
+    pub fn new(name: &str, node: &str, directories: impl Directories + 'static) -> Self {
+        Self { name: name.into(), node: node.into(), directories: Arc::new(directories) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it has made this volume.
+    pub(super) fn made(&self, volume: &PersistentVolume) -> bool {
+        annotation(&volume.metadata, PROVISIONED_BY) == Some(&self.name)
+    }
+
+    /// What it cannot do for a claim, if it cannot.
+    fn objection(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
+        let spec = claim.spec.as_ref()?;
+        if let Some(other) = annotation(&claim.metadata, SELECTED_NODE).filter(|node| *node != &*self.node) {
+            return Some(format!("volumes of {:?} are on node {:?} only, not on {other:?}", &*self.name, &*self.node));
+        }
+        if let Some(unknown) = class.parameters.iter().flatten().map(|(key, _)| key).next() {
+            return Some(format!("invalid option {unknown:?} for {:?}", &*self.name));
+        }
+        if let Some(options) = class.mount_options.as_ref().filter(|options| !options.is_empty()) {
+            let name = class.metadata.name.as_deref().unwrap_or_default();
+            return Some(format!(
+                "Mount options are not supported by the provisioner but StorageClass {name:?} has mount options {options:?}"
+            ));
+        }
+        if spec.volume_mode.as_deref() == Some("Block") {
+            return Some(format!("{:?} does not support block volume provisioning", &*self.name));
+        }
+        if spec.selector.is_some() {
+            return Some("claim.Spec.Selector is not supported".to_owned());
+        }
+        (spec.data_source.is_some() || spec.data_source_ref.is_some())
+            .then(|| format!("{:?} does not support data sources", &*self.name))
+    }
+
+    /// Makes the volume of a claim on the disk, and what the API is to know of it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn make(
+        &self,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Result<PersistentVolume, String> {
+        if let Some(why) = self.objection(claim, class) {
+            return Err(why);
+        }
+        // Always the same for a claim: whoever is interrupted here comes back to what is made so far.
+        let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
+        let directories = Arc::clone(&self.directories);
+        let made = blocking(&name, move |name| directories.make(name)).await;
+        let path = made.map_err(|e| format!("failed to create volume {name:?}: {e}"))?;
+        self.object(&name, &path, claim, class).ok_or_else(|| format!("the claim of {name:?} has no spec"))
+    }
+
+    fn object(
+        &self,
+        name: &str,
+        path: &Path,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Option<PersistentVolume> {
+        let policy = class.reclaim_policy.as_deref().unwrap_or("Delete");
+        let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [&*self.node]});
+        let volume = json!({
+            "metadata": {
+                "name": name,
+                "annotations": {PROVISIONED_BY: &*self.name, BOUND_BY_CONTROLLER: "yes"},
+                "finalizers": if policy == "Delete" { vec![FINALIZER] } else { vec![] },
+            },
+            "spec": {
+                "capacity": {"storage": requested(claim).to_binary_quantity()},
+                "accessModes": claim.spec.as_ref()?.access_modes,
+                "persistentVolumeReclaimPolicy": policy,
+                "storageClassName": class.metadata.name,
+                "volumeMode": "Filesystem",
+                "local": {"path": path},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            },
+        });
+        let volume = serde_json::from_value(volume).ok()?;
+        bind(&volume, claim)
+    }
+
+    /// Removes the data of a volume that it has made.
+    ///
+    /// # Errors
+    /// When something of it stays.
+    pub(super) async fn remove(&self, volume: &str) -> io::Result<()> {
+        let directories = Arc::clone(&self.directories);
+        blocking(volume, move |name| directories.remove(name)).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce(&str) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let name = name.to_owned();
+    tokio::task::spawn_blocking(move || work(&name)).await.map_err(io::Error::other)?
+}
+
+impl fmt::Debug for Provisioner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provisioner").field("name", &self.name).field("node", &self.node).finish_non_exhaustive()
+    }
+}

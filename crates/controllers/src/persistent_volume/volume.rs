@@ -1,0 +1,63 @@
+//! What is to be done with a volume: pure (`syncVolume`).
+
+use super::provision::FINALIZER;
+use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, annotation, reference, volume_name};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+
+/// The next step for a volume.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is in this phase.
+    Phase(&'static str),
+    /// Its claim does not know of it yet: that is the claim's to do.
+    Claim,
+    /// Its claim has another volume.
+    Unbind,
+    /// Its claim is gone, as far as is known.
+    Release,
+}
+
+/// `claim` is the one whose name the volume refers to.
+pub(super) fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Step {
+    let Some(to) = reference(volume) else {
+        let is_held = volume.metadata.finalizers.iter().flatten().any(|held| held == FINALIZER);
+        // Nobody had it when it was deleted: what it holds has to go, too.
+        let is_going = is_held && volume.metadata.deletion_timestamp.is_some();
+        return if is_going { Step::Release } else { Step::Phase("Available") };
+    };
+    let Some(uid) = to.uid.as_deref().filter(|uid| !uid.is_empty()) else {
+        // It is kept for a claim that may be yet to come.
+        return Step::Phase("Available");
+    };
+    let Some(claim) = claim.filter(|claim| claim.metadata.uid.as_deref() == Some(uid)) else { return Step::Release };
+    match volume_name(claim) {
+        None => Step::Claim,
+        Some(name) if volume.metadata.name.as_deref() == Some(name) => Step::Phase("Bound"),
+        Some(_) if was_made_for_it(volume) => Step::Release,
+        Some(_) => Step::Unbind,
+    }
+}
+
+fn was_made_for_it(volume: &PersistentVolume) -> bool {
+    annotation(&volume.metadata, PROVISIONED_BY).is_some() && policy(volume) == "Delete"
+}
+
+/// What becomes of it when its claim is gone.
+pub(super) fn policy(volume: &PersistentVolume) -> &str {
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    policy.unwrap_or("Retain")
+}
+
+/// Without the claim that it was given; kept for it still, if its user wanted so (`unbindVolume`).
+pub(super) fn unbound(volume: &PersistentVolume) -> PersistentVolume {
+    let mut volume = volume.clone();
+    let by_controller = volume.metadata.annotations.as_mut().and_then(|all| all.remove(BOUND_BY_CONTROLLER)).is_some();
+    if let Some(spec) = &mut volume.spec {
+        if by_controller {
+            spec.claim_ref = None;
+        } else if let Some(to) = &mut spec.claim_ref {
+            to.uid = None;
+        }
+    }
+    volume
+}

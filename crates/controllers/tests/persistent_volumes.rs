@@ -1,0 +1,168 @@
+//! Claims and volumes find each other and part again, against a small API server on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+use controllers::{Directories, Options, Provisioner};
+use fake_api::FakeApi;
+use serde_json::{Value, json};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const CLAIM: &str = "api/v1/namespaces/x/persistentvolumeclaims/c";
+const VOLUME: &str = "api/v1/persistentvolumes/v";
+/// The volume that is made for the claim.
+const MADE: &str = "api/v1/persistentvolumes/pvc-1";
+const CLASS: &str = "apis/storage.k8s.io/v1/storageclasses/s";
+
+/// Directories that are not there, and cannot be removed while they are busy.
+#[derive(Clone, Default)]
+struct Nowhere {
+    busy: Arc<AtomicBool>,
+    removed: Arc<AtomicBool>,
+}
+
+impl Directories for Nowhere {
+    fn make(&self, volume: &str) -> io::Result<PathBuf> {
+        Ok(PathBuf::from("/data").join(volume))
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        if self.busy.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        self.removed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn start(directories: &Nowhere) -> FakeApi {
+    let api = FakeApi::new();
+    let provisioner = Some(Provisioner::new("podium/local", "n", directories.clone()));
+    let options = Options { provisioner, ..Options::default() };
+    tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
+    api
+}
+
+fn claim(api: &FakeApi, change: Value) {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}});
+    let mut claim = json!({"metadata": {"name": "c", "namespace": "x", "uid": "1"}, "spec": spec,
+        "status": {"phase": "Pending"}});
+    claim["metadata"].as_object_mut().expect("an object").extend(change.as_object().expect("an object").clone());
+    api.put(CLAIM, claim);
+}
+
+fn class(api: &FakeApi, policy: &str) {
+    api.put(
+        CLASS,
+        json!({"metadata": {"name": "s"}, "provisioner": "podium/local", "reclaimPolicy": policy,
+        "volumeBindingMode": "Immediate"}),
+    );
+}
+
+fn phase(api: &FakeApi, path: &str) -> Option<String> {
+    Some(api.get(path)?["status"]["phase"].as_str()?.to_owned())
+}
+
+fn is(api: &FakeApi, path: &str, wanted: &str) -> bool {
+    phase(api, path).as_deref() == Some(wanted)
+}
+
+fn told(api: &FakeApi, reason: &str) -> Option<String> {
+    let events = api.list("api/v1/events");
+    let event = events.iter().find(|event| event["reason"] == reason)?;
+    Some(event["message"].as_str()?.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_and_a_volume_that_is_there_are_bound_and_the_volume_is_kept_after_it() {
+    let api = start(&Nowhere::default());
+    api.put(
+        VOLUME,
+        json!({"metadata": {"name": "v", "uid": "9"}, "status": {"phase": "Pending"}, "spec": {
+        "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "s",
+        "hostPath": {"path": "/data"}, "persistentVolumeReclaimPolicy": "Retain"}}),
+    );
+    api.until("it is free", |api| is(api, VOLUME, "Available")).await;
+    claim(&api, json!({}));
+    api.until("both are bound", |api| is(api, VOLUME, "Bound") && is(api, CLAIM, "Bound")).await;
+    let bound = api.get(CLAIM).expect("a claim");
+    assert_eq!((&bound["spec"]["volumeName"], &bound["status"]["capacity"]["storage"]), (&json!("v"), &json!("2Gi")));
+    assert_eq!(bound["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"], "yes");
+    assert_eq!(api.get(VOLUME).expect("a volume")["spec"]["claimRef"]["uid"], "1");
+    api.delete(CLAIM);
+    api.until("it is released", |api| is(api, VOLUME, "Released")).await;
+    // Nobody else gets what may be in it.
+    claim(&api, json!({"uid": "2"}));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(is(&api, VOLUME, "Released") && is(&api, CLAIM, "Pending"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_made_for_a_claim_and_goes_with_its_data_after_it() {
+    let directories = Nowhere::default();
+    let api = start(&directories);
+    class(&api, "Delete");
+    claim(&api, json!({}));
+    api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
+    let made = api.get(MADE).expect("a volume");
+    assert_eq!(made["spec"]["local"]["path"], "/data/pvc-1");
+    assert_eq!((&made["spec"]["capacity"]["storage"], &made["spec"]["storageClassName"]), (&json!("1Gi"), &json!("s")));
+    directories.busy.store(true, Ordering::Relaxed);
+    api.delete(CLAIM);
+    api.until("it fails", |api| is(api, MADE, "Failed")).await;
+    api.until("it is told", |api| told(api, "VolumeFailedDelete").is_some()).await;
+    assert_eq!(told(&api, "VolumeFailedDelete").expect("an event"), "failed to delete volume \"pvc-1\": resource busy");
+    directories.busy.store(false, Ordering::Relaxed);
+    api.until("it is gone", |api| api.get(MADE).is_none()).await;
+    assert!(directories.removed.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_deleted_under_its_claim_takes_its_data_with_it() {
+    let directories = Nowhere::default();
+    let api = start(&directories);
+    class(&api, "Delete");
+    claim(&api, json!({}));
+    api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
+    api.delete(MADE);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(api.get(MADE).is_some() && !directories.removed.load(Ordering::Relaxed), "its claim is still there");
+    api.delete(CLAIM);
+    api.until("it is gone", |api| api.get(MADE).is_none()).await;
+    assert!(directories.removed.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_waits_for_its_class_and_is_lost_with_its_volume() {
+    let api = start(&Nowhere::default());
+    claim(&api, json!({}));
+    api.until("nobody makes one", |api| told(api, "ProvisioningFailed").is_some()).await;
+    assert_eq!(told(&api, "ProvisioningFailed").expect("an event"), "storageclass.storage.k8s.io \"s\" not found");
+    class(&api, "Retain");
+    api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
+    assert_eq!(api.get(MADE).expect("a volume")["metadata"]["finalizers"], json!(["kubernetes.io/pv-protection"]));
+    api.remove(MADE);
+    api.until("it is lost", |api| is(api, CLAIM, "Lost")).await;
+    api.until("it is told", |api| told(api, "ClaimLost").is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ephemeral_volume_gets_a_claim_that_its_pod_owns() {
+    let api = start(&Nowhere::default());
+    class(&api, "Delete");
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}});
+    let volume = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}});
+    api.put(
+        "api/v1/namespaces/x/pods/p",
+        json!({"metadata": {"name": "p", "namespace": "x", "uid": "7"},
+        "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": "Pending"}}),
+    );
+    let path = "api/v1/namespaces/x/persistentvolumeclaims/p-v";
+    api.until("it is made", |api| api.get(path).is_some()).await;
+    assert_eq!(api.get(path).expect("a claim")["metadata"]["ownerReferences"][0]["uid"], "7");
+    api.remove(path);
+    api.until("it is made again", |api| api.get(path).is_some()).await;
+}
