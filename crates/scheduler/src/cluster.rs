@@ -1,5 +1,6 @@
 //! What the scheduler knows of the cluster: of each node what decides, of each placed Pod what it takes away.
 
+use crate::storage::{self, Storage};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
 use api::resources::{self, Amounts, Side};
@@ -10,9 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 /// A Pod's `metadata.uid`.
 pub type Uid = String;
 
-/// Nodes and what is placed on them.
+/// Nodes and what is placed on them, and the storage that there is.
 #[derive(Debug, Default)]
 pub struct Cluster {
+    pub(crate) storage: Storage,
     nodes: BTreeMap<String, NodeFacts>,
     /// Also of nodes that are not known (yet): their Pods were seen first.
     used: HashMap<String, Used>,
@@ -44,6 +46,8 @@ struct Placed {
     node: String,
     requests: Amounts,
     ports: Vec<HostPort>,
+    /// The keys of the claims to storage that it uses.
+    claims: Vec<String>,
     /// Decided, and not yet seen in the API.
     assumed: bool,
 }
@@ -128,8 +132,10 @@ impl Cluster {
     }
 
     /// Reserves a node for a Pod whose binding is on its way.
-    pub fn assume(&mut self, uid: &str, spec: &PodSpec, node: &str) {
-        self.place(uid, spec, resources::pod(spec, Side::Requests), node, true);
+    pub fn assume(&mut self, uid: &str, pod: &Pod, node: &str) {
+        if let Some(spec) = &pod.spec {
+            self.place(uid, pod, spec, resources::pod(spec, Side::Requests), node, true);
+        }
     }
 
     /// Takes a bound Pod as the API has it; says whether this frees something.
@@ -139,11 +145,12 @@ impl Cluster {
         else {
             return false;
         };
-        self.place(uid, spec, resources::pod_in_use(pod), node, false)
+        self.place(uid, pod, spec, resources::pod_in_use(pod), node, false)
     }
 
-    fn place(&mut self, uid: &str, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {
-        let placed = Placed { node: node.to_owned(), requests, ports: host_ports(spec), assumed };
+    fn place(&mut self, uid: &str, pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {
+        let (ports, claims) = (host_ports(spec), storage::claims(pod).collect());
+        let placed = Placed { node: node.to_owned(), requests, ports, claims, assumed };
         if let Some(known) = self.placed.get_mut(uid) {
             let same = known.node == placed.node && known.requests == placed.requests && known.ports == placed.ports;
             if same {
@@ -161,6 +168,12 @@ impl Cluster {
     #[must_use]
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.placed.get(uid).is_some_and(|p| p.assumed)
+    }
+
+    /// Whether a Pod on a node uses the claim of this key.
+    #[must_use]
+    pub fn uses_claim(&self, key: &str) -> bool {
+        self.placed.values().any(|placed| placed.claims.iter().any(|claim| claim == key))
     }
 
     /// Forgets a Pod; says whether it held anything.
@@ -231,7 +244,7 @@ mod tests {
     fn an_assumption_becomes_a_fact_without_counting_twice() {
         let mut cluster = Cluster::default();
         let bound = pod("a", "n", "100m");
-        cluster.assume("a", bound.spec.as_ref().expect("a spec"), "n");
+        cluster.assume("a", &bound, "n");
         assert!(cluster.is_assumed("a"));
         cluster.set_pod(&bound);
         assert!(!cluster.is_assumed("a"));

@@ -4,6 +4,7 @@
 //! speaks for it.
 
 use crate::cluster::{Cluster, NodeFacts, Used};
+use crate::storage::{Claims, Orders};
 use crate::{message, missing};
 use api::affinity::{matches_node, matches_term};
 use api::host_port::{HostPort, host_ports};
@@ -14,10 +15,12 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, Taint, Toleration};
 use std::collections::BTreeSet;
 
 /// What is to be done with a Pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// It goes to this node.
     Node(String),
+    /// It goes to a node once its volumes are bound, and this is to be written for that.
+    Volumes(Box<Orders>),
     /// It fits nowhere; the message is upstream's.
     Unschedulable(String),
 }
@@ -39,6 +42,9 @@ struct Ask<'a> {
     tolerations: &'a [Toleration],
     /// When every term of the required affinity names nodes: only these are looked at.
     named: Option<BTreeSet<&'a str>>,
+    claims: Claims<'a>,
+    /// Whether another Pod has a claim that only one may have.
+    is_claimed: bool,
 }
 
 /// Decides upon a Pod.
@@ -51,23 +57,33 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
         return Decision::Unschedulable(why);
     }
     let none = PodSpec::default();
-    let ask = Ask::of(pod.spec.as_ref().unwrap_or(&none));
+    let spec = pod.spec.as_ref().unwrap_or(&none);
+    let claims = match cluster.storage.claims_of(pod) {
+        Ok(claims) => claims,
+        Err(why) => {
+            let nodes = cluster.node_count();
+            return Decision::Unschedulable(message::nowhere_by_nodes(nodes, &why, missing::never_preempts(spec)));
+        }
+    };
+    let is_claimed = claims.exclusive().any(|claim| cluster.uses_claim(&claim));
+    let ask = Ask::of(spec, claims, is_claimed);
     let mut refusals = Vec::new();
-    let mut best: Option<(Rank, &str)> = None;
+    let mut best: Option<(Rank, &str, Orders)> = None;
     for (name, facts, used) in cluster.nodes() {
         match ask.filter(name, facts, used) {
-            Some(refusal) => refusals.push(refusal),
-            None => {
+            Err(refusal) => refusals.push(refusal),
+            Ok(orders) => {
                 let rank = ask.rank(facts, used);
                 // Nodes come in the order of their names: of equals the first one stays.
-                if best.is_none_or(|(other, _)| rank > other) {
-                    best = Some((rank, name));
+                if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
+                    best = Some((rank, name, orders));
                 }
             }
         }
     }
     match best {
-        Some((_, name)) => Decision::Node(name.to_owned()),
+        Some((_, name, orders)) if orders.is_ready() => Decision::Node(name.to_owned()),
+        Some((.., orders)) => Decision::Volumes(Box::new(orders)),
         None => Decision::Unschedulable(message::unschedulable(&refusals, missing::never_preempts(ask.spec))),
     }
 }
@@ -84,7 +100,7 @@ struct Rank {
 }
 
 impl<'a> Ask<'a> {
-    fn of(spec: &'a PodSpec) -> Self {
+    fn of(spec: &'a PodSpec, claims: Claims<'a>, is_claimed: bool) -> Self {
         let mut requests = resources::pod(spec, Side::Requests);
         requests.retain(|_, amount| *amount > Amount::ZERO);
         Self {
@@ -92,33 +108,47 @@ impl<'a> Ask<'a> {
             ports: host_ports(spec),
             tolerations: spec.tolerations.as_deref().unwrap_or_default(),
             named: named_nodes(spec),
+            claims,
+            is_claimed,
             spec,
         }
     }
 
-    fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Option<Refusal> {
+    /// What is to be done before it may go to this node, or why it may not.
+    fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Result<Orders, Refusal> {
+        if let Some(reason) = self.refused_by(name, facts) {
+            return Err(Refusal { reasons: vec![reason.to_owned()], resolvable: false });
+        }
+        let held = used.map(|u| u.ports.as_slice()).unwrap_or_default();
+        if self.ports.iter().any(|want| held.iter().any(|have| want.conflicts(have))) {
+            return Err(Refusal { reasons: vec![message::PORTS.into()], resolvable: true });
+        }
+        if let Some(refusal) = self.filter_resources(facts, used) {
+            return Err(refusal);
+        }
+        if self.is_claimed {
+            return Err(Refusal { reasons: vec![message::CLAIMED.into()], resolvable: true });
+        }
+        self.claims.at(&facts.node).map_err(|reasons| Refusal { reasons, resolvable: false })
+    }
+
+    /// What no Pod that goes could change.
+    fn refused_by(&self, name: &str, facts: &NodeFacts) -> Option<&'static str> {
         if self.named.as_ref().is_some_and(|named| !named.contains(name)) {
-            return hopeless(message::NOT_NAMED.into());
+            return Some(message::NOT_NAMED);
         }
         let spec = facts.node.spec.as_ref();
         let cordon =
             Taint { key: message::UNSCHEDULABLE_TAINT.into(), effect: "NoSchedule".into(), ..Default::default() };
         let tolerated = || self.tolerations.iter().any(|t| taint::tolerates(t, &cordon));
         if spec.and_then(|s| s.unschedulable).unwrap_or(false) && !tolerated() {
-            return hopeless(message::CORDONED.into());
+            return Some(message::CORDONED);
         }
         let taints = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
         if taint::untolerated(taints, self.tolerations, &["NoSchedule", "NoExecute"]).is_some() {
-            return hopeless(message::TAINTED.into());
+            return Some(message::TAINTED);
         }
-        if !matches_node(self.spec, &facts.node) {
-            return hopeless(message::AFFINITY.into());
-        }
-        let held = used.map(|u| u.ports.as_slice()).unwrap_or_default();
-        if self.ports.iter().any(|want| held.iter().any(|have| want.conflicts(have))) {
-            return Some(Refusal { reasons: vec![message::PORTS.into()], resolvable: true });
-        }
-        self.filter_resources(facts, used)
+        (!matches_node(self.spec, &facts.node)).then_some(message::AFFINITY)
     }
 
     fn filter_resources(&self, facts: &NodeFacts, used: Option<&Used>) -> Option<Refusal> {
@@ -169,10 +199,6 @@ impl<'a> Ask<'a> {
             free,
         }
     }
-}
-
-fn hopeless(reason: String) -> Option<Refusal> {
-    Some(Refusal { reasons: vec![reason], resolvable: false })
 }
 
 /// The nodes that the required affinity names, when each of its terms names some by `metadata.name`.

@@ -11,10 +11,13 @@
 
 pub mod cluster;
 pub mod fit;
+mod listing;
 mod message;
 mod missing;
 pub mod queue;
 mod run;
+pub mod storage;
+mod storage_watch;
 mod write;
 
 use kube::Client;

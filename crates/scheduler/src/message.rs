@@ -12,6 +12,12 @@ pub(crate) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffini
 pub(crate) const PORTS: &str = "node(s) didn't have free ports for the requested pod ports";
 pub(crate) const TOO_MANY_PODS: &str = "Too many pods";
 pub(crate) const GATED: &str = "Scheduling is blocked due to non-empty scheduling gates";
+pub(crate) const CLAIMED: &str =
+    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+pub(crate) const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClaims";
+pub(crate) const VOLUME_ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
+pub(crate) const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+pub(crate) const VOLUME_GONE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 pub(crate) const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What the plugin `DynamicResources` says of every Pod without claims, before the one for preemption has its say.
@@ -25,6 +31,14 @@ const NOTE_LIMIT: usize = 1024;
 
 pub(crate) fn insufficient(resource: &str) -> String {
     format!("Insufficient {resource}")
+}
+
+/// A claim is missing; those of ephemeral volumes come a moment after their Pod.
+pub(crate) fn no_claim(name: &str, is_own: bool) -> String {
+    if is_own {
+        return format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}");
+    }
+    format!("persistentvolumeclaim {name:?} not found")
 }
 
 /// What keeps a Pod away from every node.

@@ -154,12 +154,17 @@ impl Queue {
 
     /// The cluster changed so that a parked Pod may fit now.
     pub fn changed(&mut self, now: Instant) {
+        self.changed_for(now, |_| true);
+    }
+
+    /// The same, of those Pods only that it concerns.
+    pub fn changed_for(&mut self, now: Instant, concerns: impl Fn(&Pod) -> bool) {
         self.changes += 1;
         let parked: Vec<(Uid, Instant, Instant)> = self
             .entries
             .iter()
             .filter_map(|(uid, entry)| match entry.state {
-                State::Parked { until, backoff } => Some((uid.clone(), until, backoff)),
+                State::Parked { until, backoff } if concerns(&entry.pod) => Some((uid.clone(), until, backoff)),
                 _ => None,
             })
             .collect();

@@ -2,27 +2,22 @@
 
 use crate::cluster::{Cluster, Uid};
 use crate::fit::{Decision, fit};
+use crate::listing::{Listing, relisting};
 use crate::message;
 use crate::queue::Queue;
+use crate::storage_watch::{self, Listings, Seen};
 use crate::write::{Outcome, Writer};
 use crate::{DEFAULT_SCHEDULER, Options};
 use api::lean::Lean;
 use api::pod::{is_terminal, node_name};
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Error, Event, watcher};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
-use std::collections::HashSet;
+use kube::runtime::watcher::{Error, Event};
+use kube::{Api, Client};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// No watch is trusted for longer: a new list repairs what it lost.
-const RELIST: Duration = Duration::from_secs(600);
 
 pub(crate) struct Loop {
     client: Client,
@@ -34,15 +29,7 @@ pub(crate) struct Loop {
     writes: JoinSet<Outcome>,
     nodes: Listing,
     pods: Listing,
-}
-
-/// How far the list of a kind has come.
-#[derive(Debug, Default)]
-struct Listing {
-    /// What the list that is being read has shown.
-    seen: HashSet<String>,
-    /// Whether a list was read to its end: a decision before that would rest on half of the facts.
-    complete: bool,
+    storage: Listings,
 }
 
 impl Loop {
@@ -56,19 +43,22 @@ impl Loop {
             writes: JoinSet::new(),
             nodes: Listing::default(),
             pods: Listing::default(),
+            storage: Listings::default(),
         }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut nodes = relisting::<Node>(Api::all(self.client.clone()), Config::default());
+        let mut nodes = relisting::<Node>(Api::all(self.client.clone()));
         // Without a selector for the phase: the server would have to read every Pod to apply it, and here it is read anyway.
-        let mut pods = relisting::<Lean<Pod>>(Api::all(self.client.clone()), Config::default());
+        let mut pods = relisting::<Lean<Pod>>(Api::all(self.client.clone()));
+        let mut storage = storage_watch::watch(&self.client);
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = nodes.next() => self.on_node(event),
                 Some(event) = pods.next() => self.on_pod(event),
+                Some(seen) = storage.next() => self.on_storage(seen),
                 Some(done) = self.writes.join_next() => match done {
                     Ok(outcome) => self.on_written(outcome),
                     Err(e) => tracing::error!("a write ended without an outcome: {e}"),
@@ -80,7 +70,8 @@ impl Loop {
     }
 
     fn may_schedule(&self) -> bool {
-        self.nodes.complete && self.pods.complete && self.writes.len() < self.options.writes_in_flight
+        let known = self.nodes.complete && self.pods.complete && self.storage.complete();
+        known && self.writes.len() < self.options.writes_in_flight
     }
 
     fn schedule(&mut self) {
@@ -106,10 +97,18 @@ impl Loop {
         }
         match fit(&pod, &self.cluster) {
             Decision::Node(node) => {
-                if let Some(spec) = spec {
-                    self.cluster.assume(&uid, spec, &node);
-                }
+                self.cluster.assume(&uid, &pod, &node);
                 self.writes.spawn(self.writer.clone().bind(uid, pod, node));
+            }
+            Decision::Volumes(orders) => {
+                // What fits is no failure: it goes on as soon as others have done their part.
+                self.queue.forgive(&uid);
+                if orders.is_written() {
+                    self.queue.park(&uid, Instant::now());
+                } else {
+                    self.cluster.storage.assume(&orders);
+                    self.writes.spawn(self.writer.clone().order(uid, orders));
+                }
             }
             Decision::Unschedulable(message) => {
                 // While the cluster boots there is nothing to try; the first node must not wait for a back-off.
@@ -135,7 +134,11 @@ impl Loop {
                 }
                 self.queue.retry(&uid, now);
             }
-            Outcome::Reported(uid) => self.queue.park(&uid, now),
+            Outcome::Reported(uid) | Outcome::Ordered(uid) => self.queue.park(&uid, now),
+            Outcome::NotOrdered(uid, orders) => {
+                self.cluster.storage.revert(*orders);
+                self.queue.retry(&uid, now);
+            }
         }
     }
 
@@ -185,6 +188,17 @@ impl Loop {
         }
     }
 
+    fn on_storage(&mut self, seen: Result<Seen, Error>) {
+        match seen {
+            Ok(seen) => {
+                if let Some(concern) = self.storage.fold(&mut self.cluster.storage, seen) {
+                    self.queue.changed_for(Instant::now(), |pod| concern.is_about(pod));
+                }
+            }
+            Err(e) => tracing::warn!("the watch of claims to storage is interrupted: {e}"),
+        }
+    }
+
     fn set_pod(&mut self, pod: Pod) {
         let Some(uid) = pod.metadata.uid.clone() else {
             return;
@@ -223,16 +237,4 @@ async fn until(wakeup: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// A watch that starts anew with a list from time to time, and with a back-off after an error.
-fn relisting<K>(api: Api<K>, config: Config) -> BoxStream<'static, Result<Event<K>, Error>>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let watch = move || {
-        let events = watcher(api.clone(), config.clone()).default_backoff();
-        events.take_until(tokio::time::sleep(RELIST))
-    };
-    stream::repeat_with(watch).flatten().boxed()
 }

@@ -2,8 +2,11 @@
 
 use crate::cluster::Uid;
 use crate::message::note;
+use crate::storage::Orders;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{
+    Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition,
+};
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
@@ -28,6 +31,10 @@ pub(crate) enum Outcome {
     BindFailed(Uid),
     /// It is known to its user why the Pod waits (or this could not be written: the next attempt says it again).
     Reported(Uid),
+    /// What the Pod's volumes need is written; others bind them.
+    Ordered(Uid),
+    /// Not all of it is.
+    NotOrdered(Uid, Box<Orders>),
 }
 
 /// Writes through the API. Clones share what they remember.
@@ -89,6 +96,31 @@ impl Writer {
                 Outcome::BindFailed(uid)
             }
         }
+    }
+
+    /// Binds volumes to claims of a Pod, and has volumes made for others. What has changed meanwhile is refused.
+    pub(crate) async fn order(self, uid: Uid, orders: Box<Orders>) -> Outcome {
+        match in_time(self.write_orders(&orders)).await {
+            Ok(()) => Outcome::Ordered(uid),
+            Err(e) => {
+                tracing::info!(uid, "its volumes could not be bound: {e}");
+                Outcome::NotOrdered(uid, orders)
+            }
+        }
+    }
+
+    async fn write_orders(&self, orders: &Orders) -> kube::Result<()> {
+        let params = PostParams::default();
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        for (_, volume) in &orders.bindings {
+            volumes.replace(names(&volume.metadata).1, &params, volume).await?;
+        }
+        for (_, claim) in &orders.provisions {
+            let (namespace, name) = names(&claim.metadata);
+            let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+            claims.replace(name, &params, claim).await?;
+        }
+        Ok(())
     }
 
     /// Says by event and condition why a Pod fits nowhere.

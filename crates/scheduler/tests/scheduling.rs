@@ -157,3 +157,42 @@ async fn a_binding_that_fails_is_tried_again() {
     pod(&api, "a", "1", |_| {});
     assert_eq!(bound(&api, "a").await, "n1");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_asked_for_before_its_pod_is_bound_and_nothing_is_held_against_the_pod() {
+    let api = start();
+    node(&api, "n1", "4");
+    let (class, claim) =
+        ("apis/storage.k8s.io/v1/storageclasses/s", "api/v1/namespaces/default/persistentvolumeclaims/c");
+    api.put(
+        class,
+        json!({"metadata": {"name": "s"}, "provisioner": "example.com/disk",
+        "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
+    let asked = json!({"metadata": {"name": "c", "namespace": "default", "uid": "1"}, "status": {"phase": "Pending"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}}});
+    api.put(claim, asked);
+    pod(&api, "a", "1", |pod| {
+        pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    });
+    let selected = |api: &FakeApi| {
+        api.get(claim).is_some_and(|c| c["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1")
+    };
+    api.until("a volume is asked for", selected).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!((node_of(&api, "a"), condition(&api, "a")), (None, Value::Null));
+    let mut bound = api.get(claim).expect("a claim");
+    bound["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = json!("yes");
+    bound["spec"]["volumeName"] = json!("v");
+    api.put("api/v1/persistentvolumes/v", json!({"metadata": {"name": "v"}, "spec": {}}));
+    api.put(claim, bound);
+    assert_eq!(bound_at_once(&api, "a").await, "n1");
+}
+
+/// Bound without the pause that follows a failure.
+async fn bound_at_once(api: &FakeApi, name: &str) -> String {
+    let before = tokio::time::Instant::now();
+    let node = bound(api, name).await;
+    assert!(before.elapsed() < std::time::Duration::from_secs(1), "after {:?}", before.elapsed());
+    node
+}

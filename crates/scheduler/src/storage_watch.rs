@@ -1,0 +1,101 @@
+//! Following claims, volumes and classes.
+
+use crate::listing::{Listing, relisting};
+use crate::storage::{Storage, claims, key};
+use api::lean::Lean;
+use futures::stream::{BoxStream, StreamExt, select_all};
+use k8s_openapi::Metadata;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::{Error, Event};
+use kube::{Api, Client};
+use std::collections::BTreeMap;
+
+/// What a watch has shown.
+pub(crate) enum Seen {
+    Claim(Event<Lean<PersistentVolumeClaim>>),
+    Volume(Event<Lean<PersistentVolume>>),
+    Class(Event<Lean<StorageClass>>),
+}
+
+/// Which Pods may fit now that did not.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Concern {
+    /// Those that use this claim.
+    Claim(String),
+    /// All that use any.
+    Any,
+}
+
+/// How far the lists have come.
+#[derive(Debug, Default)]
+pub(crate) struct Listings {
+    claims: Listing,
+    volumes: Listing,
+    classes: Listing,
+}
+
+pub(crate) fn watch(client: &Client) -> BoxStream<'static, Result<Seen, Error>> {
+    let claims = relisting(Api::all(client.clone())).map(|event| event.map(Seen::Claim));
+    let volumes = relisting(Api::all(client.clone())).map(|event| event.map(Seen::Volume));
+    let classes = relisting(Api::all(client.clone())).map(|event| event.map(Seen::Class));
+    select_all([claims.boxed(), volumes.boxed(), classes.boxed()]).boxed()
+}
+
+impl Concern {
+    pub(crate) fn is_about(&self, pod: &Pod) -> bool {
+        claims(pod).any(|used| match self {
+            Self::Claim(key) => used == *key,
+            Self::Any => true,
+        })
+    }
+}
+
+impl Listings {
+    pub(crate) fn complete(&self) -> bool {
+        self.claims.complete && self.volumes.complete && self.classes.complete
+    }
+
+    /// Folds what a watch has shown into what is known.
+    pub(crate) fn fold(&mut self, storage: &mut Storage, seen: Seen) -> Option<Concern> {
+        match seen {
+            Seen::Claim(event) => fold(&mut storage.claims, &mut self.claims, event).map(Concern::Claim),
+            Seen::Volume(event) => fold(&mut storage.volumes, &mut self.volumes, event).map(|_| Concern::Any),
+            Seen::Class(event) => fold(&mut storage.classes, &mut self.classes, event).map(|_| Concern::Any),
+        }
+    }
+}
+
+/// Gives the key of what was made or changed.
+fn fold<K: Metadata<Ty = ObjectMeta> + PartialEq>(
+    known: &mut BTreeMap<String, K>,
+    listing: &mut Listing,
+    event: Event<Lean<K>>,
+) -> Option<String> {
+    let object = match event {
+        Event::Init => {
+            listing.seen.clear();
+            return None;
+        }
+        Event::InitDone => {
+            let seen = std::mem::take(&mut listing.seen);
+            known.retain(|key, _| seen.contains(key));
+            listing.complete = true;
+            return None;
+        }
+        Event::Delete(Lean(object)) => {
+            known.remove(&key(object.metadata()));
+            return None;
+        }
+        Event::InitApply(Lean(object)) => {
+            listing.seen.insert(key(object.metadata()));
+            object
+        }
+        Event::Apply(Lean(object)) => object,
+    };
+    let key = key(object.metadata());
+    let is_new = known.get(&key) != Some(&object);
+    known.insert(key.clone(), object);
+    is_new.then_some(key)
+}
