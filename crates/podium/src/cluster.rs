@@ -1,6 +1,6 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
-use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config};
+use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, storage};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
@@ -168,7 +168,9 @@ impl Cluster {
         let user = UserInfo::named("system:kube-scheduler");
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
+        let provisioner = storage::provisioner(dir, &node, &server).await?;
         let asked = controllers::Options {
+            provisioner: Some(provisioner),
             root_ca_pem: Some(pki.ca_pem().to_owned()),
             token_maker: Some(token_maker(&pki)?),
             signer: Some(signer(&pki)?),

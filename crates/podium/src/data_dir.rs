@@ -51,6 +51,11 @@ impl DataDir {
         self.root.join("kubelet")
     }
 
+    /// Data of the volumes that are made for claims.
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.root.join("volumes")
+    }
+
     /// The administrator's kubeconfig, unless another place was named.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.root.join("admin.kubeconfig")
@@ -100,7 +105,8 @@ impl DataDir {
     /// # Errors
     /// When something cannot be removed.
     pub(crate) fn remove(&self) -> Result<bool> {
-        let mut own = vec![self.pki(), self.store(), self.kubelet(), self.kubeconfig(), self.runtime_file()];
+        let mut own = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
+        own.extend([self.kubeconfig(), self.runtime_file()]);
         own.extend(["containerd", "network"].map(|name| self.root.join(name)));
         // The lock comes last: without it the rest would be nobody's.
         own.push(self.lock_file());

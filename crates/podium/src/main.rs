@@ -11,6 +11,7 @@ mod kubeconfig;
 mod kubelet_config;
 mod print;
 mod run;
+mod storage;
 mod up;
 
 use clap::Parser;

@@ -32,6 +32,17 @@ impl ApiServer {
         }
     }
 
+    /// Makes the class of storage that claims get which name none: volumes that this provisioner makes when it is known for
+    /// which node. As in kind and k3s; it is its user's from then on.
+    pub async fn bootstrap_storage_class(&self, name: &str, provisioner: &str) {
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "provisioner": provisioner, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        self.ensure_made("/apis/storage.k8s.io/v1/storageclasses", &class).await;
+    }
+
     pub(crate) async fn bootstrap_namespaces(&self) {
         for name in NAMESPACES.into_iter().filter(|name| self.store.get(&Key::new("namespaces", "", *name)).is_none()) {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
