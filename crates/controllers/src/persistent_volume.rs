@@ -1,7 +1,8 @@
 //! Claims to storage and volumes find each other (`pkg/controller/volume/persistentvolume`).
 //!
-//! What is to be done with a claim or a volume is decided by [`claim`] and [`volume`], which are pure; [`carry_out`] writes
-//! it, one object at a time, the volume first: whatever is interrupted is found again by what is written so far.
+//! What is to be done with a claim or a volume is decided by [`claim`] and [`volume`], which are pure; [`carry_out`] and
+//! [`reclaim`] write it, one object at a time, the volume first: whatever is interrupted is found again by what is
+//! written so far.
 //!
 //! **Invariant:** a volume is given to another claim, or its data removed, only when the API, and not what a watch has
 //! shown, says that its claim is gone.
@@ -9,6 +10,7 @@
 mod carry_out;
 mod claim;
 mod provision;
+mod reclaim;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -133,7 +135,7 @@ impl Controller for Binder {
             return self.claim(&claim).await;
         }
         let Some(volume) = self.volumes.at(key) else { return Ok(None) };
-        self.volume(&volume).await
+        Box::pin(self.volume(&volume)).await
     }
 }
 

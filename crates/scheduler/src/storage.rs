@@ -81,12 +81,18 @@ impl Storage {
     /// It was not written: what nobody has changed meanwhile is as it was.
     pub(crate) fn revert(&mut self, orders: Orders) {
         for (before, _) in orders.bindings {
-            let known = self.volumes.get_mut(&key(&before.metadata));
-            known.filter(|known| is_version_of(&known.metadata, &before.metadata)).map(|known| *known = before);
+            if let Some(known) = self.volumes.get_mut(&key(&before.metadata))
+                && is_version_of(&known.metadata, &before.metadata)
+            {
+                *known = before;
+            }
         }
         for (before, _) in orders.provisions {
-            let known = self.claims.get_mut(&key(&before.metadata));
-            known.filter(|known| is_version_of(&known.metadata, &before.metadata)).map(|known| *known = before);
+            if let Some(known) = self.claims.get_mut(&key(&before.metadata))
+                && is_version_of(&known.metadata, &before.metadata)
+            {
+                *known = before;
+            }
         }
     }
 

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 /// What a watch has shown.
 pub(crate) enum Seen {
-    Claim(Event<Lean<PersistentVolumeClaim>>),
-    Volume(Event<Lean<PersistentVolume>>),
-    Class(Event<Lean<StorageClass>>),
+    Claim(Box<Event<Lean<PersistentVolumeClaim>>>),
+    Volume(Box<Event<Lean<PersistentVolume>>>),
+    Class(Box<Event<Lean<StorageClass>>>),
 }
 
 /// Which Pods may fit now that did not.
@@ -37,9 +37,9 @@ pub(crate) struct Listings {
 }
 
 pub(crate) fn watch(client: &Client) -> BoxStream<'static, Result<Seen, Error>> {
-    let claims = relisting(Api::all(client.clone())).map(|event| event.map(Seen::Claim));
-    let volumes = relisting(Api::all(client.clone())).map(|event| event.map(Seen::Volume));
-    let classes = relisting(Api::all(client.clone())).map(|event| event.map(Seen::Class));
+    let claims = relisting(Api::all(client.clone())).map(|event| event.map(|event| Seen::Claim(Box::new(event))));
+    let volumes = relisting(Api::all(client.clone())).map(|event| event.map(|event| Seen::Volume(Box::new(event))));
+    let classes = relisting(Api::all(client.clone())).map(|event| event.map(|event| Seen::Class(Box::new(event))));
     select_all([claims.boxed(), volumes.boxed(), classes.boxed()]).boxed()
 }
 
@@ -60,9 +60,9 @@ impl Listings {
     /// Folds what a watch has shown into what is known.
     pub(crate) fn fold(&mut self, storage: &mut Storage, seen: Seen) -> Option<Concern> {
         match seen {
-            Seen::Claim(event) => fold(&mut storage.claims, &mut self.claims, event).map(Concern::Claim),
-            Seen::Volume(event) => fold(&mut storage.volumes, &mut self.volumes, event).map(|_| Concern::Any),
-            Seen::Class(event) => fold(&mut storage.classes, &mut self.classes, event).map(|_| Concern::Any),
+            Seen::Claim(event) => fold(&mut storage.claims, &mut self.claims, *event).map(Concern::Claim),
+            Seen::Volume(event) => fold(&mut storage.volumes, &mut self.volumes, *event).map(|_| Concern::Any),
+            Seen::Class(event) => fold(&mut storage.classes, &mut self.classes, *event).map(|_| Concern::Any),
         }
     }
 }
