@@ -11,6 +11,7 @@ mod admission;
 mod aggregation;
 mod audit;
 mod certificates;
+mod claims;
 mod clusters;
 mod commands;
 mod conditions;
@@ -111,6 +112,7 @@ fn main() {
         access::TESTS,
         aggregation::TESTS,
         certificates::TESTS,
+        claims::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         cron_jobs::TESTS,
@@ -167,6 +169,7 @@ fn main() {
         webhooks::TESTS,
     ];
     let alone = [
+        claims::ALONE,
         clusters::TESTS,
         exits::ALONE,
         failures::ALONE,

@@ -218,7 +218,6 @@ fn comes_back(cluster: &Cluster) {
 fn with_claims(policy: &Value) -> Value {
     let claim = json!({"metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
-    // Nobody provides volumes: its Pods stay Pending, and what is in turn would end with the first.
     json!({"replicas": 2, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [claim],
         "persistentVolumeClaimRetentionPolicy": policy})
 }

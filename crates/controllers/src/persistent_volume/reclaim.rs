@@ -1,0 +1,116 @@
+//! Writing what was decided for a volume, and what becomes of it after its claim.
+
+use super::carry_out::{Again, unless_stale};
+use super::provision::FINALIZER;
+use super::{Binder, Told, claim_key, volume};
+use crate::worker::is_code;
+use api::claim::{PROVISIONED_BY, annotation, phase, reference};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use std::sync::Arc;
+
+/// Podium starts no Pod to empty a volume; upstream has long advised against it.
+const NO_RECYCLER: &str = "No recycler plugin found for the volume!";
+
+impl Binder {
+    /// Brings a volume forward.
+    pub(super) async fn volume(&self, volume: &Arc<PersistentVolume>) -> Again {
+        let claim = claim_key(volume).and_then(|key| self.claims.at(&key));
+        let written = match volume::plan(volume, claim.as_deref()) {
+            volume::Step::Phase(phase) => self.write_phase(volume.as_ref().clone(), phase, None).await.map(drop),
+            volume::Step::Claim => match &claim {
+                Some(claim) => return self.claim(claim).await,
+                None => Ok(()),
+            },
+            volume::Step::Unbind => {
+                let unbound = volume::unbound(volume);
+                self.volumes().replace(&volume.name_any(), &PostParams::default(), &unbound).await.map(drop)
+            }
+            volume::Step::Release => Box::pin(self.release(volume)).await,
+        };
+        unless_stale(written)
+    }
+
+    /// The claim of a volume is gone, or has another volume: what the watch has shown is not enough to say so.
+    async fn release(&self, volume: &PersistentVolume) -> Result<(), kube::Error> {
+        let name = volume.name_any();
+        let claim = match reference(volume) {
+            Some(to) => self.claims_of(to.namespace.clone()).get_opt(to.name.as_deref().unwrap_or_default()).await?,
+            None => None,
+        };
+        let Some(newest) = self.volumes().get_opt(&name).await? else { return Ok(()) };
+        if newest.metadata.uid != volume.metadata.uid || volume::plan(&newest, claim.as_ref()) != volume::Step::Release
+        {
+            return Err(stale());
+        }
+        let newest = match phase(&newest) {
+            // What has failed stays so for its user to see, while it is tried again.
+            Some("Released" | "Failed") => newest,
+            _ => self.write_phase(newest, "Released", None).await?,
+        };
+        match volume::policy(&newest) {
+            "Delete" => Box::pin(self.delete(newest)).await,
+            "Recycle" => Box::pin(self.fail(newest, "VolumeFailedRecycle", NO_RECYCLER)).await,
+            _ => self.keep(newest).await,
+        }
+    }
+
+    /// What is kept is nobody's to hold.
+    async fn keep(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
+        if volume.finalizers().iter().any(|held| held == FINALIZER) {
+            self.let_go(volume).await?;
+        }
+        Ok(())
+    }
+
+    async fn let_go(&self, mut volume: PersistentVolume) -> Result<PersistentVolume, kube::Error> {
+        volume.finalizers_mut().retain(|held| held != FINALIZER);
+        self.volumes().replace(&volume.name_any(), &PostParams::default(), &volume).await
+    }
+
+    /// Removes what a volume holds, and the volume.
+    async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
+        const FAILED: &str = "VolumeFailedDelete";
+        let name = volume.name_any();
+        let Some(own) = self.provisioner.as_ref().filter(|own| own.made(&volume)) else {
+            if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
+                // Whoever made it removes it.
+                return Ok(());
+            }
+            let why =
+                format!("Error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched");
+            return Box::pin(self.fail(volume, FAILED, &why)).await;
+        };
+        if let Err(e) = own.remove(&name).await {
+            let why = format!("failed to delete volume {name:?}: {e}");
+            Box::pin(self.fail(volume, FAILED, &why)).await?;
+            return Err(kube::Error::Service(why.into()));
+        }
+        let volume = match volume.finalizers().iter().any(|held| held == FINALIZER) {
+            true => self.let_go(volume).await?,
+            false => volume,
+        };
+        let preconditions = Preconditions { uid: volume.metadata.uid.clone(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match self.volumes().delete(&name, &params).await {
+            Err(e) if is_code(&e, 404) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    async fn fail(&self, volume: PersistentVolume, reason: &'static str, why: &str) -> Result<(), kube::Error> {
+        let is_told = phase(&volume) == Some("Failed");
+        let volume = self.write_phase(volume, "Failed", Some(why)).await?;
+        if !is_told {
+            self.tell(&volume, &Told::warning(reason, why)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Something has changed meanwhile: as if a write had met it.
+fn stale() -> kube::Error {
+    let status = kube::core::Status::failure("the claim or its volume has changed", "Conflict").with_code(409);
+    kube::Error::Api(Box::new(status))
+}

@@ -1,0 +1,249 @@
+//! Claims to storage: what is there is bound, what is not is made, and data stays or goes as their users wish.
+
+use crate::{Alone, Shared, workload};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::path::Path;
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a StatefulSet finds its data again, and it goes with the claims", a_stateful_set_keeps_its_data),
+    ("a volume that is there is bound, mounted and kept", a_static_volume_is_used),
+    ("a Pod waits until its claim is bound", a_pod_waits_for_its_claim),
+    ("an ephemeral volume comes and goes with its Pod", an_ephemeral_volume_is_its_pods),
+    ("a claim that only one Pod may use waits for the first to go", one_pod_at_a_time),
+    ("a volume of the node belongs to the group of its Pod", a_volume_belongs_to_the_group),
+];
+
+pub(crate) const ALONE: &[Alone] = &[
+    ("a Pod keeps its volumes when Podium is killed, and no data is lost with the cluster", outlives_podium),
+    ("a class of storage that its user has removed stays away", a_removed_class_stays_away),
+];
+
+fn claim(name: &str, spec: &Value) -> Value {
+    let mut all = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
+    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": all})
+}
+
+fn volume(name: &str, spec: &Value) -> Value {
+    let mut all = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Mi"}});
+    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": all})
+}
+
+/// A directory of this node as a `local` volume.
+fn local(kubectl: &Kubectl, path: &Path) -> Value {
+    let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+    json!({"local": {"path": path}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}})
+}
+
+/// A Pod that does something with `/data`, and then waits.
+fn pod(name: &str, source: &Value, script: &str, spec: &Value) -> Value {
+    let mut volume = json!({"name": "data"});
+    volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 0, "volumes": [volume],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX,
+            "command": ["sh", "-c", format!("{script}; sleep 100000")],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}});
+    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    pod
+}
+
+fn of(claim: &str) -> Value {
+    json!({"persistentVolumeClaim": {"claimName": claim}})
+}
+
+fn apply(kubectl: &Kubectl, objects: &[Value]) {
+    objects.iter().for_each(|object| kubectl.apply(&object.to_string()));
+}
+
+fn ready(kubectl: &Kubectl, pod: &str) {
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{pod}")).ok();
+}
+
+fn phase(kubectl: &Kubectl, object: &str, expected: &str) {
+    kubectl.wait_value(object, "/status/phase", &json!(expected));
+}
+
+fn volume_of(kubectl: &Kubectl, claim: &str) -> String {
+    let name = kubectl.value(&format!("pvc/{claim}"), "/spec/volumeName");
+    name.as_str().unwrap_or_default().to_owned()
+}
+
+fn a_stateful_set_keeps_its_data(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let template = json!({"metadata": {"name": "data"}, "spec": claim("data", &json!({}))["spec"]});
+    let script = "hostname >> /data/who; sleep 100000";
+    let container = json!({"command": ["sh", "-c", script], "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    let spec = json!({"replicas": 2, "serviceName": "web", "volumeClaimTemplates": [template]});
+    workload::apply(&kubectl, "StatefulSet", "web", &[&spec], &container);
+    kubectl.run("rollout status statefulset/web --timeout=120s").ok();
+    let row = kubectl.run("get pvc data-web-1 --no-headers").ok();
+    let volume = volume_of(&kubectl, "data-web-1");
+    assert_eq!(
+        row.split_whitespace().take(6).collect::<Vec<_>>(),
+        ["data-web-1", "Bound", &volume, "1Mi", "RWO", "standard"]
+    );
+    let before = kubectl.value("pod/web-1", "/metadata/uid");
+    kubectl.run("delete pod web-1").ok();
+    eventually("another takes its place", || {
+        kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != before)
+    });
+    ready(&kubectl, "web-1");
+    assert_eq!(kubectl.args(&["exec", "web-1", "--", "cat", "/data/who"], "").ok(), "web-1\nweb-1\n");
+    let directory = cluster.data_dir().join("volumes").join(&volume);
+    assert!(directory.join("who").is_file());
+    kubectl.run("delete statefulset web").ok();
+    kubectl.run("wait --for=delete pod -l app=web --timeout=60s").ok();
+    assert!(directory.join("who").is_file(), "the claim is still there");
+    kubectl.run("delete pvc --all").ok();
+    eventually("the volume goes with its claim", || kubectl.get(&format!("pv/{volume}")).is_none());
+    assert!(!directory.exists());
+}
+
+fn a_static_volume_is_used(cluster: &Cluster) {
+    let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    let manual = json!({"storageClassName": "manual"});
+    let mut spec = json!({"storageClassName": "manual", "hostPath": {"path": directory.path()}});
+    spec["claimRef"] = json!({"namespace": kubectl.namespace(), "name": "c"});
+    apply(&kubectl, &[volume("static", &spec), claim("c", &manual)]);
+    phase(&kubectl, "pvc/c", "Bound");
+    phase(&kubectl, "pv/static", "Bound");
+    let reads = json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
+    let refused = "echo two > /data/f || echo refused";
+    apply(
+        &kubectl,
+        &[pod("writes", &of("c"), "echo one > /data/f", &json!({})), pod("reads", &reads, refused, &json!({}))],
+    );
+    ready(&kubectl, "writes");
+    ready(&kubectl, "reads");
+    eventually("it is refused", || kubectl.run("logs reads").ok().contains("refused"));
+    assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
+    assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
+    kubectl.run("delete pod writes reads").ok();
+    kubectl.run("delete pvc c").ok();
+    phase(&kubectl, "pv/static", "Released");
+    assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
+    kubectl.run("delete pv static").ok();
+}
+
+fn a_pod_waits_for_its_claim(cluster: &Cluster) {
+    let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    let waits = |why: &str| {
+        let message = format!(
+            "0/1 nodes are available: {why}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 \
+             Preemption is not helpful for scheduling."
+        );
+        eventually(&format!("it waits: {why}"), || {
+            kubectl.value("pod/p", "/status/conditions/0/message") == message.as_str()
+                && kubectl.events("p").contains(&("FailedScheduling".to_owned(), message.clone()))
+        });
+    };
+    apply(&kubectl, &[pod("p", &of("c"), "true", &json!({}))]);
+    waits("persistentvolumeclaim \"c\" not found");
+    apply(&kubectl, &[claim("c", &json!({"storageClassName": ""}))]);
+    waits("pod has unbound immediate PersistentVolumeClaims");
+    let told = "no persistent volumes available for this claim and no storage class is set";
+    eventually("so does the claim", || kubectl.events("c").contains(&("FailedBinding".to_owned(), told.to_owned())));
+    let mut spec = local(&kubectl, directory.path());
+    spec["claimRef"] = json!({"namespace": kubectl.namespace(), "name": "c"});
+    apply(&kubectl, &[volume("late", &spec)]);
+    ready(&kubectl, "p");
+    kubectl.run("delete pod p").ok();
+    kubectl.run("delete pvc c").ok();
+    kubectl.run("delete pv late").ok();
+}
+
+fn an_ephemeral_volume_is_its_pods(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let template = json!({"spec": claim("-", &json!({}))["spec"]});
+    let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
+    apply(&kubectl, &[pod("p", &ephemeral, "echo x > /data/f", &json!({}))]);
+    ready(&kubectl, "p");
+    assert_eq!(kubectl.args(&["exec", "p", "--", "cat", "/data/f"], "").ok(), "x\n");
+    let volume = volume_of(&kubectl, "p-data");
+    kubectl.run("delete pod p").ok();
+    eventually("the claim and its volume go, too", || {
+        kubectl.get("pvc/p-data").is_none() && kubectl.get(&format!("pv/{volume}")).is_none()
+    });
+}
+
+fn one_pod_at_a_time(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    apply(
+        &kubectl,
+        &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &of("c"), "true", &json!({}))],
+    );
+    ready(&kubectl, "first");
+    apply(&kubectl, &[pod("second", &of("c"), "true", &json!({}))]);
+    let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+    eventually("it waits", || kubectl.events("second").iter().any(|(_, told)| told.contains(why)));
+    kubectl.run("delete pod first").ok();
+    ready(&kubectl, "second");
+    kubectl.run("delete pod second").ok();
+    kubectl.run("delete pvc c").ok();
+}
+
+fn a_volume_belongs_to_the_group(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
+    let script = "touch /data/f; stat -c '%u %g' /data/f";
+    apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
+    ready(&kubectl, "p");
+    eventually("it has written", || kubectl.run("logs p").ok() == "1234 4321\n");
+    kubectl.run("delete pod p").ok();
+    kubectl.run("delete pvc c").ok();
+}
+
+/// What a mount shows must never go with what shows it.
+fn outlives_podium() {
+    let mut cluster = Cluster::start(&[]);
+    let (kubectl, directory) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
+    let (host, own) = (directory.path().join("host"), directory.path().join("own"));
+    for path in [&host, &own] {
+        std::fs::create_dir(path).unwrap();
+        std::fs::write(path.join("kept"), "kept").unwrap();
+    }
+    let mut objects = Vec::new();
+    for (name, mut spec) in [("host", json!({"hostPath": {"path": host}})), ("own", local(&kubectl, &own))] {
+        spec["claimRef"] = json!({"namespace": "default", "name": name});
+        spec["storageClassName"] = json!("manual");
+        objects.extend([volume(name, &spec), claim(name, &json!({"storageClassName": "manual"}))]);
+        objects.push(pod(name, &of(name), "cat /data/kept > /data/copy", &json!({})));
+    }
+    objects.extend([claim("made", &json!({})), pod("made", &of("made"), "echo kept > /data/copy", &json!({}))]);
+    apply(&kubectl, &objects);
+    let container = |pod: &str| kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
+    let pods = ["host", "own", "made"];
+    pods.iter().for_each(|pod| ready(&kubectl, pod));
+    let before = pods.map(container);
+    cluster.kill(Signal::SIGKILL);
+    cluster.up();
+    pods.iter().for_each(|pod| ready(&kubectl, pod));
+    assert_eq!(pods.map(container), before);
+    // A container that ends is started on the same data.
+    kubectl.args(&["exec", "own", "--", "sh", "-c", "rm /data/copy; kill -9 -1"], "");
+    let copy = own.join("copy");
+    eventually("it starts again", || std::fs::read_to_string(&copy).is_ok_and(|text| text == "kept"));
+    // One is gone in order; under the others the cluster goes.
+    kubectl.run("delete pod host").ok();
+    cluster.kill(Signal::SIGKILL);
+    let down = cluster.podium(&["down"]).output().unwrap();
+    assert!(down.status.success(), "{down:?}");
+    for path in [&host, &own] {
+        assert_eq!(std::fs::read_to_string(path.join("kept")).unwrap(), "kept", "{}", path.display());
+    }
+}
+
+fn a_removed_class_stays_away() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    assert!(kubectl.run("get sc").ok().contains("standard (default)"));
+    kubectl.run("delete sc standard").ok();
+    cluster.kill(Signal::SIGTERM);
+    cluster.up();
+    assert!(kubectl.get("sc/standard").is_none());
+}
