@@ -6,17 +6,19 @@ mod empty_dir;
 mod host_path;
 mod payload;
 pub(crate) mod refresh;
+mod removal;
 mod tokens;
 
 pub(crate) use downward::{field, resource_field};
+pub(crate) use removal::unmount_below;
 pub(crate) use tokens::Tokens;
 
 use crate::{Shared, blocking, objects::Objects, pods::spec};
 use api::{quantity::Amount, resources::Side};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
-use nix::mount::{MntFlags, umount2};
 use payload::Payload;
+use removal::remove_tree;
 use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
@@ -192,41 +194,6 @@ pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
     make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
 }
 
-/// Removes a directory with everything in it. What is mounted in it is unmounted first: nothing of the node's own files
-/// is ever reached through a mount.
-fn remove_tree(dir: &Path) -> Result<(), String> {
-    unmount_below(dir)?;
-    match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("{}: {e}", dir.display())),
-        _ => Ok(()),
-    }
-}
-
-/// Unmounts everything at and below a directory, the innermost first.
-pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
-    let mut mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(dir)).collect();
-    mounts.reverse();
-    for mount in mounts {
-        umount2(&mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
-            .map_err(|e| format!("unmounting {}: {e}", mount.display()))?;
-    }
-    Ok(())
-}
-
-/// Mount points of this mount namespace, in the order in which they were mounted.
-fn mount_points() -> Result<Vec<PathBuf>, String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
-    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(field: &str) -> PathBuf {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(field.to_owned(), |text, (code, plain)| text.replace(code, plain))
-        .into()
-}
-
 /// Gives a file or directory to the Pod's `fsGroup`.
 fn give_to_group(path: &Path, group: Option<u32>) -> io::Result<()> {
     group.map_or(Ok(()), |gid| std::os::unix::fs::chown(path, None, Some(gid)))
@@ -240,14 +207,5 @@ mod tests {
     fn a_volume_of_an_unknown_type_is_named() {
         let volume = serde_json::json!({"name": "v", "nfs": {"server": "s", "path": "/"}});
         assert_eq!(kind(&serde_json::from_value(volume).unwrap()), "nfs");
-    }
-
-    #[test]
-    fn a_tree_that_is_gone_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        remove_tree(&dir.path().join("a")).unwrap();
-        remove_tree(&dir.path().join("a")).unwrap();
-        assert!(!dir.path().join("a").exists());
     }
 }
