@@ -12,6 +12,7 @@ pub(crate) mod refresh;
 mod removal;
 mod tokens;
 
+pub(crate) use claim::{is_bound, is_claim};
 pub(crate) use downward::{field, resource_field};
 pub(crate) use removal::unmount_below;
 pub(crate) use tokens::Tokens;
@@ -40,7 +41,7 @@ pub(crate) fn source(shared: &Shared, pod: &Pod, name: &str) -> Result<PathBuf, 
         return Ok(PathBuf::from(&host.path));
     }
     let dir = shared.paths.volume(pod.uid(), name);
-    if claim::is_claim(volume) {
+    if is_claim(volume) {
         // Never the directory alone: what is written there would be lost, and nobody would know.
         return claim::place(&dir).ok_or_else(|| format!("volume {name:?} is not mounted"));
     }

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Whether a claim stands behind a volume: then it lives longer than the Pod, and is none of the Pod's own storage.
-pub(super) fn is_claim(volume: &Volume) -> bool {
+pub(crate) fn is_claim(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
 }
 
@@ -27,7 +27,7 @@ pub(super) fn place(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a volume of the node is bound to the Pod's directory.
-fn is_bound(dir: &Path) -> bool {
+pub(crate) fn is_bound(dir: &Path) -> bool {
     removal::is_mount_point(dir)
 }
 

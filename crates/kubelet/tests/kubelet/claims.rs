@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const UID: &str = "claim-uid";
 
@@ -277,4 +278,39 @@ async fn a_sub_path_does_not_lead_out_of_a_claims_volume() {
     for of in [&host, &local] {
         assert_eq!(read(of.join("d/g")), "inner");
     }
+}
+
+/// What the node tells of what its only Pod uses.
+async fn summary(node: &Node) -> Value {
+    let (mut own, other) = tokio::io::duplex(1 << 16);
+    let kubelet = node.kubelet.clone().expect("it runs");
+    let served = tokio::spawn(async move { kubelet.serve_stream(other).await });
+    own.write_all(b"GET /stats/summary HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n").await.expect("a request");
+    let mut text = String::new();
+    own.read_to_string(&mut text).await.expect("an answer");
+    served.await.expect("it ends");
+    let body = text.split_once("\r\n\r\n").expect("a body").1;
+    serde_json::from_str::<Value>(body).expect("figures")["pods"][0].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_a_claims_volume_is_none_of_its_pods_own_storage() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (host, local) = (data(dir.path(), "host"), data(dir.path(), "local"));
+    for of in [&host, &local] {
+        fs::write(of.join("large"), vec![1; 4 << 20]).expect("a file");
+    }
+    let (node, _mounts) = started();
+    bound(&node, "h", &json!({"hostPath": {"path": host}}));
+    bound(&node, "l", &json!({"local": {"path": local}}));
+    pod(&node, "p", &json!([of_claim("h"), of_claim("l"), {"name": "e", "emptyDir": {}}]), json!({}));
+    node.until_running("p").await;
+    let found = summary(&node).await;
+    let used = found["ephemeral-storage"]["usedBytes"].as_i64().expect("a figure");
+    assert!(used < 1 << 20, "{used}");
+    let volumes = found["volume"].as_array().expect("volumes");
+    let shown: Vec<_> = volumes.iter().map(|v| (&v["name"], &v["pvcRef"])).collect();
+    let claim = json!({"name": "l", "namespace": "x"});
+    assert_eq!(shown, [(&json!("e"), &Value::Null), (&json!("l"), &claim)]);
+    assert!(volumes[1]["usedBytes"].as_u64() >= Some(4 << 20), "{}", volumes[1]);
 }
