@@ -7,7 +7,8 @@ use nix::{
     sys::stat::Mode,
 };
 use std::{
-    io,
+    ffi::{OsStr, OsString},
+    fs, io,
     os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -26,6 +27,22 @@ pub(crate) fn find(root: &OwnedFd, path: &Path, flags: OFlag) -> io::Result<Owne
         .flags(flags | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     openat2(root, path, how).map_err(|errno| if errno == Errno::EXDEV { leads_out() } else { errno.into() })
+}
+
+/// Opens what has this name in a directory: a link as itself, and nothing that is mounted there.
+///
+/// # Errors
+/// `EXDEV` when something is mounted there.
+pub(crate) fn unmounted(dir: &OwnedFd, name: &OsStr, flags: OFlag) -> nix::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV);
+    openat2(dir, name, how)
+}
+
+/// The names in a directory; it is not kept open while somebody goes through them.
+pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    fs::read_dir(through(dir))?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
 /// What an open file is, as a path.

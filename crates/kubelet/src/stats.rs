@@ -132,7 +132,7 @@ async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
         .volumes
         .iter()
         .flatten()
-        .filter(|v| v.host_path.is_none())
+        .filter(|v| v.host_path.is_none() && !volumes::is_claim(v))
         .map(|v| (v.name.clone(), shared.paths.volume(pod.uid(), &v.name)))
         .collect();
     let hosts = shared.paths.hosts_file(pod.uid());

@@ -1,22 +1,29 @@
 //! Volumes and directories of a Pod.
 
 mod atomic_writer;
+mod claim;
 mod downward;
 mod empty_dir;
 mod host_path;
+mod local;
+mod ownership;
 mod payload;
 pub(crate) mod refresh;
+mod removal;
 mod tokens;
 
+pub(crate) use claim::{is_bound, is_claim};
 pub(crate) use downward::{field, resource_field};
+pub(crate) use removal::unmount_below;
 pub(crate) use tokens::Tokens;
 
 use crate::{Shared, blocking, objects::Objects, pods::spec};
 use api::{quantity::Amount, resources::Side};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
-use nix::mount::{MntFlags, umount2};
+use ownership::Ownership;
 use payload::Payload;
+use removal::remove_tree;
 use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
@@ -26,14 +33,19 @@ use std::{
 /// The directory or file of the node that a volume stands for.
 ///
 /// # Errors
-/// When the Pod has no such volume.
+/// When the Pod has no such volume, or when it is a claim's and not there.
 pub(crate) fn source(shared: &Shared, pod: &Pod, name: &str) -> Result<PathBuf, String> {
     let volume = spec(pod).volumes.iter().flatten().find(|v| v.name == name);
     let volume = volume.ok_or_else(|| format!("volume {name:?} does not exist"))?;
-    Ok(match &volume.host_path {
-        Some(host) => PathBuf::from(&host.path),
-        None => shared.paths.volume(pod.uid(), name),
-    })
+    if let Some(host) = &volume.host_path {
+        return Ok(PathBuf::from(&host.path));
+    }
+    let dir = shared.paths.volume(pod.uid(), name);
+    if is_claim(volume) {
+        // Never the directory alone: what is written there would be lost, and nobody would know.
+        return claim::place(&dir).ok_or_else(|| format!("volume {name:?} is not mounted"));
+    }
+    Ok(dir)
 }
 
 /// Whether a volume's files are the API's: then containers may not write to it, whatever they ask for.
@@ -51,7 +63,11 @@ pub(crate) fn is_in_memory(volume: &Volume) -> bool {
 }
 
 pub(crate) fn is_readonly(pod: &Pod, name: &str) -> bool {
-    spec(pod).volumes.iter().flatten().any(|v| v.name == name && is_projected(v))
+    let is_readonly = |volume: &Volume| {
+        let claim = volume.persistent_volume_claim.as_ref();
+        is_projected(volume) || claim.is_some_and(|source| source.read_only == Some(true))
+    };
+    spec(pod).volumes.iter().flatten().any(|v| v.name == name && is_readonly(v))
 }
 
 /// What is to be done for one volume, now that everything it needs from the API is there.
@@ -60,8 +76,10 @@ enum Work {
     HostPath(host_path::HostPath),
     /// Files that the API knows, on the disk or in memory.
     Files(Payload, Option<empty_dir::EmptyDir>),
-    /// The runtime mounts it.
-    Image,
+    /// What a claim is bound to.
+    Claimed(claim::Claimed),
+    /// It is there already, or the runtime mounts it.
+    Nothing,
 }
 
 fn failed(name: &str, error: &str) -> String {
@@ -92,15 +110,15 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), Vec<String>
     for volume in spec(pod).volumes.iter().flatten() {
         match prepare(shared, pod, volume, &mut objects).await {
             Ok(task) => work.push((volume.name.clone(), shared.paths.volume(pod.uid(), &volume.name), task)),
-            Err(e) => errors.push(failed(&volume.name, &e)),
+            Err(e) => errors.push(e),
         }
     }
-    let (own, logs, group) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()), fs_group(pod));
+    let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
+    let (ownership, pods) = (Ownership::of(pod), shared.paths.pods());
     let done = blocking::run(move || {
         make_dir(&own, 0o750)?;
         make_dir(&logs, 0o755)?;
-        let carried_out =
-            work.into_iter().map(|(name, dir, task)| carry_out(task, &dir, group).map_err(|e| failed(&name, &e)));
+        let carried_out = work.into_iter().map(|(name, dir, task)| carry_out(task, &name, &dir, ownership, &pods));
         Ok(carried_out.filter_map(Result::err).collect::<Vec<_>>())
     });
     match done.await {
@@ -110,19 +128,30 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), Vec<String>
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-fn carry_out(task: Work, dir: &Path, group: Option<u32>) -> Result<(), String> {
-    match task {
+fn carry_out(task: Work, name: &str, dir: &Path, ownership: Option<Ownership>, pods: &Path) -> Result<(), String> {
+    let group = ownership.map(Ownership::group);
+    let done = match task {
+        // It goes by the name of what the claim is bound to.
+        Work::Claimed(task) => return task.set_up(dir, ownership, pods),
         Work::EmptyDir(task) => task.set_up(dir, group),
         Work::HostPath(task) => task.check(),
-        Work::Image => Ok(()),
-        Work::Files(payload, home) => {
-            home.map_or(Ok(()), |home| home.set_up(dir, group))?;
-            atomic_writer::write(dir, &payload, group).map_err(|e| e.to_string())
-        }
-    }
+        Work::Nothing => Ok(()),
+        Work::Files(payload, home) => home
+            .map_or(Ok(()), |home| home.set_up(dir, group))
+            .and_then(|()| atomic_writer::write(dir, &payload, group).map_err(|e| e.to_string())),
+    };
+    done.map_err(|e| failed(name, &e))
 }
 
 async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Objects<'_>) -> Result<Work, String> {
+    if let Some(name) = api::claim::name_of(pod.name(), volume) {
+        return Ok(claim::prepare(shared, pod, volume, &name).await?.map_or(Work::Nothing, Work::Claimed));
+    }
+    prepare_own(shared, pod, volume, objects).await.map_err(|e| failed(&volume.name, &e))
+}
+
+/// A volume that is told by the Pod alone.
+async fn prepare_own(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Objects<'_>) -> Result<Work, String> {
     if let Some(source) = &volume.empty_dir {
         return empty_dir::EmptyDir::new(source, memory(shared, pod)).map(Work::EmptyDir);
     }
@@ -130,7 +159,7 @@ async fn prepare(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut Obje
         return Ok(Work::HostPath(host_path::HostPath::new(source)));
     }
     if volume.image.is_some() {
-        return Ok(Work::Image);
+        return Ok(Work::Nothing);
     }
     match files(shared, pod, volume, objects).await? {
         Some(payload) => {
@@ -192,41 +221,6 @@ pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
     make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
 }
 
-/// Removes a directory with everything in it. What is mounted in it is unmounted first: nothing of the node's own files
-/// is ever reached through a mount.
-fn remove_tree(dir: &Path) -> Result<(), String> {
-    unmount_below(dir)?;
-    match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("{}: {e}", dir.display())),
-        _ => Ok(()),
-    }
-}
-
-/// Unmounts everything at and below a directory, the innermost first.
-pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
-    let mut mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(dir)).collect();
-    mounts.reverse();
-    for mount in mounts {
-        umount2(&mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
-            .map_err(|e| format!("unmounting {}: {e}", mount.display()))?;
-    }
-    Ok(())
-}
-
-/// Mount points of this mount namespace, in the order in which they were mounted.
-fn mount_points() -> Result<Vec<PathBuf>, String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
-    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(field: &str) -> PathBuf {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(field.to_owned(), |text, (code, plain)| text.replace(code, plain))
-        .into()
-}
-
 /// Gives a file or directory to the Pod's `fsGroup`.
 fn give_to_group(path: &Path, group: Option<u32>) -> io::Result<()> {
     group.map_or(Ok(()), |gid| std::os::unix::fs::chown(path, None, Some(gid)))
@@ -240,14 +234,5 @@ mod tests {
     fn a_volume_of_an_unknown_type_is_named() {
         let volume = serde_json::json!({"name": "v", "nfs": {"server": "s", "path": "/"}});
         assert_eq!(kind(&serde_json::from_value(volume).unwrap()), "nfs");
-    }
-
-    #[test]
-    fn a_tree_that_is_gone_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        remove_tree(&dir.path().join("a")).unwrap();
-        remove_tree(&dir.path().join("a")).unwrap();
-        assert!(!dir.path().join("a").exists());
     }
 }

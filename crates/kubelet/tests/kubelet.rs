@@ -3,6 +3,8 @@
 
 #[path = "kubelet/bad_days.rs"]
 mod bad_days;
+#[path = "kubelet/claims.rs"]
+mod claims;
 #[path = "kubelet/exits.rs"]
 mod exits;
 #[allow(dead_code, reason = "the unit tests use the rest of it")]

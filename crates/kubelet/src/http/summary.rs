@@ -6,13 +6,17 @@ use crate::{
     eviction,
     figures::{self, FileSystem, Link},
     stats::{self, ContainerStats, PodStats},
+    volumes,
 };
 use axum::{
     Json,
     extract::{Query, State},
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{
+    api::core::v1::{Pod, Volume},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use lifecycle::eviction::DiskUsage;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -142,7 +146,8 @@ impl View<'_> {
                 volume["name"] = json!(name);
                 volume
             };
-            pod.insert("volume".to_owned(), stats.volumes.iter().map(volume).collect());
+            let volumes = stats.volumes.iter().map(volume).chain(self.claimed(&stats.pod)).collect();
+            pod.insert("volume".to_owned(), volumes);
             pod.insert("ephemeral-storage".to_owned(), self.disk(disk, Some(stats.storage())));
         }
         if let Some(network) = self.network(&stats.links) {
@@ -152,6 +157,22 @@ impl View<'_> {
             pod.insert("process_stats".to_owned(), json!({"process_count": processes}));
         }
         pod.into()
+    }
+
+    /// Volumes of claims, as far as they are bound where the Pod's are: all of their file systems, whoever uses them.
+    fn claimed(&self, pod: &Pod) -> Vec<Value> {
+        let meta = &pod.metadata;
+        let (uid, name) = (meta.uid.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+        let shown = |of: &Volume| {
+            let claim = api::claim::name_of(name, of)?;
+            let dir = self.shared.paths.volume(uid, &of.name);
+            let disk = volumes::is_bound(&dir).then(|| figures::file_system(&dir))??;
+            let mut volume = self.disk(disk, None);
+            volume["name"] = json!(of.name);
+            volume["pvcRef"] = json!({"name": claim, "namespace": meta.namespace});
+            Some(volume)
+        };
+        pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).filter_map(shown).collect()
     }
 
     fn container(&self, stats: &ContainerStats) -> Value {

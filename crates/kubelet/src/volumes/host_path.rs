@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use std::{
     fs, io,
     os::unix::fs::{FileTypeExt, PermissionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// A path of the node, and what it must be.
@@ -17,6 +17,10 @@ pub(super) struct HostPath {
 impl HostPath {
     pub(super) fn new(source: &HostPathVolumeSource) -> Self {
         Self { path: PathBuf::from(&source.path), kind: source.type_.clone().unwrap_or_default() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Upstream's checks and words (`pkg/volume/hostpath/host_path.go`).
