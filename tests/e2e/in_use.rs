@@ -1,7 +1,7 @@
 //! Claims, volumes and ranges of addresses that are deleted stay while somebody uses them.
 
 use crate::Shared;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
@@ -16,7 +16,7 @@ fn a_claim_stays_while_it_is_used(cluster: &Cluster) {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
     kubectl.apply(&claim.to_string());
-    // Nobody provides the volume, so the Pod does not start; but it is on a node, and that is what counts.
+    // Its class waits for a Pod that is scheduled, so the Pod does not start; but it is on a node, and that is what counts.
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": node,
         "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});
@@ -35,19 +35,21 @@ fn a_claim_stays_while_it_is_used(cluster: &Cluster) {
 
 fn a_volume_stays_while_it_is_bound(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "held"},
-        "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "manual"});
+    let mut volume =
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "held"}, "spec": spec});
+    volume["spec"]["capacity"] = json!({"storage": "1Mi"});
+    volume["spec"]["hostPath"] = json!({"path": "/tmp"});
+    let mut claim =
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec});
+    claim["spec"]["resources"] = json!({"requests": {"storage": "1Mi"}});
+    claim["spec"]["volumeName"] = json!("held");
     kubectl.apply(&volume.to_string());
-    let phase = |phase: &str| {
-        let status: Value = json!({"status": {"phase": phase}});
-        kubectl
-            .args(&["patch", "pv", "held", "--subresource=status", "--type=merge", "-p", &status.to_string()], "")
-            .ok()
-    };
-    phase("Bound");
+    kubectl.apply(&claim.to_string());
+    kubectl.wait_value("pv/held", "/status/phase", &json!("Bound"));
     kubectl.run("delete pv held --wait=false").ok();
     assert_eq!(kubectl.value("pv/held", "/metadata/finalizers"), json!(["kubernetes.io/pv-protection"]));
-    phase("Released");
+    kubectl.run("delete persistentvolumeclaim c").ok();
     eventually("the volume has gone", || kubectl.get("pv/held").is_none());
 }
 

@@ -216,8 +216,9 @@ fn comes_back(cluster: &Cluster) {
 }
 
 fn with_claims(policy: &Value) -> Value {
-    let claim = json!({"metadata": {"name": "data"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
+    // Nobody provides volumes of this class: its Pods stay Pending, and what is in turn would end with the first.
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "nobodys", "resources": {"requests": {"storage": "1Mi"}}}});
     json!({"replicas": 2, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [claim],
         "persistentVolumeClaimRetentionPolicy": policy})
 }

@@ -136,6 +136,29 @@ async fn a_volume_that_is_deleted_under_its_claim_takes_its_data_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_nobody_can_remove_or_empty_fails() {
+    let api = start(&Nowhere::default());
+    let was_bound = |name: &str, policy: &str, by: Value| {
+        let gone = json!({"namespace": "x", "name": name, "uid": "gone"});
+        let volume = json!({"metadata": {"name": name, "uid": name, "annotations": by}, "status": {"phase": "Bound"},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"},
+                "persistentVolumeReclaimPolicy": policy, "claimRef": gone}});
+        let path = format!("api/v1/persistentvolumes/{name}");
+        api.put(&path, volume);
+        path
+    };
+    let by_hand = was_bound("by-hand", "Delete", json!({}));
+    let recycled = was_bound("recycled", "Recycle", json!({}));
+    let others = was_bound("others", "Delete", json!({"pv.kubernetes.io/provisioned-by": "example.com/disk"}));
+    let why = |path: &str| Some(api.get(path)?["status"]["message"].as_str()?.to_owned());
+    api.until("two have failed", |api| is(api, &by_hand, "Failed") && is(api, &recycled, "Failed")).await;
+    let no_plugin = "Error getting deleter volume plugin for volume \"by-hand\": no deletable volume plugin matched";
+    assert_eq!(why(&by_hand).as_deref(), Some(no_plugin));
+    assert_eq!(why(&recycled).as_deref(), Some("No recycler plugin found for the volume!"));
+    api.until("it is for others", |api| is(api, &others, "Released")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_waits_for_its_class_and_is_lost_with_its_volume() {
     let api = start(&Nowhere::default());
     claim(&api, json!({}));

@@ -41,8 +41,7 @@ impl Local {
             ownership.give(&root).map_err(failed)?;
         }
         make_dir(dir, 0o750)?;
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        mount(Some(&through(&root)), dir, None::<&str>, flags, None::<&str>)
+        mount(Some(&through(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|e| format!("mounting {} at {}: {e}", self.path.display(), dir.display()))
     }
 }

@@ -1,4 +1,4 @@
-//! `storage.k8s.io/v1`. Nothing provisions, attaches or publishes yet.
+//! `storage.k8s.io/v1`. Volumes are made by the controllers; nothing attaches or publishes yet.
 
 mod class;
 mod driver;

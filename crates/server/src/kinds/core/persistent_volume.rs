@@ -1,4 +1,4 @@
-//! PersistentVolume. Nothing binds it to a claim yet.
+//! PersistentVolume. The controllers bind it to a claim.
 
 use super::{
     CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, old_annotation, storage_class,

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaim. Nothing binds it to a volume yet: its phase stays Pending.
+//! PersistentVolumeClaim. The controllers bind it to a volume.
 
 use super::{
     CLASS_IS_FIELD, OLD_CLASS, access_modes, check_access_modes, check_positive, is_negative, old_annotation,
