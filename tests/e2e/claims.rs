@@ -3,7 +3,7 @@
 use crate::{Alone, Shared, workload};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::{path::Path, time::Duration};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Shared] = &[
 pub(crate) const ALONE: &[Alone] = &[
     ("a Pod keeps its volumes when Podium is killed, and no data is lost with the cluster", outlives_podium),
     ("a class of storage that its user has removed stays away", a_removed_class_stays_away),
+    ("volumes are made and removed whole, whenever Podium is killed", volumes_are_whole),
 ];
 
 fn claim(name: &str, spec: &Value) -> Value {
@@ -246,4 +247,46 @@ fn a_removed_class_stays_away() {
     cluster.kill(Signal::SIGTERM);
     cluster.up();
     assert!(kubectl.get("sc/standard").is_none());
+}
+
+fn volumes_are_whole() {
+    const MOMENTS: [u64; 8] = [0, 2, 5, 10, 15, 20, 30, 50];
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    let names = || {
+        let kept = std::fs::read_dir(cluster_volumes(&kubectl)).unwrap();
+        kept.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    for moment in MOMENTS {
+        let name = format!("p{moment}");
+        apply(&kubectl, &[claim(&name, &json!({}))]);
+        apply(&kubectl, &[pod(&name, &of(&name), "true", &json!({}))]);
+        // Not a wait for anything: the moment of death is the test's input.
+        std::thread::sleep(Duration::from_millis(moment));
+        cluster.kill(Signal::SIGKILL);
+        cluster.up();
+    }
+    for moment in MOMENTS {
+        ready(&kubectl, &format!("p{moment}"));
+    }
+    let volumes = || kubectl.run("get pv -o jsonpath={.items[*].metadata.name}").ok();
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let known = sorted(volumes().split_whitespace().map(str::to_owned).collect());
+    assert_eq!((known.len(), &known), (MOMENTS.len(), &sorted(names())));
+    kubectl.run("delete pods --all").ok();
+    for moment in MOMENTS {
+        kubectl.run(&format!("delete pvc p{moment} --wait=false")).ok();
+        std::thread::sleep(Duration::from_millis(moment));
+        cluster.kill(Signal::SIGKILL);
+        cluster.up();
+    }
+    eventually("nothing is left", || volumes().is_empty() && names().is_empty());
+}
+
+/// Where the data of volumes is.
+fn cluster_volumes(kubectl: &Kubectl) -> std::path::PathBuf {
+    kubectl.kubeconfig().parent().unwrap().join("volumes")
 }

@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use std::time::Duration;
-use store::Key;
+use store::{Key, Scope};
 
 /// After what time something is tried again, the first time and at most.
 const RETRY: Duration = Duration::from_secs(1);
@@ -33,8 +33,11 @@ impl ApiServer {
     }
 
     /// Makes the class of storage that claims get which name none: volumes that this provisioner makes when it is known for
-    /// which node. As in kind and k3s; it is its user's from then on.
+    /// which node. As in kind and k3s; it is its user's from then on, and where there are others nobody needs it.
     pub async fn bootstrap_storage_class(&self, name: &str, provisioner: &str) {
+        if !self.store.list(&Scope::resource("storageclasses"), None, None).objects.is_empty() {
+            return;
+        }
         let class = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
             "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
