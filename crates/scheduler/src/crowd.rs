@@ -14,6 +14,8 @@ pub(crate) struct Traits {
     pub(crate) namespace: Box<str>,
     /// Sorted.
     labels: Box<[(Box<str>, Box<str>)]>,
+    /// Whether it is being deleted.
+    pub(crate) leaves: bool,
     pub(crate) terms: Option<Box<Terms>>,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct Crowd {
 /// Who says the same is found by the rest.
 impl Hash for Traits {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.namespace, &self.labels).hash(state);
+        (&self.namespace, &self.labels, self.leaves).hash(state);
     }
 }
 
@@ -41,6 +43,7 @@ impl Traits {
         let mut traits = Self {
             namespace: pod.metadata.namespace.as_deref().unwrap_or_default().into(),
             labels: labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+            leaves: pod.metadata.deletion_timestamp.is_some(),
             terms: None,
         };
         traits.terms = Terms::of(pod, &traits);
@@ -50,7 +53,8 @@ impl Traits {
     /// Whether they are still those of the Pod, whose affinity does not change once it is placed.
     pub(crate) fn are_of(&self, pod: &Pod) -> bool {
         let labels = pod.metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-        *self.namespace == *pod.metadata.namespace.as_deref().unwrap_or_default()
+        self.leaves == pod.metadata.deletion_timestamp.is_some()
+            && *self.namespace == *pod.metadata.namespace.as_deref().unwrap_or_default()
             && labels.eq(self.labels.iter().map(|(key, value)| (&**key, &**value)))
     }
 

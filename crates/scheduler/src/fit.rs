@@ -68,7 +68,7 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
         }
     };
     let is_claimed = claims.exclusive().any(|claim| cluster.uses_claim(&claim));
-    let ask = Ask::of(spec, claims, is_claimed, Neighbours::of(pod, cluster));
+    let ask = Ask::of(spec, claims, is_claimed, Neighbours::of(pod, spec, cluster));
     let mut refusals = Vec::new();
     let mut best: Option<(Rank, &str, Orders)> = None;
     for (name, facts, used) in cluster.nodes() {
@@ -99,6 +99,8 @@ struct Rank {
     preferred: i64,
     /// How much it and the Pods near the node like each other.
     liking: i64,
+    /// The more Pods its domains have already, the worse.
+    crowding: std::cmp::Reverse<i64>,
     /// How much CPU and memory is left, in thousandths of what it has.
     free: i64,
 }
@@ -196,7 +198,7 @@ impl<'a> Ask<'a> {
             })
             .iter()
             .sum();
-        let liking = self.neighbours.liking(&facts.node);
+        let (liking, crowding) = self.neighbours.rank(&facts.node);
         Rank {
             taints: std::cmp::Reverse(disliked),
             preferred: preferred
@@ -204,6 +206,7 @@ impl<'a> Ask<'a> {
                 .map(|p| i64::from(p.weight))
                 .sum(),
             liking,
+            crowding,
             free,
         }
     }

@@ -313,3 +313,24 @@ async fn a_namespace_that_is_shunned_no_more_lets_its_own_pods_go() {
     labelled("blue");
     assert_eq!(bound_at_once(&api, "a").await, "n1");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_domain_that_goes_lets_the_others_be_even() {
+    let api = start();
+    for (name, cpu) in [("n1", "4"), ("n2", "1")] {
+        node(&api, name, cpu);
+        host(&api, name);
+    }
+    let spread = |pod: &mut Value| {
+        labelled("web")(pod);
+        pod["spec"]["topologySpreadConstraints"] = json!([{ "maxSkew": 1, "topologyKey": "host",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": { "matchLabels": { "app": "web" } } }]);
+    };
+    pod(&api, "other", "1", |pod| pod["spec"]["nodeName"] = "n2".into());
+    pod(&api, "a", "1", spread);
+    assert_eq!(bound(&api, "a").await, "n1");
+    pod(&api, "b", "1", spread);
+    waits(&api, "b").await;
+    api.remove("api/v1/nodes/n2");
+    assert_eq!(bound_at_once(&api, "b").await, "n1");
+}
