@@ -14,6 +14,7 @@ type Counts<'a> = HashMap<(&'a str, &'a str), i64>;
 
 /// What the placed Pods mean to one that is to be placed, worked out once for all nodes.
 pub(crate) struct Company<'a> {
+    cluster: &'a Cluster,
     /// Where those are that are all that it needs.
     needed: Counts<'a>,
     /// Where those are that it shuns.
@@ -23,50 +24,43 @@ pub(crate) struct Company<'a> {
     /// By weight, who likes it and whom it likes.
     liked: Counts<'a>,
     /// The first of a group whose Pods need each other goes anywhere.
-    is_first: bool,
+    needs_its_like: bool,
 }
 
 impl<'a> Company<'a> {
     pub(crate) fn of(me: &Traits, cluster: &'a Cluster) -> Self {
-        let mut company = Self {
-            needed: Counts::new(),
-            shunned: Counts::new(),
-            shunning: Counts::new(),
-            liked: Counts::new(),
-            is_first: false,
-        };
+        let needs_its_like = me.terms.as_ref().is_some_and(|terms| terms.are_met_by(me, &cluster.namespaces));
+        let (needed, shunned, shunning, liked) = Default::default();
+        let mut company = Self { cluster, needed, shunned, shunning, liked, needs_its_like };
         if me.terms.is_some() {
-            for (other, places) in cluster.crowd.kinds() {
-                company.see(me, other, places, cluster);
-            }
+            cluster.crowd.kinds().for_each(|(other, places)| company.count(me, other, places));
+        } else {
+            cluster.crowd.choosy().for_each(|(other, places)| company.count(me, other, places));
         }
-        for (_, terms, places) in cluster.crowd.choosy() {
-            for term in terms.shuns.iter().filter(|term| term.means(me, &cluster.namespaces)) {
-                add(&mut company.shunning, term, 1, places, cluster);
-            }
-            for (weight, term) in terms.pull().filter(|(_, term)| term.means(me, &cluster.namespaces)) {
-                add(&mut company.liked, term, weight, places, cluster);
-            }
-        }
-        let met_by_itself = me.terms.as_ref().is_some_and(|terms| terms.are_met_by(me, &cluster.namespaces));
-        company.is_first = company.needed.is_empty() && met_by_itself;
         company
     }
 
-    fn see(&mut self, me: &Traits, other: &Traits, places: &Places, cluster: &'a Cluster) {
-        let Some(terms) = me.terms.as_deref() else {
-            return;
-        };
-        if terms.are_met_by(other, &cluster.namespaces) {
-            for term in &terms.needs {
-                add(&mut self.needed, term, 1, places, cluster);
+    /// Counts others at their nodes, or a negative number of them no more.
+    pub(crate) fn count(&mut self, me: &Traits, other: &Traits, places: &Places) {
+        let (cluster, namespaces) = (self.cluster, &self.cluster.namespaces);
+        if let Some(terms) = me.terms.as_deref() {
+            if terms.are_met_by(other, namespaces) {
+                terms.needs.iter().for_each(|term| add(&mut self.needed, term, 1, places, cluster));
+            }
+            for term in terms.shuns.iter().filter(|term| term.means(other, namespaces)) {
+                add(&mut self.shunned, term, 1, places, cluster);
+            }
+            for (weight, term) in terms.likes.iter().filter(|(_, term)| term.means(other, namespaces)) {
+                add(&mut self.liked, term, *weight, places, cluster);
             }
         }
-        for term in terms.shuns.iter().filter(|term| term.means(other, &cluster.namespaces)) {
-            add(&mut self.shunned, term, 1, places, cluster);
-        }
-        for (weight, term) in terms.likes.iter().filter(|(_, term)| term.means(other, &cluster.namespaces)) {
-            add(&mut self.liked, term, *weight, places, cluster);
+        if let Some(terms) = other.terms.as_deref() {
+            for term in terms.shuns.iter().filter(|term| term.means(me, namespaces)) {
+                add(&mut self.shunning, term, 1, places, cluster);
+            }
+            for (weight, term) in terms.pull().filter(|(_, term)| term.means(me, namespaces)) {
+                add(&mut self.liked, term, weight, places, cluster);
+            }
         }
     }
 
@@ -75,8 +69,9 @@ impl<'a> Company<'a> {
         let labels = node.metadata.labels.as_ref();
         let label = |term: &Term| labels.and_then(|labels| labels.get_key_value(&*term.topology_key));
         let counts = |counts: &Counts<'_>, term: &Term| label(term).map(|(key, value)| count(counts, key, value));
+        let is_first = self.needs_its_like && self.needed.is_empty();
         let (needs, shuns) = me.terms.as_ref().map_or((&[][..], &[][..]), |terms| (&*terms.needs, &*terms.shuns));
-        let is_met = |term: &Term| counts(&self.needed, term).is_some_and(|n| self.is_first || n > 0);
+        let is_met = |term: &Term| counts(&self.needed, term).is_some_and(|n| is_first || n > 0);
         if !needs.iter().all(is_met) {
             return Some(Refusal { reasons: vec![message::COMPANY.into()], resolvable: false });
         }
@@ -108,7 +103,11 @@ fn add<'a>(counts: &mut Counts<'a>, term: &Term, weight: i64, places: &Places, c
     for (node, pods) in places {
         let labels = cluster.node(node).and_then(|node| node.metadata.labels.as_ref());
         if let Some((key, value)) = labels.and_then(|labels| labels.get_key_value(&*term.topology_key)) {
-            *counts.entry((key, value)).or_default() += weight * pods;
+            let sum = counts.entry((key, value)).or_default();
+            *sum += weight * pods;
+            if *sum == 0 {
+                counts.remove(&(key.as_str(), value.as_str()));
+            }
         }
     }
 }

@@ -99,9 +99,9 @@ impl Crowd {
     }
 
     /// Those that say something of others.
-    pub(crate) fn choosy(&self) -> impl Iterator<Item = (&Traits, &Terms, &Places)> {
+    pub(crate) fn choosy(&self) -> impl Iterator<Item = (&Traits, &Places)> {
         let known = self.choosy.iter().filter_map(|traits| self.kinds.get_key_value(traits));
-        known.filter_map(|(traits, places)| Some((&**traits, traits.terms.as_deref()?, places)))
+        known.map(|(traits, places)| (&**traits, places))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::company::Company;
-use crate::crowd::Traits;
+use crate::crowd::{Places, Traits};
 use crate::fit::Refusal;
 use crate::spread::{Spread, is_required};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
@@ -32,6 +32,14 @@ impl<'a> Neighbours<'a> {
         Self { spread: Spread::of(spec, &me, cluster), company: Company::of(&me, cluster), me }
     }
 
+    /// Lets a Pod count on a node as it does not, or no more: 1 or -1.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for those who ask what would be if some had to go"))]
+    pub(crate) fn shift(&mut self, other: &Traits, node: &str, by: i64) {
+        let places = Places::from([(node.into(), by)]);
+        self.spread.count(&self.me, other, &places);
+        self.company.count(&self.me, other, &places);
+    }
+
     /// Why the Pod may not go to this node.
     pub(crate) fn refuse(&self, node: &Node) -> Option<Refusal> {
         self.spread.refuses(node).or_else(|| self.company.refuses(&self.me, node))
@@ -40,5 +48,45 @@ impl<'a> Neighbours<'a> {
     /// How good the node is for their sake.
     pub(crate) fn rank(&self, node: &Node) -> (i64, Reverse<i64>) {
         (self.company.liking(node), Reverse(self.spread.crowding(node)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_cluster::{cluster, pod, read, selector};
+    use serde_json::{Value, json};
+
+    /// Whether node `a1` refuses the Pod while the other is on it, and after each of the shifts: it goes and comes back,
+    /// and one more is on `b1`.
+    #[track_caller]
+    fn check(other: Value, come: Value, expected: [bool; 4]) {
+        let cluster = cluster(&["a1", "b1"], &[("a1", other.clone())]);
+        let (other, come): (Pod, Pod) = (read(other), read(come));
+        let spec = come.spec.as_ref().expect("a spec");
+        let mut neighbours = Neighbours::of(&come, spec, &cluster);
+        let node = cluster.node("a1").expect("a node");
+        let refused = [("a1", 0), ("a1", -1), ("a1", 1), ("b1", 1)].map(|(at, by)| {
+            neighbours.shift(&Traits::of(&other), at, by);
+            neighbours.refuse(node).is_some()
+        });
+        assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn what_would_be_without_some_can_be_asked() {
+        let affinity = |kind: &str, app: &str| {
+            let term = json!({ "topologyKey": "zone", "labelSelector": selector(app) });
+            json!({ "affinity": { kind: { "requiredDuringSchedulingIgnoredDuringExecution": [term] } } })
+        };
+        let spread = json!({ "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector("web") }] });
+        let web = || pod("web", json!({}));
+        check(web(), pod("me", affinity("podAffinity", "web")), [false, true, false, false]);
+        check(web(), pod("me", affinity("podAntiAffinity", "web")), [true, false, true, true]);
+        check(pod("db", affinity("podAntiAffinity", "web")), web(), [true, false, true, true]);
+        check(web(), pod("web", spread), [true, false, true, false]);
+        // The first of its group may go anywhere, also when the last one has gone.
+        check(web(), pod("web", affinity("podAffinity", "web")), [false, false, false, false]);
     }
 }

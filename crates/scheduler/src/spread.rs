@@ -1,11 +1,12 @@
 //! How evenly Pods lie in the domains of a cluster (the plugin `PodTopologySpread`): pure.
 
 use crate::cluster::{Cluster, NodeFacts};
-use crate::crowd::Traits;
+use crate::crowd::{Places, Traits};
 use crate::fit::Refusal;
 use crate::message;
 use crate::term::{narrowed, same_labels};
 use api::affinity::matches_node;
+use api::selector::Selector;
 use api::taint;
 use k8s_openapi::api::core::v1::{Node, PodSpec, TopologySpreadConstraint};
 use std::collections::HashMap;
@@ -20,6 +21,9 @@ pub(crate) struct Spread<'a> {
 
 struct Rule<'a> {
     constraint: &'a TopologySpreadConstraint,
+    selector: Option<Selector>,
+    /// The nodes whose Pods are counted, each with its domain.
+    nodes: HashMap<&'a str, &'a str>,
     /// How many Pods each domain has.
     domains: HashMap<&'a str, i64>,
     /// How many the emptiest has.
@@ -42,10 +46,18 @@ impl<'a> Spread<'a> {
         Self { required: rules(&required), preferred: rules(&preferred) }
     }
 
+    /// Counts others at their nodes, or a negative number of them no more.
+    pub(crate) fn count(&mut self, me: &Traits, other: &Traits, places: &Places) {
+        for rule in self.required.iter_mut().chain(&mut self.preferred) {
+            rule.count(me, other, places);
+            rule.level();
+        }
+    }
+
     /// Why the Pod may not go to this node.
     pub(crate) fn refuses(&self, node: &Node) -> Option<Refusal> {
         self.required.iter().find_map(|rule| {
-            let Some(pods) = rule.count(node) else {
+            let Some(pods) = rule.pods(node) else {
                 return Some(Refusal { reasons: vec![message::NO_DOMAIN.into()], resolvable: false });
             };
             let is_even = pods + rule.itself - rule.least <= i64::from(rule.constraint.max_skew);
@@ -55,7 +67,7 @@ impl<'a> Spread<'a> {
 
     /// How many Pods its domains have already, the fewer the better. A node in none of a constraint's is the last choice.
     pub(crate) fn crowding(&self, node: &Node) -> i64 {
-        self.preferred.iter().map(|rule| rule.count(node)).sum::<Option<i64>>().unwrap_or(i64::MAX)
+        self.preferred.iter().map(|rule| rule.pods(node)).sum::<Option<i64>>().unwrap_or(i64::MAX)
     }
 }
 
@@ -73,27 +85,42 @@ impl<'a> Rule<'a> {
         });
         let nodes: HashMap<&str, &str> =
             nodes.filter_map(|(name, facts, _)| Some((name, domain(&facts.node, constraint)?))).collect();
-        let mut domains: HashMap<&str, i64> = nodes.values().map(|domain| (*domain, 0)).collect();
+        let domains = nodes.values().map(|domain| (*domain, 0)).collect();
         let keys = constraint.match_label_keys.as_deref().unwrap_or_default();
         let selector = narrowed(constraint.label_selector.as_ref(), same_labels(me, keys, "In"));
-        let counts = |other: &Traits| selector.as_ref().is_some_and(|selector| other.are_selected_by(selector));
+        let mut rule = Self { constraint, selector, nodes, domains, least: 0, itself: 0 };
+        rule.itself = i64::from(rule.selects(me));
         for (other, places) in cluster.crowd.kinds() {
-            if other.leaves || other.namespace != me.namespace || !counts(other) {
-                continue;
-            }
-            for (node, pods) in places {
-                if let Some(count) = nodes.get(&**node).and_then(|domain| domains.get_mut(domain)) {
-                    *count += pods;
-                }
+            rule.count(me, other, places);
+        }
+        rule.level();
+        rule
+    }
+
+    fn selects(&self, other: &Traits) -> bool {
+        self.selector.as_ref().is_some_and(|selector| other.are_selected_by(selector))
+    }
+
+    /// Counts others at their nodes, or a negative number of them no more.
+    fn count(&mut self, me: &Traits, other: &Traits, places: &Places) {
+        if other.leaves || other.namespace != me.namespace || !self.selects(other) {
+            return;
+        }
+        for (node, pods) in places {
+            if let Some(count) = self.nodes.get(&**node).and_then(|domain| self.domains.get_mut(domain)) {
+                *count += pods;
             }
         }
-        let wanted = usize::try_from(constraint.min_domains.unwrap_or(1)).unwrap_or(1);
-        let least = domains.values().min().filter(|_| domains.len() >= wanted).copied().unwrap_or(0);
-        Self { constraint, domains, least, itself: i64::from(counts(me)) }
+    }
+
+    fn level(&mut self) {
+        let wanted = usize::try_from(self.constraint.min_domains.unwrap_or(1)).unwrap_or(1);
+        let least = self.domains.values().min().filter(|_| self.domains.len() >= wanted);
+        self.least = least.copied().unwrap_or(0);
     }
 
     /// How many Pods the node's domain has; one without any node that counts has none.
-    fn count(&self, node: &Node) -> Option<i64> {
+    fn pods(&self, node: &Node) -> Option<i64> {
         domain(node, self.constraint).map(|domain| self.domains.get(domain).copied().unwrap_or(0))
     }
 }
