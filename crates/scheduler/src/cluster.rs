@@ -1,5 +1,7 @@
 //! What the scheduler knows of the cluster: of each node what decides, of each placed Pod what it takes away.
 
+use crate::crowd::{Crowd, Traits};
+use crate::namespaces::Namespaces;
 use crate::storage::{self, Storage};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
@@ -7,6 +9,7 @@ use api::resources::{self, Amounts, Side};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// A Pod's `metadata.uid`.
 pub type Uid = String;
@@ -15,10 +18,14 @@ pub type Uid = String;
 #[derive(Debug, Default)]
 pub struct Cluster {
     pub(crate) storage: Storage,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) crowd: Crowd,
     nodes: BTreeMap<String, NodeFacts>,
     /// Also of nodes that are not known (yet): their Pods were seen first.
     used: HashMap<String, Used>,
     placed: HashMap<Uid, Placed>,
+    /// Whether a Pod was placed or changed, or a node went, since somebody asked.
+    moved: bool,
 }
 
 /// What decides of a node. Everything else of the object is dropped.
@@ -48,6 +55,7 @@ struct Placed {
     ports: Vec<HostPort>,
     /// The keys of the claims to storage that it uses.
     claims: Vec<String>,
+    traits: Arc<Traits>,
     /// Decided, and not yet seen in the API.
     assumed: bool,
 }
@@ -112,6 +120,15 @@ impl Cluster {
         self.nodes.len()
     }
 
+    pub(crate) fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name).map(|facts| &facts.node)
+    }
+
+    /// Whether those that care for other Pods may fit since the last call, though nothing was freed.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
     /// Takes a node's newest state; says whether anything changed that decides.
     pub fn set_node(&mut self, node: &Node) -> bool {
         let Some(name) = node.metadata.name.clone() else {
@@ -123,12 +140,14 @@ impl Cluster {
 
     /// Forgets a node.
     pub fn remove_node(&mut self, name: &str) {
-        self.nodes.remove(name);
+        self.moved |= self.nodes.remove(name).is_some();
     }
 
     /// Forgets the nodes that are not listed.
     pub fn retain_nodes(&mut self, listed: impl Fn(&str) -> bool) {
+        let before = self.nodes.len();
         self.nodes.retain(|name, _| listed(name));
+        self.moved |= self.nodes.len() < before;
     }
 
     /// Reserves a node for a Pod whose binding is on its way.
@@ -150,15 +169,18 @@ impl Cluster {
 
     fn place(&mut self, uid: &str, pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {
         let (ports, claims) = (host_ports(spec), storage::claims(pod).collect());
-        let placed = Placed { node: node.to_owned(), requests, ports, claims, assumed };
+        let mut takes_the_same = false;
         if let Some(known) = self.placed.get_mut(uid) {
-            let same = known.node == placed.node && known.requests == placed.requests && known.ports == placed.ports;
-            if same {
+            takes_the_same = known.node == node && known.requests == requests && known.ports == ports;
+            if takes_the_same && known.traits.are_of(pod) {
                 known.assumed = assumed;
                 return false;
             }
         }
-        let frees = self.remove_pod(uid);
+        let frees = self.remove_pod(uid) && !takes_the_same;
+        let traits = self.crowd.join(Traits::of(pod), node);
+        self.moved = true;
+        let placed = Placed { node: node.to_owned(), requests, ports, claims, traits, assumed };
         self.used.entry(placed.node.clone()).or_default().add(&placed);
         self.placed.insert(uid.to_owned(), placed);
         frees
@@ -181,6 +203,7 @@ impl Cluster {
         let Some(placed) = self.placed.remove(uid) else {
             return false;
         };
+        self.crowd.leave(&placed.traits, &placed.node);
         if let Some(used) = self.used.get_mut(&placed.node) {
             used.subtract(&placed);
             if used.pods == 0 {

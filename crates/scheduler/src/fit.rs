@@ -4,6 +4,7 @@
 //! speaks for it.
 
 use crate::cluster::{Cluster, NodeFacts, Used};
+use crate::neighbours::Neighbours;
 use crate::storage::{Claims, Orders};
 use crate::{message, missing};
 use api::affinity::{matches_node, matches_term};
@@ -45,6 +46,7 @@ struct Ask<'a> {
     claims: Claims<'a>,
     /// Whether another Pod has a claim that only one may have.
     is_claimed: bool,
+    neighbours: Neighbours<'a>,
 }
 
 /// Decides upon a Pod.
@@ -66,7 +68,7 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
         }
     };
     let is_claimed = claims.exclusive().any(|claim| cluster.uses_claim(&claim));
-    let ask = Ask::of(spec, claims, is_claimed);
+    let ask = Ask::of(spec, claims, is_claimed, Neighbours::of(pod, spec, cluster));
     let mut refusals = Vec::new();
     let mut best: Option<(Rank, &str, Orders)> = None;
     for (name, facts, used) in cluster.nodes() {
@@ -95,12 +97,16 @@ struct Rank {
     taints: std::cmp::Reverse<usize>,
     /// The sum of the weights of the preferred affinity that it matches.
     preferred: i64,
+    /// How much it and the Pods near the node like each other.
+    liking: i64,
+    /// The more Pods its domains have already, the worse.
+    crowding: std::cmp::Reverse<i64>,
     /// How much CPU and memory is left, in thousandths of what it has.
     free: i64,
 }
 
 impl<'a> Ask<'a> {
-    fn of(spec: &'a PodSpec, claims: Claims<'a>, is_claimed: bool) -> Self {
+    fn of(spec: &'a PodSpec, claims: Claims<'a>, is_claimed: bool, neighbours: Neighbours<'a>) -> Self {
         let mut requests = resources::pod(spec, Side::Requests);
         requests.retain(|_, amount| *amount > Amount::ZERO);
         Self {
@@ -110,6 +116,7 @@ impl<'a> Ask<'a> {
             named: named_nodes(spec),
             claims,
             is_claimed,
+            neighbours,
             spec,
         }
     }
@@ -129,7 +136,8 @@ impl<'a> Ask<'a> {
         if self.is_claimed {
             return Err(Refusal { reasons: vec![message::CLAIMED.into()], resolvable: true });
         }
-        self.claims.at(&facts.node).map_err(|reasons| Refusal { reasons, resolvable: false })
+        let orders = self.claims.at(&facts.node).map_err(|reasons| Refusal { reasons, resolvable: false })?;
+        self.neighbours.refuse(&facts.node).map_or(Ok(orders), Err)
     }
 
     /// What no Pod that goes could change.
@@ -190,12 +198,15 @@ impl<'a> Ask<'a> {
             })
             .iter()
             .sum();
+        let (liking, crowding) = self.neighbours.rank(&facts.node);
         Rank {
             taints: std::cmp::Reverse(disliked),
             preferred: preferred
                 .filter(|p| matches_term(&p.preference, &facts.node))
                 .map(|p| i64::from(p.weight))
                 .sum(),
+            liking,
+            crowding,
             free,
         }
     }

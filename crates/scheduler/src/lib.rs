@@ -2,6 +2,7 @@
 //!
 //! A Pod without a node enters the [`queue`]; [`fit`] compares it with what [`cluster`] knows of the nodes; a node
 //! that fits is assumed to hold the Pod from then on, and the binding is written while the next Pod is decided upon.
+//! What the Pods that are placed mean to the next one is in `neighbours`, and its parts `company` and `spread`.
 //! A Pod that fits nowhere gets an event and a condition, and waits until something changes.
 //!
 //! **Invariant:** [`fit`] is pure: the same Pod and the same cluster give the same decision and the same message.
@@ -10,14 +11,22 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+mod company;
+mod crowd;
 pub mod fit;
 mod listing;
 mod message;
 mod missing;
+mod namespaces;
+mod neighbours;
 pub mod queue;
 mod run;
+mod spread;
 pub mod storage;
 mod storage_watch;
+mod term;
+#[cfg(test)]
+mod test_cluster;
 mod write;
 
 use kube::Client;

@@ -18,6 +18,11 @@ pub(crate) const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClai
 pub(crate) const VOLUME_ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
 pub(crate) const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 pub(crate) const VOLUME_GONE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+pub(crate) const COMPANY: &str = "node(s) didn't match pod affinity rules";
+pub(crate) const SHUNNED: &str = "node(s) didn't match pod anti-affinity rules";
+pub(crate) const SHUNNING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+pub(crate) const UNEVEN: &str = "node(s) didn't match pod topology spread constraints";
+pub(crate) const NO_DOMAIN: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 pub(crate) const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What the plugin `DynamicResources` says of every Pod without claims, before the one for preemption has its say.

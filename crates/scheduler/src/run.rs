@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, Uid};
 use crate::fit::{Decision, fit};
 use crate::listing::{Listing, relisting};
 use crate::message;
+use crate::neighbours::cares;
 use crate::queue::Queue;
 use crate::storage_watch::{self, Listings, Seen};
 use crate::write::{Outcome, Writer};
@@ -11,7 +12,7 @@ use crate::{DEFAULT_SCHEDULER, Options};
 use api::lean::Lean;
 use api::pod::{is_terminal, node_name};
 use futures::stream::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client};
 use std::sync::Arc;
@@ -30,6 +31,9 @@ pub(crate) struct Loop {
     nodes: Listing,
     pods: Listing,
     storage: Listings,
+    namespaces: Listing,
+    /// Whether a Pod that cares for others may be among those that wait.
+    cared: bool,
 }
 
 impl Loop {
@@ -44,6 +48,8 @@ impl Loop {
             nodes: Listing::default(),
             pods: Listing::default(),
             storage: Listings::default(),
+            namespaces: Listing::default(),
+            cared: false,
         }
     }
 
@@ -52,6 +58,7 @@ impl Loop {
         // Without a selector for the phase: the server would have to read every Pod to apply it, and here it is read anyway.
         let mut pods = relisting::<Lean<Pod>>(Api::all(self.client.clone()));
         let mut storage = storage_watch::watch(&self.client);
+        let mut namespaces = relisting::<Lean<Namespace>>(Api::all(self.client.clone()));
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
@@ -59,6 +66,7 @@ impl Loop {
                 Some(event) = nodes.next() => self.on_node(event),
                 Some(event) = pods.next() => self.on_pod(event),
                 Some(seen) = storage.next() => self.on_storage(seen),
+                Some(event) = namespaces.next() => self.on_namespace(event),
                 Some(done) = self.writes.join_next() => match done {
                     Ok(outcome) => self.on_written(outcome),
                     Err(e) => tracing::error!("a write ended without an outcome: {e}"),
@@ -70,12 +78,15 @@ impl Loop {
     }
 
     fn may_schedule(&self) -> bool {
-        let known = self.nodes.complete && self.pods.complete && self.storage.complete();
-        known && self.writes.len() < self.options.writes_in_flight
+        let known = [&self.nodes, &self.pods, &self.namespaces].iter().all(|listing| listing.complete);
+        known && self.storage.complete() && self.writes.len() < self.options.writes_in_flight
     }
 
     fn schedule(&mut self) {
         while self.may_schedule() {
+            if self.cluster.take_moved() && std::mem::take(&mut self.cared) {
+                self.queue.changed_for(Instant::now(), cares);
+            }
             let Some((uid, pod)) = self.queue.pop(Instant::now()) else {
                 return;
             };
@@ -111,6 +122,7 @@ impl Loop {
                 }
             }
             Decision::Unschedulable(message) => {
+                self.cared |= cares(&pod);
                 // While the cluster boots there is nothing to try; the first node must not wait for a back-off.
                 if self.cluster.node_count() == 0 {
                     self.queue.forgive(&uid);
@@ -196,6 +208,19 @@ impl Loop {
                 }
             }
             Err(e) => tracing::warn!("the watch of claims to storage is interrupted: {e}"),
+        }
+    }
+
+    fn on_namespace(&mut self, event: Result<Event<Lean<Namespace>>, Error>) {
+        match event {
+            Ok(event) => {
+                if let Some(name) = self.cluster.namespaces.fold(&mut self.namespaces, event) {
+                    // What Pods elsewhere say of those in it may mean others now.
+                    let concerns = |pod: &Pod| cares(pod) || pod.metadata.namespace.as_ref() == Some(&name);
+                    self.queue.changed_for(Instant::now(), concerns);
+                }
+            }
+            Err(e) => tracing::warn!("the watch of namespaces is interrupted: {e}"),
         }
     }
 

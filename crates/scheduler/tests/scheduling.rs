@@ -196,3 +196,141 @@ async fn bound_at_once(api: &FakeApi, name: &str) -> String {
     assert!(before.elapsed() < std::time::Duration::from_secs(1), "after {:?}", before.elapsed());
     node
 }
+
+/// Lets a Pod have these labels.
+fn labelled(app: &str) -> impl FnOnce(&mut Value) {
+    let labels = json!({ "app": app });
+    move |pod| pod["metadata"]["labels"] = labels
+}
+
+/// Lets a Pod need those that a term means, of the node's own.
+fn needing(mut term: Value) -> impl FnOnce(&mut Value) {
+    term["topologyKey"] = "host".into();
+    let terms = json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } });
+    move |pod| pod["spec"]["affinity"] = terms
+}
+
+fn web() -> Value {
+    json!({ "labelSelector": { "matchLabels": { "app": "web" } } })
+}
+
+fn host(api: &FakeApi, name: &str) {
+    let path = format!("api/v1/nodes/{name}");
+    let mut node = api.get(&path).expect("a node");
+    node["metadata"]["labels"] = json!({ "host": name });
+    api.put(&path, node);
+}
+
+/// Waits until it is reported that a Pod fits nowhere, and its back-off is long over.
+async fn waits(api: &FakeApi, name: &str) {
+    api.until("a condition", |api| condition(api, name)["reason"] == "Unschedulable").await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_its_companion_and_goes_when_it_comes() {
+    let api = start();
+    for name in ["n1", "n2"] {
+        node(&api, name, "4");
+        host(&api, name);
+    }
+    pod(&api, "large", "5", |_| {});
+    waits(&api, "large").await;
+    pod(&api, "a", "1", needing(web()));
+    waits(&api, "a").await;
+    let reports = |api: &FakeApi, name: &str| {
+        let of_it = |event: &&Value| event["regarding"]["name"] == name && event["reason"] == "FailedScheduling";
+        let events = api.list("apis/events.k8s.io/v1/events");
+        events.iter().filter(of_it).map(|e| e["series"]["count"].as_u64().unwrap_or(1)).sum::<u64>()
+    };
+    let before = reports(&api, "large");
+    pod(&api, "b", "1", |pod| {
+        labelled("web")(pod);
+        pod["spec"]["nodeName"] = "n2".into();
+    });
+    assert_eq!(bound_at_once(&api, "a").await, "n2");
+    assert_eq!(reports(&api, "large"), before, "who cares for nobody is not woken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_companion_that_the_scheduler_places_itself_counts_at_once() {
+    let api = start();
+    node(&api, "n1", "4");
+    host(&api, "n1");
+    pod(&api, "a", "1", needing(web()));
+    waits(&api, "a").await;
+    pod(&api, "b", "1", labelled("web"));
+    assert_eq!(bound_at_once(&api, "a").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_of_pods_and_of_namespaces_that_change_are_noticed() {
+    let api = start();
+    node(&api, "n1", "4");
+    host(&api, "n1");
+    let placed = |app: &str| {
+        pod(&api, "b", "1", |pod| {
+            labelled(app)(pod);
+            pod["spec"]["nodeName"] = "n1".into();
+        });
+    };
+    placed("db");
+    let mut term = web();
+    pod(&api, "a", "1", needing(term.clone()));
+    waits(&api, "a").await;
+    placed("web");
+    assert_eq!(bound_at_once(&api, "a").await, "n1");
+
+    let far = json!({ "metadata": { "name": "b", "namespace": "far", "uid": "far", "labels": { "app": "web" } },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c" }] } });
+    api.put("api/v1/namespaces/far/pods/b", far);
+    term["namespaceSelector"] = json!({ "matchLabels": { "team": "red" } });
+    pod(&api, "c", "1", needing(term));
+    waits(&api, "c").await;
+    api.put("api/v1/namespaces/far", json!({ "metadata": { "name": "far", "labels": { "team": "red" } } }));
+    assert_eq!(bound_at_once(&api, "c").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_shunned_no_more_lets_its_own_pods_go() {
+    let api = start();
+    node(&api, "n1", "4");
+    host(&api, "n1");
+    let labelled = |team: &str| {
+        let labels = json!({ "team": team });
+        api.put("api/v1/namespaces/default", json!({ "metadata": { "name": "default", "labels": labels } }));
+    };
+    labelled("red");
+    let term = json!({ "topologyKey": "host", "labelSelector": {},
+        "namespaceSelector": { "matchLabels": { "team": "red" } } });
+    pod(&api, "b", "1", |pod| {
+        pod["spec"]["affinity"] =
+            json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } });
+        pod["spec"]["nodeName"] = "n1".into();
+    });
+    pod(&api, "a", "1", |_| {});
+    waits(&api, "a").await;
+    labelled("blue");
+    assert_eq!(bound_at_once(&api, "a").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_domain_that_goes_lets_the_others_be_even() {
+    let api = start();
+    for (name, cpu) in [("n1", "4"), ("n2", "1")] {
+        node(&api, name, cpu);
+        host(&api, name);
+    }
+    let spread = |pod: &mut Value| {
+        labelled("web")(pod);
+        pod["spec"]["topologySpreadConstraints"] = json!([{ "maxSkew": 1, "topologyKey": "host",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": { "matchLabels": { "app": "web" } } }]);
+    };
+    pod(&api, "other", "1", |pod| pod["spec"]["nodeName"] = "n2".into());
+    pod(&api, "a", "1", spread);
+    assert_eq!(bound(&api, "a").await, "n1");
+    pod(&api, "b", "1", spread);
+    waits(&api, "b").await;
+    api.remove("api/v1/nodes/n2");
+    assert_eq!(bound_at_once(&api, "b").await, "n1");
+}
