@@ -14,6 +14,7 @@ mod certificates;
 mod claims;
 mod clusters;
 mod commands;
+mod companions;
 mod conditions;
 mod configuration;
 mod cron_jobs;
@@ -54,6 +55,7 @@ mod owners;
 mod pod_updates;
 mod podium;
 mod preemption;
+mod priorities;
 mod probe_protocols;
 mod probes;
 mod proxies;
@@ -113,6 +115,7 @@ fn main() {
         aggregation::TESTS,
         certificates::TESTS,
         claims::TESTS,
+        companions::TESTS,
         conditions::TESTS,
         configuration::TESTS,
         cron_jobs::TESTS,
@@ -137,6 +140,7 @@ fn main() {
         pod_updates::TESTS,
         owners::TESTS,
         podium::TESTS,
+        priorities::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
         python_client::TESTS,
