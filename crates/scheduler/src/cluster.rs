@@ -1,12 +1,17 @@
 //! What the scheduler knows of the cluster: of each node what decides, of each placed Pod what it takes away.
 
+use crate::nominations::Nominations;
+use crate::share::{Labels, Pool};
 use crate::storage::{self, Storage};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
 use api::resources::{self, Amounts, Side};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod, PodSpec};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// A Pod's `metadata.uid`.
 pub type Uid = String;
@@ -15,10 +20,17 @@ pub type Uid = String;
 #[derive(Debug, Default)]
 pub struct Cluster {
     pub(crate) storage: Storage,
+    /// By namespace and name.
+    pub(crate) budgets: BTreeMap<String, PodDisruptionBudget>,
+    pub(crate) nominations: Nominations,
     nodes: BTreeMap<String, NodeFacts>,
     /// Also of nodes that are not known (yet): their Pods were seen first.
     used: HashMap<String, Used>,
     placed: HashMap<Uid, Placed>,
+    /// How many placed Pods have which priority.
+    priorities: BTreeMap<i32, usize>,
+    namespaces: Pool<String>,
+    labels: Pool<Labels>,
 }
 
 /// What decides of a node. Everything else of the object is dropped.
@@ -41,15 +53,35 @@ pub struct Used {
     pub ports: Vec<HostPort>,
 }
 
+/// What is kept of a Pod on a node: what it takes away, and what decides whether it has to go for another one.
 #[derive(Debug, Clone, PartialEq)]
-struct Placed {
-    node: String,
+pub(crate) struct Placed {
+    pub(crate) node: String,
+    pub(crate) namespace: Arc<String>,
+    pub(crate) name: Box<str>,
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) priority: i32,
+    /// One that has not started yet is the last one that did.
+    pub(crate) start: Timestamp,
+    pub(crate) leaving: Leaving,
     requests: Amounts,
     ports: Vec<HostPort>,
     /// The keys of the claims to storage that it uses.
-    claims: Vec<String>,
+    pub(crate) claims: Vec<String>,
     /// Decided, and not yet seen in the API.
     assumed: bool,
+}
+
+/// Whether a Pod is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    No,
+    /// It is being deleted.
+    Deleted,
+    /// It is being deleted to make room.
+    Preempted,
+    /// It is to be deleted to make room, and not yet seen so in the API.
+    Ordered,
 }
 
 impl NodeFacts {
@@ -78,13 +110,13 @@ impl NodeFacts {
 }
 
 impl Used {
-    fn add(&mut self, placed: &Placed) {
+    pub(crate) fn add(&mut self, placed: &Placed) {
         resources::add(&mut self.requests, &placed.requests);
         self.ports.extend(placed.ports.iter().cloned());
         self.pods += 1;
     }
 
-    fn subtract(&mut self, placed: &Placed) {
+    pub(crate) fn subtract(&mut self, placed: &Placed) {
         for (name, amount) in &placed.requests {
             if let Some(sum) = self.requests.get_mut(name) {
                 *sum = sum.minus(*amount);
@@ -148,17 +180,39 @@ impl Cluster {
         self.place(uid, pod, spec, resources::pod_in_use(pod), node, false)
     }
 
+    /// What is to be kept of a Pod that is, or shall be, on this node.
+    pub(crate) fn facts_of(&mut self, pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str) -> Placed {
+        let (meta, status) = (&pod.metadata, pod.status.as_ref());
+        let none = (String::new(), Labels::new());
+        Placed {
+            node: node.to_owned(),
+            namespace: self.namespaces.share(meta.namespace.as_ref().unwrap_or(&none.0)),
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            labels: self.labels.share(meta.labels.as_ref().unwrap_or(&none.1)),
+            priority: api::pod::priority(pod),
+            start: status.and_then(|s| s.start_time.as_ref()).map_or(Timestamp::MAX, |time| time.0),
+            leaving: Leaving::of(pod),
+            requests,
+            ports: host_ports(spec),
+            claims: storage::claims(pod).collect(),
+            assumed: false,
+        }
+    }
+
     fn place(&mut self, uid: &str, pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {
-        let (ports, claims) = (host_ports(spec), storage::claims(pod).collect());
-        let placed = Placed { node: node.to_owned(), requests, ports, claims, assumed };
+        let mut placed = Placed { assumed, ..self.facts_of(pod, spec, requests, node) };
         if let Some(known) = self.placed.get_mut(uid) {
+            if known.leaving == Leaving::Ordered && placed.leaving == Leaving::No {
+                placed.leaving = Leaving::Ordered;
+            }
             let same = known.node == placed.node && known.requests == placed.requests && known.ports == placed.ports;
-            if same {
-                known.assumed = assumed;
+            if same && known.priority == placed.priority {
+                *known = placed;
                 return false;
             }
         }
         let frees = self.remove_pod(uid);
+        *self.priorities.entry(placed.priority).or_default() += 1;
         self.used.entry(placed.node.clone()).or_default().add(&placed);
         self.placed.insert(uid.to_owned(), placed);
         frees
@@ -168,6 +222,30 @@ impl Cluster {
     #[must_use]
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.placed.get(uid).is_some_and(|p| p.assumed)
+    }
+
+    /// The Pods on nodes, in no order.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&str, &Placed)> {
+        self.placed.iter().map(|(uid, placed)| (uid.as_str(), placed))
+    }
+
+    /// Whether any Pod on any node has a lower priority.
+    #[must_use]
+    pub fn has_lower(&self, priority: i32) -> bool {
+        self.priorities.first_key_value().is_some_and(|(lowest, _)| *lowest < priority)
+    }
+
+    /// From now on a Pod counts as one that leaves to make room; says whether it was to stay until now.
+    pub(crate) fn order_away(&mut self, uid: &str) -> bool {
+        let staying = self.placed.get_mut(uid).filter(|placed| placed.leaving == Leaving::No);
+        staying.map(|placed| placed.leaving = Leaving::Ordered).is_some()
+    }
+
+    /// It could not be deleted.
+    pub(crate) fn let_stay(&mut self, uid: &str) {
+        if let Some(placed) = self.placed.get_mut(uid).filter(|placed| placed.leaving == Leaving::Ordered) {
+            placed.leaving = Leaving::No;
+        }
     }
 
     /// Whether a Pod on a node uses the claim of this key.
@@ -181,6 +259,10 @@ impl Cluster {
         let Some(placed) = self.placed.remove(uid) else {
             return false;
         };
+        if let Some(count) = self.priorities.get_mut(&placed.priority) {
+            *count -= 1;
+        }
+        self.priorities.retain(|_, count| *count > 0);
         if let Some(used) = self.used.get_mut(&placed.node) {
             used.subtract(&placed);
             if used.pods == 0 {

@@ -4,6 +4,7 @@
 //! speaks for it.
 
 use crate::cluster::{Cluster, NodeFacts, Used};
+use crate::preempt::{Preemption, preempt};
 use crate::storage::{Claims, Orders};
 use crate::{message, missing};
 use api::affinity::{matches_node, matches_term};
@@ -21,8 +22,12 @@ pub enum Decision {
     Node(String),
     /// It goes to a node once its volumes are bound, and this is to be written for that.
     Volumes(Box<Orders>),
-    /// It fits nowhere; the message is upstream's.
+    /// It fits nowhere; the message is upstream's. No place is kept for it any more.
     Unschedulable(String),
+    /// The same, and the place that is kept for it, if any, stays so.
+    Waits(String),
+    /// It will fit when others have gone.
+    Preempts(Box<Preemption>),
 }
 
 /// Why a node is refused.
@@ -35,16 +40,16 @@ pub(crate) struct Refusal {
 }
 
 /// What a Pod asks for, worked out once for all nodes.
-struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     spec: &'a PodSpec,
     requests: Amounts,
     ports: Vec<HostPort>,
     tolerations: &'a [Toleration],
     /// When every term of the required affinity names nodes: only these are looked at.
     named: Option<BTreeSet<&'a str>>,
-    claims: Claims<'a>,
+    pub(crate) claims: Claims<'a>,
     /// Whether another Pod has a claim that only one may have.
-    is_claimed: bool,
+    pub(crate) is_claimed: bool,
 }
 
 /// Decides upon a Pod.
@@ -61,19 +66,22 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
     let claims = match cluster.storage.claims_of(pod) {
         Ok(claims) => claims,
         Err(why) => {
-            let nodes = cluster.node_count();
-            return Decision::Unschedulable(message::nowhere_by_nodes(nodes, &why, missing::never_preempts(spec)));
+            return unusable(spec, cluster.node_count(), &why);
         }
     };
     let is_claimed = claims.exclusive().any(|claim| cluster.uses_claim(&claim));
     let ask = Ask::of(spec, claims, is_claimed);
     let mut refusals = Vec::new();
-    let mut best: Option<(Rank, &str, Orders)> = None;
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let (kept, nominated) = (cluster.kept_from(uid, api::pod::priority(pod)), cluster.nominated_node(uid));
+    let mut best: Option<((bool, Rank), &str, Orders)> = None;
     for (name, facts, used) in cluster.nodes() {
-        match ask.filter(name, facts, used) {
+        let with_kept = kept.get(name).map(|kept| kept.and(used));
+        match ask.filter(name, facts, with_kept.as_ref().or(used)) {
             Err(refusal) => refusals.push(refusal),
             Ok(orders) => {
-                let rank = ask.rank(facts, used);
+                // Others have gone from the node that it is nominated to: no other one is better.
+                let rank = (nominated == Some(name), ask.rank(facts, used));
                 // Nodes come in the order of their names: of equals the first one stays.
                 if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
                     best = Some((rank, name, orders));
@@ -84,8 +92,14 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
     match best {
         Some((_, name, orders)) if orders.is_ready() => Decision::Node(name.to_owned()),
         Some((.., orders)) => Decision::Volumes(Box::new(orders)),
-        None => Decision::Unschedulable(message::unschedulable(&refusals, missing::never_preempts(ask.spec))),
+        None => preempt(pod, ask, cluster, &refusals),
     }
+}
+
+/// A Pod whose claims cannot be used at all, whoever goes.
+fn unusable(spec: &PodSpec, nodes: usize, why: &str) -> Decision {
+    let message = message::nowhere_by_nodes(nodes, why, missing::never_preempts(spec));
+    if missing::never_preempts(spec) { Decision::Waits(message) } else { Decision::Unschedulable(message) }
 }
 
 /// How good a node is: fields in the order of their weight.
@@ -115,7 +129,7 @@ impl<'a> Ask<'a> {
     }
 
     /// What is to be done before it may go to this node, or why it may not.
-    fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Result<Orders, Refusal> {
+    pub(crate) fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Result<Orders, Refusal> {
         if let Some(reason) = self.refused_by(name, facts) {
             return Err(Refusal { reasons: vec![reason.to_owned()], resolvable: false });
         }

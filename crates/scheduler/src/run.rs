@@ -1,9 +1,11 @@
 //! The loop: what happens in the cluster goes in, attempts to place Pods come out.
 
+use crate::budgets;
 use crate::cluster::{Cluster, Uid};
 use crate::fit::{Decision, fit};
 use crate::listing::{Listing, relisting};
 use crate::message;
+use crate::preempt::Preemption;
 use crate::queue::Queue;
 use crate::storage_watch::{self, Listings, Seen};
 use crate::write::{Outcome, Writer};
@@ -12,6 +14,7 @@ use api::lean::Lean;
 use api::pod::{is_terminal, node_name};
 use futures::stream::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client};
 use std::sync::Arc;
@@ -30,6 +33,7 @@ pub(crate) struct Loop {
     nodes: Listing,
     pods: Listing,
     storage: Listings,
+    budgets: Listing,
 }
 
 impl Loop {
@@ -44,6 +48,7 @@ impl Loop {
             nodes: Listing::default(),
             pods: Listing::default(),
             storage: Listings::default(),
+            budgets: Listing::default(),
         }
     }
 
@@ -52,6 +57,7 @@ impl Loop {
         // Without a selector for the phase: the server would have to read every Pod to apply it, and here it is read anyway.
         let mut pods = relisting::<Lean<Pod>>(Api::all(self.client.clone()));
         let mut storage = storage_watch::watch(&self.client);
+        let mut budgets = budgets::watch(&self.client);
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
@@ -59,6 +65,7 @@ impl Loop {
                 Some(event) = nodes.next() => self.on_node(event),
                 Some(event) = pods.next() => self.on_pod(event),
                 Some(seen) = storage.next() => self.on_storage(seen),
+                Some(event) = budgets.next() => self.on_budget(event),
                 Some(done) = self.writes.join_next() => match done {
                     Ok(outcome) => self.on_written(outcome),
                     Err(e) => tracing::error!("a write ended without an outcome: {e}"),
@@ -70,7 +77,7 @@ impl Loop {
     }
 
     fn may_schedule(&self) -> bool {
-        let known = self.nodes.complete && self.pods.complete && self.storage.complete();
+        let known = self.nodes.complete && self.pods.complete && self.storage.complete() && self.budgets.complete;
         known && self.writes.len() < self.options.writes_in_flight
     }
 
@@ -97,6 +104,10 @@ impl Loop {
         }
         match fit(&pod, &self.cluster) {
             Decision::Node(node) => {
+                // Where a place was kept for it, another one may fit now.
+                if self.cluster.withdraw(&uid).is_some_and(|kept| kept != node) {
+                    self.queue.changed(Instant::now());
+                }
                 self.cluster.assume(&uid, &pod, &node);
                 self.writes.spawn(self.writer.clone().bind(uid, pod, node));
             }
@@ -115,9 +126,34 @@ impl Loop {
                 if self.cluster.node_count() == 0 {
                     self.queue.forgive(&uid);
                 }
-                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message));
+                if self.cluster.withdraw(&uid).is_some() {
+                    self.queue.changed(Instant::now());
+                }
+                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message, None));
             }
+            Decision::Waits(message) => {
+                let nominated = self.cluster.nominated_node(&uid).map(str::to_owned);
+                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message, nominated));
+            }
+            Decision::Preempts(room) => self.preempt(uid, pod, room),
         }
+    }
+
+    fn preempt(&mut self, uid: Uid, pod: Arc<Pod>, room: Box<Preemption>) {
+        for outranked in &room.outranked {
+            self.cluster.withdraw(&outranked.uid);
+        }
+        // Those may fit elsewhere.
+        let is_outranked = |pod: &Pod| room.outranked.iter().any(|other| pod.metadata.uid.as_ref() == Some(&other.uid));
+        if !room.outranked.is_empty() {
+            self.queue.changed_for(Instant::now(), is_outranked);
+        }
+        if self.cluster.withdraw(&uid).is_some_and(|kept| kept != room.node) {
+            self.queue.changed(Instant::now());
+        }
+        let victims = room.victims.iter().filter(|victim| self.cluster.order_away(&victim.uid)).cloned().collect();
+        self.cluster.nominate(&uid, &pod, &room.node);
+        self.writes.spawn(self.writer.clone().preempt(uid, pod, room, victims));
     }
 
     fn on_written(&mut self, outcome: Outcome) {
@@ -137,6 +173,12 @@ impl Loop {
             Outcome::Reported(uid) | Outcome::Ordered(uid) => self.queue.park(&uid, now),
             Outcome::NotOrdered(uid, orders) => {
                 self.cluster.storage.revert(*orders);
+                self.queue.retry(&uid, now);
+            }
+            Outcome::NotPreempted(uid, victims) => {
+                for victim in victims {
+                    self.cluster.let_stay(&victim);
+                }
                 self.queue.retry(&uid, now);
             }
         }
@@ -177,7 +219,8 @@ impl Loop {
                 let seen = std::mem::take(&mut self.pods.seen);
                 self.queue.retain(|uid| seen.contains(uid));
                 self.writer.retain(|uid| seen.contains(uid));
-                if self.cluster.retain_pods(|uid| seen.contains(uid)) {
+                let gave_up = self.cluster.retain_nominations(|uid| seen.contains(uid));
+                if self.cluster.retain_pods(|uid| seen.contains(uid)) || gave_up {
                     self.queue.changed(Instant::now());
                 }
                 self.pods.complete = true;
@@ -199,6 +242,14 @@ impl Loop {
         }
     }
 
+    fn on_budget(&mut self, event: Result<Event<Lean<PodDisruptionBudget>>, Error>) {
+        match event {
+            // Nobody fits for it who did not before.
+            Ok(event) => drop(storage_watch::fold(&mut self.cluster.budgets, &mut self.budgets, event)),
+            Err(e) => tracing::warn!("the watch of disruption budgets is interrupted: {e}"),
+        }
+    }
+
     fn set_pod(&mut self, pod: Pod) {
         let Some(uid) = pod.metadata.uid.clone() else {
             return;
@@ -208,12 +259,20 @@ impl Loop {
         } else if node_name(&pod).is_some() {
             self.queue.remove(&uid);
             self.writer.forget(&uid);
-            if self.cluster.set_pod(&pod) {
+            let kept = self.cluster.withdraw(&uid);
+            let gave_up = kept.is_some_and(|kept| Some(kept.as_str()) != node_name(&pod));
+            if self.cluster.set_pod(&pod) || gave_up {
                 self.queue.changed(Instant::now());
             }
         } else if !self.is_ours(&pod) || pod.metadata.deletion_timestamp.is_some() {
             self.queue.remove(&uid);
+            if self.cluster.withdraw(&uid).is_some() {
+                self.queue.changed(Instant::now());
+            }
         } else if !self.cluster.is_assumed(&uid) {
+            if self.cluster.observe_nomination(&uid, &pod) {
+                self.queue.changed(Instant::now());
+            }
             self.queue.set(&uid, Arc::new(pod), Instant::now());
         }
     }
@@ -226,7 +285,8 @@ impl Loop {
     fn remove_pod(&mut self, uid: &str) {
         self.queue.remove(uid);
         self.writer.forget(uid);
-        if self.cluster.remove_pod(uid) {
+        let gave_up = self.cluster.withdraw(uid).is_some();
+        if self.cluster.remove_pod(uid) || gave_up {
             self.queue.changed(Instant::now());
         }
     }
