@@ -323,6 +323,20 @@ mod tests {
     }
 
     #[test]
+    fn the_lowest_priority_is_that_of_a_pod_that_is_there() {
+        let mut cluster = Cluster::default();
+        assert!(!cluster.has_lower(1));
+        for uid in ["a", "b"] {
+            cluster.set_pod(&pod(uid, "n", "1"));
+        }
+        assert!(cluster.has_lower(1) && !cluster.has_lower(0));
+        cluster.remove_pod("a");
+        assert!(cluster.has_lower(1));
+        cluster.remove_pod("b");
+        assert!(!cluster.has_lower(1));
+    }
+
+    #[test]
     fn an_assumption_becomes_a_fact_without_counting_twice() {
         let mut cluster = Cluster::default();
         let bound = pod("a", "n", "100m");
