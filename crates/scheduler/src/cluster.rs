@@ -2,11 +2,14 @@
 
 use crate::crowd::{Crowd, Traits};
 use crate::namespaces::Namespaces;
+use crate::nominations::Nominations;
 use crate::storage::{self, Storage};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
 use api::resources::{self, Amounts, Side};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod, PodSpec};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,12 +23,17 @@ pub struct Cluster {
     pub(crate) storage: Storage,
     pub(crate) namespaces: Namespaces,
     pub(crate) crowd: Crowd,
+    /// By namespace and name.
+    pub(crate) budgets: BTreeMap<String, PodDisruptionBudget>,
+    pub(crate) nominations: Nominations,
     nodes: BTreeMap<String, NodeFacts>,
     /// Also of nodes that are not known (yet): their Pods were seen first.
     used: HashMap<String, Used>,
     placed: HashMap<Uid, Placed>,
     /// Whether a Pod was placed or changed, or a node went, since somebody asked.
     moved: bool,
+    /// How many placed Pods have which priority.
+    priorities: BTreeMap<i32, usize>,
 }
 
 /// What decides of a node. Everything else of the object is dropped.
@@ -48,16 +56,53 @@ pub struct Used {
     pub ports: Vec<HostPort>,
 }
 
+/// What is kept of a Pod on a node: what it takes away, and what decides whether it has to go for another one.
 #[derive(Debug, Clone, PartialEq)]
-struct Placed {
-    node: String,
+pub(crate) struct Placed {
+    pub(crate) node: String,
+    pub(crate) name: Box<str>,
+    pub(crate) priority: i32,
+    /// One that has not started yet is the last one that did.
+    pub(crate) start: Timestamp,
+    pub(crate) leaving: Leaving,
     requests: Amounts,
     ports: Vec<HostPort>,
     /// The keys of the claims to storage that it uses.
-    claims: Vec<String>,
-    traits: Arc<Traits>,
+    pub(crate) claims: Vec<String>,
+    pub(crate) traits: Arc<Traits>,
     /// Decided, and not yet seen in the API.
     assumed: bool,
+}
+
+/// Whether a Pod is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    No,
+    /// It is being deleted.
+    Deleted,
+    /// It is being deleted to make room.
+    Preempted,
+    /// It is to be deleted to make room, and not yet seen so in the API.
+    Ordered,
+}
+
+impl Placed {
+    /// Keeps of a Pod that is, or shall be, on this node what decides.
+    pub(crate) fn of(pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str, traits: Arc<Traits>) -> Self {
+        let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        Self {
+            node: node.to_owned(),
+            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
+            priority: api::pod::priority(pod),
+            start: start.map_or(Timestamp::MAX, |time| time.0),
+            leaving: Leaving::of(pod),
+            requests,
+            ports: host_ports(spec),
+            claims: storage::claims(pod).collect(),
+            traits,
+            assumed: false,
+        }
+    }
 }
 
 impl NodeFacts {
@@ -86,13 +131,13 @@ impl NodeFacts {
 }
 
 impl Used {
-    fn add(&mut self, placed: &Placed) {
+    pub(crate) fn add(&mut self, placed: &Placed) {
         resources::add(&mut self.requests, &placed.requests);
         self.ports.extend(placed.ports.iter().cloned());
         self.pods += 1;
     }
 
-    fn subtract(&mut self, placed: &Placed) {
+    pub(crate) fn subtract(&mut self, placed: &Placed) {
         for (name, amount) in &placed.requests {
             if let Some(sum) = self.requests.get_mut(name) {
                 *sum = sum.minus(*amount);
@@ -168,19 +213,25 @@ impl Cluster {
     }
 
     fn place(&mut self, uid: &str, pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {
-        let (ports, claims) = (host_ports(spec), storage::claims(pod).collect());
+        let known = self.placed.get(uid).map(|known| &known.traits).filter(|traits| traits.are_of(pod));
+        let traits = known.map_or_else(|| Arc::new(Traits::of(pod)), Arc::clone);
+        let mut placed = Placed { assumed, ..Placed::of(pod, spec, requests, node, traits) };
         let mut takes_the_same = false;
         if let Some(known) = self.placed.get_mut(uid) {
-            takes_the_same = known.node == node && known.requests == requests && known.ports == ports;
-            if takes_the_same && known.traits.are_of(pod) {
-                known.assumed = assumed;
+            if known.leaving == Leaving::Ordered && placed.leaving == Leaving::No {
+                placed.leaving = Leaving::Ordered;
+            }
+            takes_the_same =
+                known.node == placed.node && known.requests == placed.requests && known.ports == placed.ports;
+            if takes_the_same && known.priority == placed.priority && Arc::ptr_eq(&known.traits, &placed.traits) {
+                *known = placed;
                 return false;
             }
         }
         let frees = self.remove_pod(uid) && !takes_the_same;
-        let traits = self.crowd.join(Traits::of(pod), node);
+        placed.traits = self.crowd.join(placed.traits, node);
         self.moved = true;
-        let placed = Placed { node: node.to_owned(), requests, ports, claims, traits, assumed };
+        *self.priorities.entry(placed.priority).or_default() += 1;
         self.used.entry(placed.node.clone()).or_default().add(&placed);
         self.placed.insert(uid.to_owned(), placed);
         frees
@@ -190,6 +241,30 @@ impl Cluster {
     #[must_use]
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.placed.get(uid).is_some_and(|p| p.assumed)
+    }
+
+    /// The Pods on nodes, in no order.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&str, &Placed)> {
+        self.placed.iter().map(|(uid, placed)| (uid.as_str(), placed))
+    }
+
+    /// Whether any Pod on any node has a lower priority.
+    #[must_use]
+    pub fn has_lower(&self, priority: i32) -> bool {
+        self.priorities.first_key_value().is_some_and(|(lowest, _)| *lowest < priority)
+    }
+
+    /// From now on a Pod counts as one that leaves to make room; says whether it was to stay until now.
+    pub(crate) fn order_away(&mut self, uid: &str) -> bool {
+        let staying = self.placed.get_mut(uid).filter(|placed| placed.leaving == Leaving::No);
+        staying.map(|placed| placed.leaving = Leaving::Ordered).is_some()
+    }
+
+    /// It could not be deleted.
+    pub(crate) fn let_stay(&mut self, uid: &str) {
+        if let Some(placed) = self.placed.get_mut(uid).filter(|placed| placed.leaving == Leaving::Ordered) {
+            placed.leaving = Leaving::No;
+        }
     }
 
     /// Whether a Pod on a node uses the claim of this key.
@@ -204,6 +279,10 @@ impl Cluster {
             return false;
         };
         self.crowd.leave(&placed.traits, &placed.node);
+        if let Some(count) = self.priorities.get_mut(&placed.priority) {
+            *count -= 1;
+        }
+        self.priorities.retain(|_, count| *count > 0);
         if let Some(used) = self.used.get_mut(&placed.node) {
             used.subtract(&placed);
             if used.pods == 0 {
@@ -261,6 +340,20 @@ mod tests {
         check(&cluster, "n", Some((50, 1, 1)));
         assert!(cluster.retain_pods(|uid| uid != "b"));
         check(&cluster, "n", None);
+    }
+
+    #[test]
+    fn the_lowest_priority_is_that_of_a_pod_that_is_there() {
+        let mut cluster = Cluster::default();
+        assert!(!cluster.has_lower(1));
+        for uid in ["a", "b"] {
+            cluster.set_pod(&pod(uid, "n", "1"));
+        }
+        assert!(cluster.has_lower(1) && !cluster.has_lower(0));
+        cluster.remove_pod("a");
+        assert!(cluster.has_lower(1));
+        cluster.remove_pod("b");
+        assert!(!cluster.has_lower(1));
     }
 
     #[test]

@@ -58,6 +58,10 @@ impl Traits {
             && labels.eq(self.labels.iter().map(|(key, value)| (&**key, &**value)))
     }
 
+    pub(crate) fn have_labels(&self) -> bool {
+        !self.labels.is_empty()
+    }
+
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
         Some(&*self.labels[at].1)
@@ -69,8 +73,9 @@ impl Traits {
 }
 
 impl Crowd {
-    pub(crate) fn join(&mut self, traits: Traits, node: &str) -> Arc<Traits> {
-        let traits = self.kinds.get_key_value(&traits).map_or_else(|| Arc::new(traits), |(known, _)| Arc::clone(known));
+    pub(crate) fn join(&mut self, traits: Arc<Traits>, node: &str) -> Arc<Traits> {
+        let known = self.kinds.get_key_value(&traits).map(|(known, _)| Arc::clone(known));
+        let traits = known.unwrap_or(traits);
         if traits.terms.is_some() {
             self.choosy.insert(Arc::clone(&traits));
         }
@@ -124,9 +129,9 @@ mod tests {
         let mut crowd = Crowd::default();
         let term = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
             { "topologyKey": "zone", "labelSelector": {} } ] } } });
-        let first = crowd.join(traits("a", &term), "n1");
-        assert!(Arc::ptr_eq(&first, &crowd.join(traits("a", &term), "n2")));
-        let plain = crowd.join(traits("a", &json!({})), "n1");
+        let first = crowd.join(Arc::new(traits("a", &term)), "n1");
+        assert!(Arc::ptr_eq(&first, &crowd.join(Arc::new(traits("a", &term)), "n2")));
+        let plain = crowd.join(Arc::new(traits("a", &json!({}))), "n1");
         assert_eq!((crowd.kinds().count(), crowd.choosy().count()), (2, 1));
         assert_eq!(crowd.kinds[&first], Places::from([("n1".into(), 1), ("n2".into(), 1)]));
         for node in ["n1", "n2"] {

@@ -3,8 +3,9 @@
 //! The filters and their words are those of upstream's default plugins, in their order; the first that refuses a node
 //! speaks for it.
 
-use crate::cluster::{Cluster, NodeFacts, Used};
+use crate::cluster::{Cluster, NodeFacts, Placed, Used};
 use crate::neighbours::Neighbours;
+use crate::preempt::{Preemption, preempt};
 use crate::storage::{Claims, Orders};
 use crate::{message, missing};
 use api::affinity::{matches_node, matches_term};
@@ -22,8 +23,12 @@ pub enum Decision {
     Node(String),
     /// It goes to a node once its volumes are bound, and this is to be written for that.
     Volumes(Box<Orders>),
-    /// It fits nowhere; the message is upstream's.
+    /// It fits nowhere; the message is upstream's. No place is kept for it any more.
     Unschedulable(String),
+    /// The same, and the place that is kept for it, if any, stays so.
+    Waits(String),
+    /// It will fit when others have gone.
+    Preempts(Box<Preemption>),
 }
 
 /// Why a node is refused.
@@ -36,17 +41,17 @@ pub(crate) struct Refusal {
 }
 
 /// What a Pod asks for, worked out once for all nodes.
-struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     spec: &'a PodSpec,
     requests: Amounts,
     ports: Vec<HostPort>,
     tolerations: &'a [Toleration],
     /// When every term of the required affinity names nodes: only these are looked at.
     named: Option<BTreeSet<&'a str>>,
-    claims: Claims<'a>,
+    pub(crate) claims: Claims<'a>,
     /// Whether another Pod has a claim that only one may have.
-    is_claimed: bool,
-    neighbours: Neighbours<'a>,
+    pub(crate) is_claimed: bool,
+    pub(crate) neighbours: Neighbours<'a>,
 }
 
 /// Decides upon a Pod.
@@ -63,19 +68,22 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
     let claims = match cluster.storage.claims_of(pod) {
         Ok(claims) => claims,
         Err(why) => {
-            let nodes = cluster.node_count();
-            return Decision::Unschedulable(message::nowhere_by_nodes(nodes, &why, missing::never_preempts(spec)));
+            return unusable(spec, cluster.node_count(), &why);
         }
     };
     let is_claimed = claims.exclusive().any(|claim| cluster.uses_claim(&claim));
-    let ask = Ask::of(spec, claims, is_claimed, Neighbours::of(pod, spec, cluster));
+    let mut ask = Ask::of(spec, claims, is_claimed, Neighbours::of(pod, spec, cluster));
     let mut refusals = Vec::new();
-    let mut best: Option<(Rank, &str, Orders)> = None;
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let (kept, nominated) = (cluster.kept_from(uid, api::pod::priority(pod)), cluster.nominated_node(uid));
+    let mut best: Option<((bool, Rank), &str, Orders)> = None;
     for (name, facts, used) in cluster.nodes() {
-        match ask.filter(name, facts, used) {
+        let kept = kept.get(name).map(Vec::as_slice).unwrap_or_default();
+        match ask.filter_beside(kept, name, facts, used) {
             Err(refusal) => refusals.push(refusal),
             Ok(orders) => {
-                let rank = ask.rank(facts, used);
+                // Others have gone from the node that it is nominated to: no other one is better.
+                let rank = (nominated == Some(name), ask.rank(facts, used));
                 // Nodes come in the order of their names: of equals the first one stays.
                 if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
                     best = Some((rank, name, orders));
@@ -86,8 +94,14 @@ pub fn fit(pod: &Pod, cluster: &Cluster) -> Decision {
     match best {
         Some((_, name, orders)) if orders.is_ready() => Decision::Node(name.to_owned()),
         Some((.., orders)) => Decision::Volumes(Box::new(orders)),
-        None => Decision::Unschedulable(message::unschedulable(&refusals, missing::never_preempts(ask.spec))),
+        None => preempt(pod, ask, cluster, &refusals),
     }
+}
+
+/// A Pod whose claims cannot be used at all, whoever goes.
+fn unusable(spec: &PodSpec, nodes: usize, why: &str) -> Decision {
+    let message = message::nowhere_by_nodes(nodes, why, missing::never_preempts(spec));
+    if missing::never_preempts(spec) { Decision::Waits(message) } else { Decision::Unschedulable(message) }
 }
 
 /// How good a node is: fields in the order of their weight.
@@ -121,8 +135,32 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The same as [`Self::filter`], whether those come for which a place is kept there, or not.
+    fn filter_beside(
+        &mut self,
+        kept: &[&Placed],
+        name: &str,
+        facts: &NodeFacts,
+        used: Option<&Used>,
+    ) -> Result<Orders, Refusal> {
+        if !kept.is_empty() {
+            let mut with = used.cloned().unwrap_or_default();
+            kept.iter().for_each(|placed| with.add(placed));
+            self.shift(kept, name, 1);
+            let beside = self.filter(name, facts, Some(&with));
+            self.shift(kept, name, -1);
+            beside?;
+        }
+        self.filter(name, facts, used)
+    }
+
+    /// Lets Pods count on a node as they do not, or no more: 1 or -1.
+    pub(crate) fn shift(&mut self, pods: &[&Placed], node: &str, by: i64) {
+        pods.iter().for_each(|placed| self.neighbours.shift(&placed.traits, node, by));
+    }
+
     /// What is to be done before it may go to this node, or why it may not.
-    fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Result<Orders, Refusal> {
+    pub(crate) fn filter(&self, name: &str, facts: &NodeFacts, used: Option<&Used>) -> Result<Orders, Refusal> {
         if let Some(reason) = self.refused_by(name, facts) {
             return Err(Refusal { reasons: vec![reason.to_owned()], resolvable: false });
         }

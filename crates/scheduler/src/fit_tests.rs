@@ -53,8 +53,8 @@ fn cluster(nodes: Vec<Node>, placed: Vec<(&str, Value)>) -> Cluster {
 #[track_caller]
 fn check(cluster: &Cluster, spec: Value, expected: &str) {
     let got = match fit(&pod(spec), cluster) {
-        Decision::Node(text) | Decision::Unschedulable(text) => text,
-        Decision::Volumes(orders) => panic!("{orders:?}"),
+        Decision::Node(text) | Decision::Unschedulable(text) | Decision::Waits(text) => text,
+        other => panic!("{other:?}"),
     };
     assert_eq!(got, expected);
 }

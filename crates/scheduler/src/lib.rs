@@ -3,22 +3,27 @@
 //! A Pod without a node enters the [`queue`]; [`fit`] compares it with what [`cluster`] knows of the nodes; a node
 //! that fits is assumed to hold the Pod from then on, and the binding is written while the next Pod is decided upon.
 //! What the Pods that are placed mean to the next one is in `neighbours`, and its parts `company` and `spread`.
-//! A Pod that fits nowhere gets an event and a condition, and waits until something changes.
+//! A Pod that fits nowhere gets an event and a condition, and waits until something changes. If it would fit where Pods of
+//! lower priority are, `preempt` says which of them go, and the place is kept for it meanwhile.
 //!
 //! **Invariant:** [`fit`] is pure: the same Pod and the same cluster give the same decision and the same message.
 //!
 //! **Invariant:** nothing runs while nothing happens: every attempt has an event or the end of a back-off behind it.
 #![forbid(unsafe_code)]
 
+mod budgets;
 pub mod cluster;
 mod company;
 mod crowd;
+mod evict;
 pub mod fit;
 mod listing;
 mod message;
 mod missing;
 mod namespaces;
 mod neighbours;
+mod nominations;
+mod preempt;
 pub mod queue;
 mod run;
 mod spread;
@@ -27,6 +32,7 @@ mod storage_watch;
 mod term;
 #[cfg(test)]
 mod test_cluster;
+mod victims;
 mod write;
 
 use kube::Client;

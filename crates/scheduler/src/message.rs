@@ -27,9 +27,10 @@ pub(crate) const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What the plugin `DynamicResources` says of every Pod without claims, before the one for preemption has its say.
 const NO_CLAIMS: &str = "no new claims to deallocate";
-const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
-const NO_HELP: &str = "Preemption is not helpful for scheduling";
-const NEVER_PREEMPTS: &str = "not eligible due to preemptionPolicy=Never.";
+pub(crate) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+pub(crate) const NO_HELP: &str = "Preemption is not helpful for scheduling";
+pub(crate) const NEVER_PREEMPTS: &str = "not eligible due to preemptionPolicy=Never.";
+pub(crate) const WAITS_FOR_VICTIMS: &str = "not eligible due to a terminating pod on the nominated node.";
 
 /// The longest note that an event may have.
 const NOTE_LIMIT: usize = 1024;
@@ -46,6 +47,11 @@ pub(crate) fn no_claim(name: &str, is_own: bool) -> String {
     format!("persistentvolumeclaim {name:?} not found")
 }
 
+/// Whoever was to make a volume has given up.
+pub(crate) fn not_made(claim: &str) -> String {
+    format!("running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC {claim:?}")
+}
+
 /// What keeps a Pod away from every node.
 pub(crate) fn nowhere(nodes: usize, why: &str) -> String {
     format!("0/{nodes} nodes are available: {why}.")
@@ -53,24 +59,27 @@ pub(crate) fn nowhere(nodes: usize, why: &str) -> String {
 
 /// The same, where the plugin for preemption is asked, too.
 pub(crate) fn nowhere_by_nodes(nodes: usize, why: &str, never_preempts: bool) -> String {
-    with_preemption(&nowhere(nodes, why), nodes, std::iter::repeat_n(NO_HELP, nodes), never_preempts)
+    let never = never_preempts.then(|| NEVER_PREEMPTS.to_owned());
+    let second = never.unwrap_or_else(|| nowhere(nodes, &format!("{nodes} {NO_HELP}")));
+    with_preemption(&nowhere(nodes, why), &second)
 }
 
-/// The whole message. Podium preempts nothing, so the second half says what upstream says when there is no victim.
-pub(crate) fn unschedulable(refusals: &[Refusal], never_preempts: bool) -> String {
-    let all = refusals.len();
-    let reasons = refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str));
-    let helps = refusals.iter().map(|r| if r.resolvable { NO_VICTIMS } else { NO_HELP });
-    with_preemption(&counted(all, reasons), all, helps, never_preempts)
+/// The whole message, with what is to be said of preemption. When others go for the Pod, [`refused`] is all.
+pub(crate) fn unschedulable(refusals: &[Refusal], preemption: &str) -> String {
+    with_preemption(&refused(refusals), preemption)
 }
 
-fn with_preemption<'a>(first: &str, nodes: usize, helps: impl Iterator<Item = &'a str>, never: bool) -> String {
-    let second = if never { NEVER_PREEMPTS.to_owned() } else { counted(nodes, helps) };
+fn with_preemption(first: &str, second: &str) -> String {
     format!("{first} {NO_CLAIMS}, preemption: {second}")
 }
 
+/// Why each node refuses the Pod.
+pub(crate) fn refused(refusals: &[Refusal]) -> String {
+    counted(refusals.len(), refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str)))
+}
+
 /// `0/3 nodes are available: 1 This, 2 That.` Upstream sorts the counted reasons as strings.
-fn counted<'a>(nodes: usize, reasons: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn counted<'a>(nodes: usize, reasons: impl Iterator<Item = &'a str>) -> String {
     let mut counts = BTreeMap::new();
     for reason in reasons {
         *counts.entry(reason).or_insert(0) += 1;

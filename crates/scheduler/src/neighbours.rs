@@ -33,7 +33,6 @@ impl<'a> Neighbours<'a> {
     }
 
     /// Lets a Pod count on a node as it does not, or no more: 1 or -1.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for those who ask what would be if some had to go"))]
     pub(crate) fn shift(&mut self, other: &Traits, node: &str, by: i64) {
         let places = Places::from([(node.into(), by)]);
         self.spread.count(&self.me, other, &places);

@@ -1,10 +1,12 @@
 //! The loop: what happens in the cluster goes in, attempts to place Pods come out.
 
+use crate::budgets;
 use crate::cluster::{Cluster, Uid};
 use crate::fit::{Decision, fit};
 use crate::listing::{Listing, relisting};
 use crate::message;
 use crate::neighbours::cares;
+use crate::preempt::Preemption;
 use crate::queue::Queue;
 use crate::storage_watch::{self, Listings, Seen};
 use crate::write::{Outcome, Writer};
@@ -13,8 +15,10 @@ use api::lean::Lean;
 use api::pod::{is_terminal, node_name};
 use futures::stream::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client};
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -31,9 +35,12 @@ pub(crate) struct Loop {
     nodes: Listing,
     pods: Listing,
     storage: Listings,
+    /// Pods whose volumes were asked for: who asks again has not got what it asked for.
+    ordered: HashSet<Uid>,
     namespaces: Listing,
     /// Whether a Pod that cares for others may be among those that wait.
     cared: bool,
+    budgets: Listing,
 }
 
 impl Loop {
@@ -48,8 +55,10 @@ impl Loop {
             nodes: Listing::default(),
             pods: Listing::default(),
             storage: Listings::default(),
+            ordered: HashSet::new(),
             namespaces: Listing::default(),
             cared: false,
+            budgets: Listing::default(),
         }
     }
 
@@ -59,6 +68,7 @@ impl Loop {
         let mut pods = relisting::<Lean<Pod>>(Api::all(self.client.clone()));
         let mut storage = storage_watch::watch(&self.client);
         let mut namespaces = relisting::<Lean<Namespace>>(Api::all(self.client.clone()));
+        let mut budgets = budgets::watch(&self.client);
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
@@ -67,6 +77,7 @@ impl Loop {
                 Some(event) = pods.next() => self.on_pod(event),
                 Some(seen) = storage.next() => self.on_storage(seen),
                 Some(event) = namespaces.next() => self.on_namespace(event),
+                Some(event) = budgets.next() => self.on_budget(event),
                 Some(done) = self.writes.join_next() => match done {
                     Ok(outcome) => self.on_written(outcome),
                     Err(e) => tracing::error!("a write ended without an outcome: {e}"),
@@ -78,8 +89,9 @@ impl Loop {
     }
 
     fn may_schedule(&self) -> bool {
-        let known = [&self.nodes, &self.pods, &self.namespaces].iter().all(|listing| listing.complete);
-        known && self.storage.complete() && self.writes.len() < self.options.writes_in_flight
+        let listings = [&self.nodes, &self.pods, &self.namespaces, &self.budgets];
+        let known = self.storage.complete() && listings.iter().all(|listing| listing.complete);
+        known && self.writes.len() < self.options.writes_in_flight
     }
 
     fn schedule(&mut self) {
@@ -106,12 +118,23 @@ impl Loop {
             }
             return;
         }
-        match fit(&pod, &self.cluster) {
+        let decision = fit(&pod, &self.cluster);
+        self.cared |= !matches!(decision, Decision::Node(_)) && cares(&pod);
+        match decision {
             Decision::Node(node) => {
+                // Where a place was kept for it, another one may fit now.
+                if self.cluster.withdraw(&uid).is_some_and(|kept| kept != node) {
+                    self.queue.changed(Instant::now());
+                }
                 self.cluster.assume(&uid, &pod, &node);
                 self.writes.spawn(self.writer.clone().bind(uid, pod, node));
             }
             Decision::Volumes(orders) => {
+                if let Some(claim) = orders.first_made().filter(|_| self.ordered.remove(&uid)) {
+                    let why = message::not_made(claim);
+                    self.writes.spawn(self.writer.clone().unschedulable(uid, pod, why, None));
+                    return;
+                }
                 // What fits is no failure: it goes on as soon as others have done their part.
                 self.queue.forgive(&uid);
                 if orders.is_written() {
@@ -122,20 +145,45 @@ impl Loop {
                 }
             }
             Decision::Unschedulable(message) => {
-                self.cared |= cares(&pod);
                 // While the cluster boots there is nothing to try; the first node must not wait for a back-off.
                 if self.cluster.node_count() == 0 {
                     self.queue.forgive(&uid);
                 }
-                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message));
+                if self.cluster.withdraw(&uid).is_some() {
+                    self.queue.changed(Instant::now());
+                }
+                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message, None));
             }
+            Decision::Waits(message) => {
+                let nominated = self.cluster.nominated_node(&uid).map(str::to_owned);
+                self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message, nominated));
+            }
+            Decision::Preempts(room) => self.preempt(uid, pod, room),
         }
+    }
+
+    fn preempt(&mut self, uid: Uid, pod: Arc<Pod>, room: Box<Preemption>) {
+        for outranked in &room.outranked {
+            self.cluster.withdraw(&outranked.uid);
+        }
+        // Those may fit elsewhere.
+        let is_outranked = |pod: &Pod| room.outranked.iter().any(|other| pod.metadata.uid.as_ref() == Some(&other.uid));
+        if !room.outranked.is_empty() {
+            self.queue.changed_for(Instant::now(), is_outranked);
+        }
+        if self.cluster.withdraw(&uid).is_some_and(|kept| kept != room.node) {
+            self.queue.changed(Instant::now());
+        }
+        let victims = room.victims.iter().filter(|victim| self.cluster.order_away(&victim.uid)).cloned().collect();
+        self.cluster.nominate(&uid, &pod, &room.node);
+        self.writes.spawn(self.writer.clone().preempt(uid, pod, room, victims));
     }
 
     fn on_written(&mut self, outcome: Outcome) {
         let now = Instant::now();
         match outcome {
             Outcome::Bound(uid) => {
+                self.ordered.remove(&uid);
                 self.queue.remove(&uid);
                 self.writer.forget(&uid);
             }
@@ -146,9 +194,19 @@ impl Loop {
                 }
                 self.queue.retry(&uid, now);
             }
-            Outcome::Reported(uid) | Outcome::Ordered(uid) => self.queue.park(&uid, now),
+            Outcome::Reported(uid) => self.queue.park(&uid, now),
+            Outcome::Ordered(uid) => {
+                self.queue.park(&uid, now);
+                self.ordered.insert(uid);
+            }
             Outcome::NotOrdered(uid, orders) => {
                 self.cluster.storage.revert(*orders);
+                self.queue.retry(&uid, now);
+            }
+            Outcome::NotPreempted(uid, victims) => {
+                for victim in victims {
+                    self.cluster.let_stay(&victim);
+                }
                 self.queue.retry(&uid, now);
             }
         }
@@ -189,7 +247,8 @@ impl Loop {
                 let seen = std::mem::take(&mut self.pods.seen);
                 self.queue.retain(|uid| seen.contains(uid));
                 self.writer.retain(|uid| seen.contains(uid));
-                if self.cluster.retain_pods(|uid| seen.contains(uid)) {
+                let gave_up = self.cluster.retain_nominations(|uid| seen.contains(uid));
+                if self.cluster.retain_pods(|uid| seen.contains(uid)) || gave_up {
                     self.queue.changed(Instant::now());
                 }
                 self.pods.complete = true;
@@ -224,6 +283,14 @@ impl Loop {
         }
     }
 
+    fn on_budget(&mut self, event: Result<Event<Lean<PodDisruptionBudget>>, Error>) {
+        match event {
+            // Nobody fits for it who did not before.
+            Ok(event) => drop(storage_watch::fold(&mut self.cluster.budgets, &mut self.budgets, event)),
+            Err(e) => tracing::warn!("the watch of disruption budgets is interrupted: {e}"),
+        }
+    }
+
     fn set_pod(&mut self, pod: Pod) {
         let Some(uid) = pod.metadata.uid.clone() else {
             return;
@@ -233,12 +300,20 @@ impl Loop {
         } else if node_name(&pod).is_some() {
             self.queue.remove(&uid);
             self.writer.forget(&uid);
-            if self.cluster.set_pod(&pod) {
+            let kept = self.cluster.withdraw(&uid);
+            let gave_up = kept.is_some_and(|kept| Some(kept.as_str()) != node_name(&pod));
+            if self.cluster.set_pod(&pod) || gave_up {
                 self.queue.changed(Instant::now());
             }
         } else if !self.is_ours(&pod) || pod.metadata.deletion_timestamp.is_some() {
             self.queue.remove(&uid);
+            if self.cluster.withdraw(&uid).is_some() {
+                self.queue.changed(Instant::now());
+            }
         } else if !self.cluster.is_assumed(&uid) {
+            if self.cluster.observe_nomination(&uid, &pod) {
+                self.queue.changed(Instant::now());
+            }
             self.queue.set(&uid, Arc::new(pod), Instant::now());
         }
     }
@@ -249,9 +324,11 @@ impl Loop {
     }
 
     fn remove_pod(&mut self, uid: &str) {
+        self.ordered.remove(uid);
         self.queue.remove(uid);
         self.writer.forget(uid);
-        if self.cluster.remove_pod(uid) {
+        let gave_up = self.cluster.withdraw(uid).is_some();
+        if self.cluster.remove_pod(uid) || gave_up {
             self.queue.changed(Instant::now());
         }
     }

@@ -61,6 +61,11 @@ impl Orders {
         !self.outstanding && self.is_written()
     }
 
+    /// The name of the first claim whose volume is to be made.
+    pub(crate) fn first_made(&self) -> Option<&str> {
+        self.provisions.first()?.1.metadata.name.as_deref()
+    }
+
     /// Whether there is nothing to be written.
     pub(crate) fn is_written(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()

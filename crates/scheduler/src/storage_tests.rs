@@ -73,6 +73,7 @@ impl Case {
         match fit(&self.pod, &self.cluster) {
             Decision::Node(node) => node,
             Decision::Unschedulable(message) => message.split(" no new claims").next().unwrap_or_default().to_owned(),
+            other @ (Decision::Waits(_) | Decision::Preempts(_)) => panic!("{other:?}"),
             Decision::Volumes(orders) if orders.is_written() => "waits".to_owned(),
             Decision::Volumes(orders) => {
                 let bound = orders.bindings.iter().map(|(_, after)| {

@@ -68,7 +68,7 @@ impl Listings {
 }
 
 /// Gives the key of what was made or changed.
-fn fold<K: Metadata<Ty = ObjectMeta> + PartialEq>(
+pub(crate) fn fold<K: Metadata<Ty = ObjectMeta> + PartialEq>(
     known: &mut BTreeMap<String, K>,
     listing: &mut Listing,
     event: Event<Lean<K>>,

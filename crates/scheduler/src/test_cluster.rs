@@ -62,8 +62,9 @@ pub(crate) fn selector(app: &str) -> Value {
 pub(crate) fn decide(cluster: &Cluster, pod: Value) -> String {
     let message = match fit(&read(pod), cluster) {
         Decision::Node(name) => return name,
-        Decision::Unschedulable(message) => message,
+        Decision::Unschedulable(message) | Decision::Waits(message) => message,
         Decision::Volumes(orders) => panic!("{orders:?}"),
+        Decision::Preempts(room) => panic!("{room:?}"),
     };
     let all = format!("0/{} nodes are available: ", cluster.node_count());
     let short = message.replace(&all, "").replace(". no new claims to deallocate, preemption: ", " | ");

@@ -1,6 +1,7 @@
 //! What the scheduler writes: bindings, events, and the condition of a Pod that has to wait.
 
 use crate::cluster::Uid;
+use crate::evict::reference;
 use crate::message::note;
 use crate::storage::Orders;
 use jiff::Timestamp;
@@ -35,6 +36,8 @@ pub(crate) enum Outcome {
     Ordered(Uid),
     /// Not all of it is.
     NotOrdered(Uid, Box<Orders>),
+    /// Some of the Pods that were to make room for it could not be deleted.
+    NotPreempted(Uid, Vec<Uid>),
 }
 
 /// Writes through the API. Clones share what they remember.
@@ -49,6 +52,11 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(client: Client, name: &str) -> Self {
         Self { client, name: name.to_owned(), failures: Arc::default() }
+    }
+
+    /// What it writes through.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// The Pod waits no longer.
@@ -123,16 +131,26 @@ impl Writer {
         Ok(())
     }
 
-    /// Says by event and condition why a Pod fits nowhere.
-    pub(crate) async fn unschedulable(self, uid: Uid, pod: Arc<Pod>, message: String) -> Outcome {
-        self.failed_event(&uid, &pod, &message).await;
-        self.report(&pod, "Unschedulable", &message).await;
+    /// Says by event and condition why a Pod fits nowhere, and where a place is kept for it.
+    pub(crate) async fn unschedulable(
+        self,
+        uid: Uid,
+        pod: Arc<Pod>,
+        message: String,
+        nominated: Option<String>,
+    ) -> Outcome {
+        self.say_unschedulable(&uid, &pod, &message, nominated.as_deref()).await;
         Outcome::Reported(uid)
+    }
+
+    pub(crate) async fn say_unschedulable(&self, uid: &str, pod: &Pod, message: &str, nominated: Option<&str>) {
+        self.failed_event(uid, pod, message).await;
+        self.report(pod, "Unschedulable", message, nominated).await;
     }
 
     /// Says by condition that a Pod has scheduling gates, where the API server has not said so at its creation.
     pub(crate) async fn gated(self, uid: Uid, pod: Arc<Pod>) -> Outcome {
-        self.report(&pod, "SchedulingGated", crate::message::GATED).await;
+        self.report(&pod, "SchedulingGated", crate::message::GATED, nominated_node(&pod)).await;
         Outcome::Reported(uid)
     }
 
@@ -143,8 +161,8 @@ impl Writer {
         })
     }
 
-    async fn report(&self, pod: &Pod, reason: &str, message: &str) {
-        if !self.needs_report(pod, reason, message) {
+    async fn report(&self, pod: &Pod, reason: &str, message: &str, nominated: Option<&str>) {
+        if !self.needs_report(pod, reason, message) && nominated == nominated_node(pod) {
             return;
         }
         let since = scheduled_condition(pod).filter(|c| c.status == "False");
@@ -158,7 +176,10 @@ impl Writer {
             observed_generation: pod.metadata.generation,
             ..Default::default()
         };
-        let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "conditions": [condition] } });
+        let mut patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "conditions": [condition] } });
+        if nominated != nominated_node(pod) {
+            patch["status"]["nominatedNodeName"] = json!(nominated);
+        }
         let (namespace, name) = names(&pod.metadata);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
@@ -191,7 +212,7 @@ impl Writer {
         self.failures.lock().insert(uid.to_owned(), event);
     }
 
-    fn event(&self, pod: &Pod, type_: &str, reason: &str, action: &str, message: &str) -> Event {
+    pub(crate) fn event(&self, pod: &Pod, type_: &str, reason: &str, action: &str, message: &str) -> Event {
         let now = Timestamp::now();
         let (namespace, name) = names(&pod.metadata);
         Event {
@@ -205,22 +226,14 @@ impl Writer {
             reason: Some(reason.into()),
             action: Some(action.into()),
             note: Some(note(message)),
-            regarding: Some(ObjectReference {
-                api_version: Some("v1".into()),
-                kind: Some("Pod".into()),
-                name: pod.metadata.name.clone(),
-                namespace: pod.metadata.namespace.clone(),
-                uid: pod.metadata.uid.clone(),
-                resource_version: pod.metadata.resource_version.clone(),
-                ..Default::default()
-            }),
+            regarding: Some(reference(pod)),
             reporting_controller: Some(self.name.clone()),
             reporting_instance: Some(self.name.clone()),
             ..Default::default()
         }
     }
 
-    async fn create_event(&self, event: Event) {
+    pub(crate) async fn create_event(&self, event: Event) {
         let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if let Err(e) = in_time(events.create(&PostParams::default(), &event)).await {
@@ -229,7 +242,7 @@ impl Writer {
     }
 }
 
-async fn in_time<T>(write: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+pub(crate) async fn in_time<T>(write: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(DEADLINE, write).await {
         Ok(result) => result.map_err(|e| e.to_string()),
         Err(_) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
@@ -243,4 +256,9 @@ fn names(meta: &ObjectMeta) -> (&str, &str) {
 fn scheduled_condition(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|c| c.type_ == "PodScheduled")
+}
+
+/// Where the API says that a place is kept for it.
+fn nominated_node(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|node| !node.is_empty())
 }

@@ -158,35 +158,58 @@ async fn a_binding_that_fails_is_tried_again() {
     assert_eq!(bound(&api, "a").await, "n1");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_volume_is_asked_for_before_its_pod_is_bound_and_nothing_is_held_against_the_pod() {
-    let api = start();
-    node(&api, "n1", "4");
-    let (class, claim) =
-        ("apis/storage.k8s.io/v1/storageclasses/s", "api/v1/namespaces/default/persistentvolumeclaims/c");
+const CLAIM: &str = "api/v1/namespaces/default/persistentvolumeclaims/c";
+
+/// A Pod that uses a claim whose volume is made for its node.
+fn with_claim(api: &FakeApi) {
+    node(api, "n1", "4");
     api.put(
-        class,
-        json!({"metadata": {"name": "s"}, "provisioner": "example.com/disk",
-        "volumeBindingMode": "WaitForFirstConsumer"}),
+        "apis/storage.k8s.io/v1/storageclasses/s",
+        json!({"metadata": {"name": "s"}, "provisioner": "example.com/disk", "volumeBindingMode": "WaitForFirstConsumer"}),
     );
     let asked = json!({"metadata": {"name": "c", "namespace": "default", "uid": "1"}, "status": {"phase": "Pending"},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}}});
-    api.put(claim, asked);
-    pod(&api, "a", "1", |pod| {
+    api.put(CLAIM, asked);
+    pod(api, "a", "1", |pod| {
         pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     });
-    let selected = |api: &FakeApi| {
-        api.get(claim).is_some_and(|c| c["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1")
-    };
-    api.until("a volume is asked for", selected).await;
+}
+
+/// Whether a volume for the claim is asked for.
+fn is_asked_for(api: &FakeApi) -> bool {
+    api.get(CLAIM).is_some_and(|c| c["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_asked_for_before_its_pod_is_bound_and_nothing_is_held_against_the_pod() {
+    let api = start();
+    with_claim(&api);
+    api.until("a volume is asked for", is_asked_for).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!((node_of(&api, "a"), condition(&api, "a")), (None, Value::Null));
-    let mut bound = api.get(claim).expect("a claim");
+    let mut bound = api.get(CLAIM).expect("a claim");
     bound["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = json!("yes");
     bound["spec"]["volumeName"] = json!("v");
     api.put("api/v1/persistentvolumes/v", json!({"metadata": {"name": "v"}, "spec": {}}));
-    api.put(claim, bound);
+    api.put(CLAIM, bound);
     assert_eq!(bound_at_once(&api, "a").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_could_not_be_made_is_told_and_asked_for_anew() {
+    let api = start();
+    with_claim(&api);
+    api.until("a volume is asked for", is_asked_for).await;
+    let mut given_up = api.get(CLAIM).expect("a claim");
+    given_up["metadata"]["annotations"] = json!({});
+    api.put(CLAIM, given_up);
+    api.until("it is told", |api| condition(api, "a")["reason"] == "Unschedulable").await;
+    let why = "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \"c\"";
+    assert_eq!(
+        (&condition(&api, "a")["message"], events(&api, "FailedScheduling")),
+        (&json!(why), vec![why.to_owned()])
+    );
+    api.until("a volume is asked for again", is_asked_for).await;
 }
 
 /// Bound without the pause that follows a failure.
