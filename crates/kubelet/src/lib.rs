@@ -64,6 +64,7 @@ pub use config::{
 };
 pub use images::provider::{CredentialProviderError, CredentialProviders};
 pub use static_pods::PodRules;
+pub use volumes::remove_data;
 
 use cgroup::Cgroups;
 use eviction::Evictions;

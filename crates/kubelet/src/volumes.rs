@@ -14,6 +14,7 @@ mod tokens;
 
 pub(crate) use claim::{is_bound, is_claim};
 pub(crate) use downward::{field, resource_field};
+pub use removal::remove_data;
 pub(crate) use removal::unmount_below;
 pub(crate) use tokens::Tokens;
 

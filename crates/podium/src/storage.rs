@@ -8,7 +8,7 @@ use std::{
     fs::{self, Permissions},
     io,
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// How classes name this provisioner.
@@ -28,11 +28,12 @@ impl Directories for BelowRoot {
         Ok(path)
     }
 
-    fn remove(&self, volume: &str) -> io::Result<()> {
-        match fs::remove_dir_all(self.0.join(volume)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
+    fn remove(&self, volume: &str, path: &Path) -> io::Result<()> {
+        let own = self.0.join(volume);
+        if path != own {
+            return Err(io::Error::other(format!("{} is not {}", path.display(), own.display())));
         }
+        kubelet::remove_data(&own)
     }
 }
 
@@ -63,8 +64,10 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o777);
             fs::write(path.join("f"), "kept").unwrap();
         }
+        let path = dir.path().join("volumes/pvc-1");
+        assert!(volumes.remove("pvc-2", &path).is_err() && path.exists());
         for _ in 0..2 {
-            volumes.remove("pvc-1").unwrap();
+            volumes.remove("pvc-1", &path).unwrap();
         }
         assert!(!dir.path().join("volumes/pvc-1").exists());
     }

@@ -96,6 +96,10 @@ pub(super) async fn prepare(
     if !reaches(shared, &found).await {
         return Err(step_failed("MountVolume.NodeAffinity check", &name, "no matching NodeSelectorTerms"));
     }
+    if is_exclusive(&found) && is_used_by_another(shared, pod, claim) {
+        let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+        return Err(failed(&name, why));
+    }
     let readonly = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
     let source = source(&found.spec.unwrap_or_default(), readonly).map_err(|e| failed(&name, &e))?;
     Ok(Some(Claimed { volume: name, source }))
@@ -171,6 +175,21 @@ async fn reaches(shared: &Shared, found: &PersistentVolume) -> bool {
     }
     let node = within_deadline(Api::<Node>::all(shared.client.clone()).get(&shared.options.node_name)).await;
     node.ok().is_none_or(|node| api::claim::reaches(found, &node))
+}
+
+fn is_exclusive(found: &PersistentVolume) -> bool {
+    let modes = found.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    modes.iter().any(|mode| mode == "ReadWriteOncePod")
+}
+
+/// Whether the claim's volume is there for another Pod of this node, which the scheduler may not have been asked for.
+fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
+    let others = shared.pods.all().into_iter().map(|handle| handle.known.borrow().clone());
+    others.filter(|other| other.uid() != pod.uid() && other.namespace() == pod.namespace()).any(|other| {
+        let its = |volume: &&Volume| api::claim::name_of(other.name(), volume).as_deref() == Some(claim);
+        let mut volumes = spec(&other).volumes.iter().flatten().filter(its);
+        volumes.any(|volume| place(&shared.paths.volume(other.uid(), &volume.name)).is_some())
+    })
 }
 
 fn source(spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, String> {

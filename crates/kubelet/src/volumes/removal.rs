@@ -49,14 +49,31 @@ fn remove(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
+/// Removes the data of a volume. While something is mounted there, whose data is somebody else's, all of it stays.
+///
+/// # Errors
+/// When something is mounted there, or something cannot be removed.
+pub fn remove_data(dir: &Path) -> io::Result<()> {
+    let (Some(real), Some(name)) = (real(dir)?, dir.file_name()) else { return Ok(()) };
+    let mounts = mount_points().map_err(io::Error::other)?;
+    if let Some(mounted) = mounts.iter().find(|mount| mount.starts_with(&real)) {
+        return Err(io::Error::other(format!("something is mounted at {}", mounted.display())));
+    }
+    remove(&beneath::root(real.parent().unwrap_or(&real))?, name)
+}
+
+/// A directory as the kernel names mounts: by its real path. It is no link itself. Nothing if its parent is gone.
+fn real(dir: &Path) -> io::Result<Option<PathBuf>> {
+    match dir.parent().map_or_else(|| Ok(PathBuf::from("/")), fs::canonicalize) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        parent => Ok(Some(parent?.join(dir.file_name().unwrap_or_default()))),
+    }
+}
+
 /// Unmounts everything at and below a directory.
 pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
     let failed = |path: &Path, e: io::Error| format!("unmounting {}: {e}", path.display());
-    // The kernel names mounts by their real paths; a Pod's directory itself is no link.
-    let real = match dir.parent().map_or_else(|| Ok(PathBuf::from("/")), fs::canonicalize) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        parent => parent.map_err(|e| failed(dir, e))?.join(dir.file_name().unwrap_or_default()),
-    };
+    let Some(real) = real(dir).map_err(|e| failed(dir, e))? else { return Ok(()) };
     // Below one that is gone another may come to light.
     loop {
         let mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(&real)).collect();
@@ -181,6 +198,25 @@ mod tests {
         let error = remove(&beneath::root(place.0.path()).unwrap(), OsStr::new("pod")).unwrap_err();
         assert_eq!(error.to_string(), "something is mounted at v");
         assert_eq!((is_mount_point(&volume), read(&data.join("f")).as_str()), (true, "kept"));
+    }
+
+    #[test]
+    fn data_stays_whole_while_something_of_others_is_mounted_in_it() {
+        let place = Place::new();
+        let (others, volume, inner) = (place.dir("others"), place.dir("volume"), place.dir("volume/in"));
+        fs::write(others.join("f"), "kept").unwrap();
+        fs::write(volume.join("g"), "kept").unwrap();
+        for at in [&inner, &volume] {
+            bind(&others, at);
+            let error = remove_data(&volume).unwrap_err();
+            assert_eq!(error.to_string(), format!("something is mounted at {}", at.display()));
+            unmount_below(at).unwrap();
+        }
+        assert_eq!((read(&others.join("f")), read(&volume.join("g"))), ("kept".into(), "kept".into()));
+        for _ in 0..2 {
+            remove_data(&volume).unwrap();
+        }
+        assert!(!volume.exists());
     }
 
     #[test]

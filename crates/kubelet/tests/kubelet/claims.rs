@@ -314,3 +314,18 @@ async fn what_is_in_a_claims_volume_is_none_of_its_pods_own_storage() {
     assert_eq!(shown, [(&json!("e"), &Value::Null), (&json!("l"), &claim)]);
     assert!(volumes[1]["usedBytes"].as_u64() >= Some(4 << 20), "{}", volumes[1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_for_one_pod_at_a_time_is_not_mounted_for_a_second_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let local = data(dir.path(), "local");
+    let (node, _mounts) = started();
+    bound(&node, "c", &json!({"local": {"path": local}, "accessModes": ["ReadWriteOncePod"]}));
+    pod(&node, "first", &json!([of_claim("c")]), json!({}));
+    node.until_running("first").await;
+    pod(&node, "second", &json!([of_claim("c")]), json!({}));
+    let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+    until_told(&node, &format!("MountVolume.SetUp failed for volume \"c\" : {why}")).await;
+    node.api.delete(&path("first"));
+    node.until_running("second").await;
+}
