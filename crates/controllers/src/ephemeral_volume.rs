@@ -3,6 +3,8 @@
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::members::Member;
+use crate::pod_control::said;
+use crate::recorder::Recorder;
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
@@ -21,6 +23,7 @@ enum Event {
 /// Makes claims.
 struct Ephemeral {
     client: Client,
+    recorder: Recorder,
     pods: Cache<Member>,
     claims: Cache<PersistentVolumeClaim>,
 }
@@ -41,17 +44,27 @@ impl Ephemeral {
         let Some(claim) = claim(pod, volume) else { return Ok(()) };
         let namespace = pod.namespace().unwrap_or_default();
         if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
-            // That of somebody else is left alone; the scheduler tells the Pod's user.
+            // That of somebody else is left alone.
             if let Err(why) = api::claim::check_made_for(&known, pod) {
-                tracing::debug!("{why}");
+                self.tell(pod, volume, &why).await;
             }
             return Ok(());
         }
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &namespace);
         match claims.create(&PostParams::default(), &claim).await {
             Err(e) if is_code(&e, 409) => Ok(()),
-            other => other.map(drop),
+            Err(e) => {
+                let why = format!("create PVC {}: {}", claim.name_any(), said(&e));
+                self.tell(pod, volume, &why).await;
+                Err(e)
+            }
+            Ok(_) => Ok(()),
         }
+    }
+
+    async fn tell(&self, pod: &Pod, volume: &Volume, why: &str) {
+        let message = format!("ephemeral volume {}: {why}", volume.name);
+        self.recorder.tell(&pod.object_ref(&()), true, "FailedBinding", &message).await;
     }
 }
 
@@ -119,7 +132,8 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send {
     let events = stream::select(pods.changes().map(Event::Pod), claims.changes().map(Event::Claim)).boxed();
     let client = clients.of("ephemeral-volume-controller");
-    worker::run(Ephemeral { client, pods, claims }, events, stop)
+    let recorder = Recorder::new(client.clone(), "ephemeral_volume");
+    worker::run(Ephemeral { client, recorder, pods, claims }, events, stop)
 }
 
 #[cfg(test)]

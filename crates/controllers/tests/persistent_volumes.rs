@@ -5,7 +5,7 @@ use controllers::{Directories, Options, Provisioner};
 use fake_api::FakeApi;
 use serde_json::{Value, json};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,7 +29,10 @@ impl Directories for Nowhere {
         Ok(PathBuf::from("/data").join(volume))
     }
 
-    fn remove(&self, _: &str) -> io::Result<()> {
+    fn remove(&self, volume: &str, path: &Path) -> io::Result<()> {
+        if path != Path::new("/data").join(volume) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         if self.busy.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -149,11 +152,15 @@ async fn what_nobody_can_remove_or_empty_fails() {
     };
     let by_hand = was_bound("by-hand", "Delete", json!({}));
     let recycled = was_bound("recycled", "Recycle", json!({}));
+    // Its data is somewhere else: what has its name here is not it.
+    let moved = was_bound("moved", "Delete", json!({"pv.kubernetes.io/provisioned-by": "podium/local"}));
     let others = was_bound("others", "Delete", json!({"pv.kubernetes.io/provisioned-by": "example.com/disk"}));
     let why = |path: &str| Some(api.get(path)?["status"]["message"].as_str()?.to_owned());
     api.until("two have failed", |api| is(api, &by_hand, "Failed") && is(api, &recycled, "Failed")).await;
     let no_plugin = "Error getting deleter volume plugin for volume \"by-hand\": no deletable volume plugin matched";
     assert_eq!(why(&by_hand).as_deref(), Some(no_plugin));
+    api.until("another has failed", |api| is(api, &moved, "Failed")).await;
+    assert_eq!(why(&moved).as_deref(), Some("failed to delete volume \"moved\": invalid input parameter"));
     assert_eq!(why(&recycled).as_deref(), Some("No recycler plugin found for the volume!"));
     api.until("it is for others", |api| is(api, &others, "Released")).await;
 }
@@ -173,6 +180,23 @@ async fn a_claim_waits_for_its_class_and_is_lost_with_its_volume() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_cannot_be_made_is_told_and_another_node_may_do() {
+    let api = start(&Nowhere::default());
+    api.put(
+        CLASS,
+        json!({"metadata": {"name": "s"}, "provisioner": "podium/local",
+        "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
+    claim(&api, json!({"annotations": {"volume.kubernetes.io/selected-node": "elsewhere"}}));
+    let annotations = |api: &FakeApi| api.get(CLAIM).expect("a claim")["metadata"]["annotations"].clone();
+    api.until("it is given up", |api| annotations(api)["volume.kubernetes.io/selected-node"].is_null()).await;
+    let why = "Failed to provision volume with StorageClass \"s\": volumes of \"podium/local\" are on node \"n\" only, \
+               not on \"elsewhere\"";
+    assert_eq!(told(&api, "ProvisioningFailed").expect("an event"), why);
+    assert_eq!(annotations(&api)["volume.kubernetes.io/storage-provisioner"], "podium/local");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ephemeral_volume_gets_a_claim_that_its_pod_owns() {
     let api = start(&Nowhere::default());
     class(&api, "Delete");
@@ -188,4 +212,10 @@ async fn an_ephemeral_volume_gets_a_claim_that_its_pod_owns() {
     assert_eq!(api.get(path).expect("a claim")["metadata"]["ownerReferences"][0]["uid"], "7");
     api.remove(path);
     api.until("it is made again", |api| api.get(path).is_some()).await;
+    // What keeps it from being made is told to the Pod's user.
+    api.refuse("POST api/v1/namespaces/x/persistentvolumeclaims", 403);
+    api.remove(path);
+    api.until("it is told", |api| told(api, "FailedBinding").is_some()).await;
+    let why = told(&api, "FailedBinding").expect("an event");
+    assert!(why.starts_with("ephemeral volume v: create PVC p-v: "), "{why}");
 }

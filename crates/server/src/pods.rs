@@ -132,6 +132,10 @@ fn assign(pod: &mut Value, target: &str, binding: &Value) {
             }
         }
     }
+    // The place that was kept for it is its own now (`ClearingNominatedNodeNameAfterBinding`).
+    if let Some(status) = pod["status"].as_object_mut() {
+        status.remove("nominatedNodeName");
+    }
     // It stays of the generation that it is: upstream's storage changes the spec past the strategy that counts.
     let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now(),
         "observedGeneration": pod["metadata"]["generation"]});

@@ -5,8 +5,8 @@ use super::provision::Provisioner;
 use super::{Binder, Told, waiting_pod};
 use crate::worker::is_code;
 use api::claim::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONERS, annotation, bind, class_of_claim, phase,
-    volume_name,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONERS, SELECTED_NODE, annotation, bind, class_of_claim,
+    phase, volume_name,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -167,7 +167,8 @@ impl Binder {
                 Ok(()) => Ok(()),
                 Err(Unmade::Refused(why)) => {
                     let message = format!("Failed to provision volume with StorageClass {name:?}: {why}");
-                    self.waits(&claim, "Pending", Some(Told::warning(FAILED, message))).await
+                    self.waits(&claim, "Pending", Some(Told::warning(FAILED, message))).await?;
+                    self.give_up(&claim).await
                 }
                 Err(Unmade::Failed(error)) => Err(error),
             },
@@ -180,6 +181,16 @@ impl Binder {
                 self.waits(&claim, "Pending", Some(Told::normal("ExternalProvisioning", message))).await
             }
         }
+    }
+
+    /// Another node may do (`rescheduleProvisioning`); its Pod's user is told by the scheduler.
+    async fn give_up(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        let mut claim = claim.clone();
+        let selected = claim.metadata.annotations.as_mut().and_then(|all| all.remove(SELECTED_NODE));
+        if selected.is_none() {
+            return Ok(());
+        }
+        self.claims_of(claim.namespace()).replace(&claim.name_any(), &PostParams::default(), &claim).await.map(drop)
     }
 
     async fn name_provisioner(

@@ -22,11 +22,11 @@ pub trait Directories: Send + Sync {
     /// When it cannot be made.
     fn make(&self, volume: &str) -> io::Result<PathBuf>;
 
-    /// Removes the directory of a volume with everything in it; it may be gone already.
+    /// Removes the directory of a volume, which the API says is here, with everything in it; it may be gone already.
     ///
     /// # Errors
-    /// When something of it stays.
-    fn remove(&self, volume: &str) -> io::Result<()>;
+    /// When it is somewhere else, or something of it stays.
+    fn remove(&self, volume: &str, path: &Path) -> io::Result<()>;
 }
 
 /// Makes volumes for the claims of its classes. Clones are the same.
@@ -130,9 +130,12 @@ impl Provisioner {
     ///
     /// # Errors
     /// When something of it stays.
-    pub(super) async fn remove(&self, volume: &str) -> io::Result<()> {
+    pub(super) async fn remove(&self, volume: &PersistentVolume) -> io::Result<()> {
+        let local = volume.spec.as_ref().and_then(|spec| spec.local.as_ref());
+        let path = PathBuf::from(local.map(|local| local.path.as_str()).unwrap_or_default());
         let directories = Arc::clone(&self.directories);
-        blocking(volume, move |name| directories.remove(name)).await
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        blocking(name, move |name| directories.remove(name, &path)).await
     }
 }
 

@@ -82,7 +82,7 @@ impl Binder {
                 format!("Error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched");
             return Box::pin(self.fail(volume, FAILED, &why)).await;
         };
-        if let Err(e) = own.remove(&name).await {
+        if let Err(e) = own.remove(&volume).await {
             let why = format!("failed to delete volume {name:?}: {e}");
             Box::pin(self.fail(volume, FAILED, &why)).await?;
             return Err(kube::Error::Service(why.into()));

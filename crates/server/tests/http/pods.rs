@@ -53,7 +53,11 @@ async fn a_pod_is_bound_once() {
     ] {
         api.check(post(&path, &body), code, expected).await;
     }
+    let nominated = json!({"status": {"nominatedNodeName": "n"}});
+    api.check(merge(format!("{PODS}/p/status"), &nominated), 200, nominated.clone()).await;
     api.check(post(&path, &to("n")), 201, json!({"kind": "Status", "status": "Success", "code": 201})).await;
+    // The place that was kept for it is its own now.
+    api.check(get(format!("{PODS}/p")), 200, json!({"status": {"nominatedNodeName": null}})).await;
     let conditions = json!([{"type": "PodScheduled", "status": "True", "observedGeneration": 1}]);
     api.check(
         get(format!("{PODS}/p")),
