@@ -261,10 +261,7 @@ fn volumes_are_whole() {
         let name = format!("p{moment}");
         apply(&kubectl, &[claim(&name, &json!({}))]);
         apply(&kubectl, &[pod(&name, &of(&name), "true", &json!({}))]);
-        // Not a wait for anything: the moment of death is the test's input.
-        std::thread::sleep(Duration::from_millis(moment));
-        cluster.kill(Signal::SIGKILL);
-        cluster.up();
+        dies_after(&mut cluster, moment);
     }
     for moment in MOMENTS {
         ready(&kubectl, &format!("p{moment}"));
@@ -279,11 +276,17 @@ fn volumes_are_whole() {
     kubectl.run("delete pods --all").ok();
     for moment in MOMENTS {
         kubectl.run(&format!("delete pvc p{moment} --wait=false")).ok();
-        std::thread::sleep(Duration::from_millis(moment));
-        cluster.kill(Signal::SIGKILL);
-        cluster.up();
+        dies_after(&mut cluster, moment);
     }
     eventually("nothing is left", || volumes().is_empty() && names().is_empty());
+}
+
+/// Kills Podium so many milliseconds from now, and starts it again.
+#[expect(clippy::disallowed_methods, reason = "not a wait for anything: the moment of death is the test's input")]
+fn dies_after(cluster: &mut Cluster, milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    cluster.kill(Signal::SIGKILL);
+    cluster.up();
 }
 
 /// Where the data of volumes is.

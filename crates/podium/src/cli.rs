@@ -22,7 +22,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a one-node cluster and serve it until SIGTERM or Ctrl-C. Containers go on without Podium; the next `up` takes them over.
     Up(UpArgs),
-    /// Remove everything that ran in a data directory: Pods, mounts, network, and the directory's contents.
+    /// Remove everything that ran in a data directory: Pods, mounts, network, and the directory's contents, the data of
+    /// volumes that were made in it included.
     Down(DataDirArgs),
     /// Run manifests in a throwaway cluster and show what happens. Exit code: 0 all their Pods and Jobs succeeded, 1 one failed, 124 timeout.
     Run(RunArgs),
