@@ -48,7 +48,7 @@ pub(crate) struct Ask<'a> {
     tolerations: &'a [Toleration],
     /// When every term of the required affinity names nodes: only these are looked at.
     named: Option<BTreeSet<&'a str>>,
-    pub(crate) claims: Claims<'a>,
+    claims: Claims<'a>,
     /// Whether another Pod has a claim that only one may have.
     pub(crate) is_claimed: bool,
     pub(crate) neighbours: Neighbours<'a>,
@@ -136,7 +136,7 @@ impl<'a> Ask<'a> {
     }
 
     /// The same as [`Self::filter`], whether those come for which a place is kept there, or not.
-    fn filter_beside(
+    pub(crate) fn filter_beside(
         &mut self,
         kept: &[&Placed],
         name: &str,
@@ -146,16 +146,24 @@ impl<'a> Ask<'a> {
         if !kept.is_empty() {
             let mut with = used.cloned().unwrap_or_default();
             kept.iter().for_each(|placed| with.add(placed));
+            let is_claimed = self.is_claimed;
+            self.is_claimed |= kept.iter().any(|placed| self.wants_claim_of(placed));
             self.shift(kept, name, 1);
             let beside = self.filter(name, facts, Some(&with));
             self.shift(kept, name, -1);
+            self.is_claimed = is_claimed;
             beside?;
         }
         self.filter(name, facts, used)
     }
 
+    /// Whether the other one has a claim that this Pod wants for itself.
+    pub(crate) fn wants_claim_of(&self, other: &Placed) -> bool {
+        self.claims.exclusive().any(|claim| other.claims.contains(&claim))
+    }
+
     /// Lets Pods count on a node as they do not, or no more: 1 or -1.
-    pub(crate) fn shift(&mut self, pods: &[&Placed], node: &str, by: i64) {
+    fn shift(&mut self, pods: &[&Placed], node: &str, by: i64) {
         pods.iter().for_each(|placed| self.neighbours.shift(&placed.traits, node, by));
     }
 

@@ -44,13 +44,10 @@ pub(crate) fn preempt(pod: &Pod, mut ask: Ask<'_>, cluster: &Cluster, refusals: 
             continue;
         };
         let beside = kept.get(node).map(Vec::as_slice).unwrap_or_default();
-        let mut used = used.cloned().unwrap_or_default();
-        beside.iter().for_each(|placed| used.add(placed));
-        ask.shift(beside, node, 1);
-        let mut trial = Room { ask: &mut ask, node, facts, used, claimants, taken: vec![] };
+        let used = used.cloned().unwrap_or_default();
+        let mut trial = Room { ask: &mut ask, node, facts, used, beside, claimants, taken: vec![] };
         let selected = select(node, pods, &cluster.budgets, &mut trial);
         trial.end();
-        ask.shift(beside, node, -1);
         match selected {
             Ok(candidate) if !candidate.victims.is_empty() => candidates.push(candidate),
             Ok(_) => {}
@@ -115,11 +112,7 @@ fn claimants(ask: &Ask<'_>, cluster: &Cluster) -> usize {
     if !ask.is_claimed {
         return 0;
     }
-    cluster.placed().filter(|(_, placed)| has_claim_of(ask, placed)).count()
-}
-
-fn has_claim_of(ask: &Ask<'_>, placed: &Placed) -> bool {
-    ask.claims.exclusive().any(|claim| placed.claims.contains(&claim))
+    cluster.placed().filter(|(_, placed)| ask.wants_claim_of(placed)).count()
 }
 
 impl Leaving {
@@ -142,6 +135,8 @@ struct Room<'r, 'a> {
     node: &'r str,
     facts: &'r NodeFacts,
     used: Used,
+    /// Those for which places are kept there: the Pod has to fit with them, and without.
+    beside: &'r [&'r Placed],
     claimants: usize,
     /// What those mean to others that are taken away.
     taken: Vec<Arc<Traits>>,
@@ -161,7 +156,7 @@ impl Trial for Room<'_, '_> {
         self.used.subtract(pod);
         self.ask.neighbours.shift(&pod.traits, self.node, -1);
         self.taken.push(Arc::clone(&pod.traits));
-        self.claimants -= usize::from(self.claimants > 0 && has_claim_of(self.ask, pod));
+        self.claimants -= usize::from(self.claimants > 0 && self.ask.wants_claim_of(pod));
     }
 
     fn give_back(&mut self, pod: &Placed) {
@@ -170,12 +165,12 @@ impl Trial for Room<'_, '_> {
         if let Some(at) = self.taken.iter().rposition(|traits| Arc::ptr_eq(traits, &pod.traits)) {
             self.taken.swap_remove(at);
         }
-        self.claimants += usize::from(has_claim_of(self.ask, pod));
+        self.claimants += usize::from(self.ask.wants_claim_of(pod));
     }
 
     fn refusal(&mut self) -> Option<Refusal> {
         self.ask.is_claimed = self.claimants > 0;
-        self.ask.filter(self.node, self.facts, Some(&self.used)).err()
+        self.ask.filter_beside(self.beside, self.node, self.facts, Some(&self.used)).err()
     }
 }
 

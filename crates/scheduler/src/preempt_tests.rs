@@ -55,6 +55,25 @@ fn budget(cluster: &mut Cluster, name: &str, selector: Value, allowed: i32, disr
     cluster.budgets.insert(format!("default/{name}"), serde_json::from_value(budget).expect("a budget"));
 }
 
+/// The Pod uses a claim.
+fn with_claim(mut pod: Value) -> Value {
+    pod["spec"]["volumes"] = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]);
+    pod
+}
+
+/// The claim is there, for one Pod at a time.
+fn with_exclusive_claim(mut cluster: Cluster) -> Cluster {
+    let bound = json!({
+        "metadata": { "name": "c", "namespace": "default", "uid": "1",
+            "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+        "spec": { "accessModes": ["ReadWriteOncePod"], "volumeName": "v" }, "status": { "phase": "Bound" },
+    });
+    cluster.storage.claims.insert("default/c".into(), serde_json::from_value(bound).expect("a claim"));
+    let volume = json!({ "metadata": { "name": "v" }, "spec": {} });
+    cluster.storage.volumes.insert("v".into(), serde_json::from_value(volume).expect("a volume"));
+    cluster
+}
+
 /// `expected` is `node: victims`, or what the message says of preemption; or else the decision.
 #[track_caller]
 fn check(cluster: &Cluster, pod: Value, expected: &str) {
@@ -124,22 +143,9 @@ fn ports_room_and_claims_are_freed_too() {
     let many = (0..10).map(|i| placed("n", &format!("a{i}"), i, "0", 0)).collect();
     check(&cluster(&["n"], many), pod("p", 10, "0"), "n: a0");
 
-    let claim = |pod: &mut Value| {
-        pod["spec"]["volumes"] = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]);
-    };
-    let (mut holder, mut wants) = (placed("n", "holder", 1, "1", 0), pod("p", 10, "1"));
-    claim(&mut holder);
-    claim(&mut wants);
-    let mut claimed = cluster(&["n", "o"], vec![holder, placed("o", "other", 0, "4", 0)]);
-    let bound = json!({
-        "metadata": { "name": "c", "namespace": "default", "uid": "1",
-            "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
-        "spec": { "accessModes": ["ReadWriteOncePod"], "volumeName": "v" }, "status": { "phase": "Bound" },
-    });
-    claimed.storage.claims.insert("default/c".into(), serde_json::from_value(bound).expect("a claim"));
-    let volume = json!({ "metadata": { "name": "v" }, "spec": {} });
-    claimed.storage.volumes.insert("v".into(), serde_json::from_value(volume).expect("a volume"));
-    check(&claimed, wants, "n: holder");
+    let holder = with_claim(placed("n", "holder", 1, "1", 0));
+    let claimed = with_exclusive_claim(cluster(&["n", "o"], vec![holder, placed("o", "other", 0, "4", 0)]));
+    check(&claimed, with_claim(pod("p", 10, "1")), "n: holder");
 }
 
 #[test]
@@ -329,4 +335,22 @@ fn a_place_is_kept_from_those_whom_its_pod_shuns() {
         "{refused:?}"
     );
     assert_eq!(fit(&parsed(pod("other", 0, "1")), &cluster), Decision::Node("a".to_owned()));
+}
+
+#[test]
+fn a_claim_is_kept_for_the_pod_that_others_had_to_leave_for() {
+    let mut cluster = with_exclusive_claim(hosts(&["a"], vec![]));
+    cluster.nominate("high", &parsed(with_claim(pod("high", 9, "1"))), "a");
+    let refused = fit(&parsed(with_claim(pod("low", 0, "1"))), &cluster);
+    assert!(matches!(&refused, Decision::Unschedulable(why) if why.contains("ReadWriteOncePod")), "{refused:?}");
+    check(&cluster, with_claim(pod("higher", 10, "1")), "goes to a");
+    check(&cluster, pod("other", 0, "1"), "goes to a");
+}
+
+#[test]
+fn nobody_goes_for_company_that_is_not_there_yet() {
+    let mut cluster = hosts(&["a"], vec![placed("a", "low", 0, "3", 0)]);
+    cluster.nominate("web", &parsed(pod("web", 9, "1")), "a");
+    let alone = "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.";
+    check(&cluster, caring("follower", 9, "podAffinity", "web"), alone);
 }
