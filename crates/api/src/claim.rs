@@ -20,6 +20,18 @@ pub const PROVISIONERS: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 /// The provisioner of a class whose volumes nobody makes.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// What the spec of a volume says beside where the volume is, which is its one other field.
+pub const BESIDE_SOURCE: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
 /// How classes were told before there was a field for it; it has the last word.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 

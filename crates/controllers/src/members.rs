@@ -233,7 +233,7 @@ fn claims(spec: &PodSpec) -> Vec<(String, String)> {
 
 fn own_claims(spec: &PodSpec, pod: &str) -> Vec<String> {
     let volumes = spec.volumes.iter().flatten().filter(|volume| volume.ephemeral.is_some());
-    volumes.map(|volume| format!("{pod}-{}", volume.name)).collect()
+    volumes.filter_map(|volume| api::claim::name_of(pod, volume)).collect()
 }
 
 fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N> {

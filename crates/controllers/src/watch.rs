@@ -1,5 +1,7 @@
 //! The one way in which controllers learn what happens.
 
+pub(crate) use api::key::key;
+
 use api::lean::Lean;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::Metadata;
@@ -24,15 +26,6 @@ pub(crate) enum Change<K> {
     Gone(Box<K>),
     /// A list was read to its end: there are these, by [`key`], and no others.
     Listed(HashSet<String>),
-}
-
-/// `namespace/name`, or `name` of what has no namespace.
-pub(crate) fn key(meta: &ObjectMeta) -> String {
-    let name = meta.name.as_deref().unwrap_or_default();
-    match meta.namespace.as_deref() {
-        Some(namespace) => format!("{namespace}/{name}"),
-        None => name.to_owned(),
-    }
 }
 
 impl<K> Change<Lean<K>> {

@@ -3,10 +3,10 @@
 use crate::cluster::Uid;
 use crate::nominations::Named;
 use crate::preempt::Preemption;
-use crate::write::{Outcome, Writer, in_time};
+use crate::write::{Outcome, Writer, in_time, reference};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -90,18 +90,6 @@ fn disruption_target(victim: &Pod, preemptor: &Pod) -> PodCondition {
         message: Some(format!("{scheduler}: preempting to accommodate a higher priority pod")),
         last_transition_time: Some(since),
         observed_generation: victim.metadata.generation,
-        ..Default::default()
-    }
-}
-
-pub(crate) fn reference(pod: &Pod) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".into()),
-        kind: Some("Pod".into()),
-        name: pod.metadata.name.clone(),
-        namespace: pod.metadata.namespace.clone(),
-        uid: pod.metadata.uid.clone(),
-        resource_version: pod.metadata.resource_version.clone(),
         ..Default::default()
     }
 }

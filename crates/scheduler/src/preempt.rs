@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, Leaving, NodeFacts, Placed, Used};
 use crate::crowd::Traits;
 use crate::fit::{Ask, Decision, Refusal};
 use crate::message;
+use crate::missing::never_preempts;
 use crate::nominations::Named;
 use crate::victims::{Candidate, Pods, Trial, choose, select};
 use k8s_openapi::api::core::v1::Pod;
@@ -74,7 +75,7 @@ fn order(candidate: Candidate<'_>, cluster: &Cluster, priority: i32, refusals: &
 
 /// `PodEligibleToPreemptOthers`.
 fn not_eligible(pod: &Pod, uid: &str, cluster: &Cluster, refusals: &[Refusal]) -> Option<&'static str> {
-    if pod.spec.as_ref().is_some_and(|spec| spec.preemption_policy.as_deref() == Some("Never")) {
+    if pod.spec.as_ref().is_some_and(never_preempts) {
         return Some(message::NEVER_PREEMPTS);
     }
     let nominated = cluster.nominated_node(uid)?;

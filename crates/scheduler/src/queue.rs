@@ -36,6 +36,8 @@ struct Entry {
     arrival: u64,
     attempts: u32,
     state: State,
+    /// Whether something was asked for that it needs.
+    asked: bool,
 }
 
 /// Where a waiting Pod is.
@@ -57,7 +59,8 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(uid) else {
             self.arrivals += 1;
             let arrival = self.arrivals;
-            self.entries.insert(uid.to_owned(), Entry { pod, arrival, attempts: 0, state: State::Active });
+            self.entries
+                .insert(uid.to_owned(), Entry { pod, arrival, attempts: 0, state: State::Active, asked: false });
             self.activate(uid);
             return;
         };
@@ -135,6 +138,18 @@ impl Queue {
         let until = now + LONGEST_PARKED;
         self.timed.insert((until, uid.to_owned()));
         self.set_state(uid, State::Parked { until, backoff });
+    }
+
+    /// Something that the Pod needs was asked for.
+    pub fn note_asked(&mut self, uid: &str) {
+        if let Some(entry) = self.entries.get_mut(uid) {
+            entry.asked = true;
+        }
+    }
+
+    /// Whether something was asked for since the last call: who has to ask again has not got it.
+    pub fn take_asked(&mut self, uid: &str) -> bool {
+        self.entries.get_mut(uid).is_some_and(|entry| std::mem::take(&mut entry.asked))
     }
 
     /// The attempt was none: it is not held against the Pod.

@@ -18,7 +18,6 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client};
-use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,8 +34,6 @@ pub(crate) struct Loop {
     nodes: Listing,
     pods: Listing,
     storage: Listings,
-    /// Pods whose volumes were asked for: who asks again has not got what it asked for.
-    ordered: HashSet<Uid>,
     namespaces: Listing,
     /// Whether a Pod that cares for others may be among those that wait.
     cared: bool,
@@ -55,7 +52,6 @@ impl Loop {
             nodes: Listing::default(),
             pods: Listing::default(),
             storage: Listings::default(),
-            ordered: HashSet::new(),
             namespaces: Listing::default(),
             cared: false,
             budgets: Listing::default(),
@@ -122,15 +118,12 @@ impl Loop {
         self.cared |= !matches!(decision, Decision::Node(_)) && cares(&pod);
         match decision {
             Decision::Node(node) => {
-                // Where a place was kept for it, another one may fit now.
-                if self.cluster.withdraw(&uid).is_some_and(|kept| kept != node) {
-                    self.queue.changed(Instant::now());
-                }
+                self.withdraw(&uid, Some(&node));
                 self.cluster.assume(&uid, &pod, &node);
                 self.writes.spawn(self.writer.clone().bind(uid, pod, node));
             }
             Decision::Volumes(orders) => {
-                if let Some(claim) = orders.first_made().filter(|_| self.ordered.remove(&uid)) {
+                if let Some(claim) = orders.first_made().filter(|_| self.queue.take_asked(&uid)) {
                     let why = message::not_made(claim);
                     self.writes.spawn(self.writer.clone().unschedulable(uid, pod, why, None));
                     return;
@@ -149,9 +142,7 @@ impl Loop {
                 if self.cluster.node_count() == 0 {
                     self.queue.forgive(&uid);
                 }
-                if self.cluster.withdraw(&uid).is_some() {
-                    self.queue.changed(Instant::now());
-                }
+                self.withdraw(&uid, None);
                 self.writes.spawn(self.writer.clone().unschedulable(uid, pod, message, None));
             }
             Decision::Waits(message) => {
@@ -171,19 +162,23 @@ impl Loop {
         if !room.outranked.is_empty() {
             self.queue.changed_for(Instant::now(), is_outranked);
         }
-        if self.cluster.withdraw(&uid).is_some_and(|kept| kept != room.node) {
-            self.queue.changed(Instant::now());
-        }
+        self.withdraw(&uid, Some(&room.node));
         let victims = room.victims.iter().filter(|victim| self.cluster.order_away(&victim.uid)).cloned().collect();
         self.cluster.nominate(&uid, &pod, &room.node);
         self.writes.spawn(self.writer.clone().preempt(uid, pod, room, victims));
+    }
+
+    /// Gives up the place that is kept for a Pod, if any: unless it goes there, another one may fit now.
+    fn withdraw(&mut self, uid: &str, goes_to: Option<&str>) {
+        if self.cluster.withdraw(uid).is_some_and(|kept| Some(kept.as_str()) != goes_to) {
+            self.queue.changed(Instant::now());
+        }
     }
 
     fn on_written(&mut self, outcome: Outcome) {
         let now = Instant::now();
         match outcome {
             Outcome::Bound(uid) => {
-                self.ordered.remove(&uid);
                 self.queue.remove(&uid);
                 self.writer.forget(&uid);
             }
@@ -196,8 +191,8 @@ impl Loop {
             }
             Outcome::Reported(uid) => self.queue.park(&uid, now),
             Outcome::Ordered(uid) => {
+                self.queue.note_asked(&uid);
                 self.queue.park(&uid, now);
-                self.ordered.insert(uid);
             }
             Outcome::NotOrdered(uid, orders) => {
                 self.cluster.storage.revert(*orders);
@@ -286,7 +281,7 @@ impl Loop {
     fn on_budget(&mut self, event: Result<Event<Lean<PodDisruptionBudget>>, Error>) {
         match event {
             // Nobody fits for it who did not before.
-            Ok(event) => drop(storage_watch::fold(&mut self.cluster.budgets, &mut self.budgets, event)),
+            Ok(event) => drop(self.budgets.fold(&mut self.cluster.budgets, event, |budget| budget)),
             Err(e) => tracing::warn!("the watch of disruption budgets is interrupted: {e}"),
         }
     }
@@ -300,16 +295,13 @@ impl Loop {
         } else if node_name(&pod).is_some() {
             self.queue.remove(&uid);
             self.writer.forget(&uid);
-            let kept = self.cluster.withdraw(&uid);
-            let gave_up = kept.is_some_and(|kept| Some(kept.as_str()) != node_name(&pod));
-            if self.cluster.set_pod(&pod) || gave_up {
+            self.withdraw(&uid, node_name(&pod));
+            if self.cluster.set_pod(&pod) {
                 self.queue.changed(Instant::now());
             }
         } else if !self.is_ours(&pod) || pod.metadata.deletion_timestamp.is_some() {
             self.queue.remove(&uid);
-            if self.cluster.withdraw(&uid).is_some() {
-                self.queue.changed(Instant::now());
-            }
+            self.withdraw(&uid, None);
         } else if !self.cluster.is_assumed(&uid) {
             if self.cluster.observe_nomination(&uid, &pod) {
                 self.queue.changed(Instant::now());
@@ -324,11 +316,10 @@ impl Loop {
     }
 
     fn remove_pod(&mut self, uid: &str) {
-        self.ordered.remove(uid);
         self.queue.remove(uid);
         self.writer.forget(uid);
-        let gave_up = self.cluster.withdraw(uid).is_some();
-        if self.cluster.remove_pod(uid) || gave_up {
+        self.withdraw(uid, None);
+        if self.cluster.remove_pod(uid) {
             self.queue.changed(Instant::now());
         }
     }

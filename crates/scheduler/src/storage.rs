@@ -6,6 +6,7 @@ use api::claim::{
     NO_PROVISIONER, SELECTED_NODE, annotation, bind, check_made_for, class_of_claim, find, is_bound, is_for, name_of,
     reaches, reference, requested, volume_name,
 };
+use api::key::key;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -39,12 +40,6 @@ pub(crate) struct Claims<'a> {
     bound: Vec<&'a PersistentVolumeClaim>,
     /// Those that are bound when their Pod has a node, the smallest first.
     delayed: Vec<&'a PersistentVolumeClaim>,
-}
-
-/// `namespace/name`, or `name` of what has no namespace.
-pub(crate) fn key(meta: &ObjectMeta) -> String {
-    let name = meta.name.as_deref().unwrap_or_default();
-    meta.namespace.as_deref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
 /// The keys of the claims that a Pod uses.

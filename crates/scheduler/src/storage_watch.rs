@@ -1,16 +1,13 @@
 //! Following claims, volumes and classes.
 
 use crate::listing::{Listing, relisting};
-use crate::storage::{Storage, claims, key};
+use crate::storage::{Storage, claims};
 use api::lean::Lean;
 use futures::stream::{BoxStream, StreamExt, select_all};
-use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client};
-use std::collections::BTreeMap;
 
 /// What a watch has shown.
 pub(crate) enum Seen {
@@ -60,42 +57,13 @@ impl Listings {
     /// Folds what a watch has shown into what is known.
     pub(crate) fn fold(&mut self, storage: &mut Storage, seen: Seen) -> Option<Concern> {
         match seen {
-            Seen::Claim(event) => fold(&mut storage.claims, &mut self.claims, *event).map(Concern::Claim),
-            Seen::Volume(event) => fold(&mut storage.volumes, &mut self.volumes, *event).map(|_| Concern::Any),
-            Seen::Class(event) => fold(&mut storage.classes, &mut self.classes, *event).map(|_| Concern::Any),
+            Seen::Claim(event) => self.claims.fold(&mut storage.claims, *event, |object| object).map(Concern::Claim),
+            Seen::Volume(event) => {
+                self.volumes.fold(&mut storage.volumes, *event, |object| object).map(|_| Concern::Any)
+            }
+            Seen::Class(event) => {
+                self.classes.fold(&mut storage.classes, *event, |object| object).map(|_| Concern::Any)
+            }
         }
     }
-}
-
-/// Gives the key of what was made or changed.
-pub(crate) fn fold<K: Metadata<Ty = ObjectMeta> + PartialEq>(
-    known: &mut BTreeMap<String, K>,
-    listing: &mut Listing,
-    event: Event<Lean<K>>,
-) -> Option<String> {
-    let object = match event {
-        Event::Init => {
-            listing.seen.clear();
-            return None;
-        }
-        Event::InitDone => {
-            let seen = std::mem::take(&mut listing.seen);
-            known.retain(|key, _| seen.contains(key));
-            listing.complete = true;
-            return None;
-        }
-        Event::Delete(Lean(object)) => {
-            known.remove(&key(object.metadata()));
-            return None;
-        }
-        Event::InitApply(Lean(object)) => {
-            listing.seen.insert(key(object.metadata()));
-            object
-        }
-        Event::Apply(Lean(object)) => object,
-    };
-    let key = key(object.metadata());
-    let is_new = known.get(&key) != Some(&object);
-    known.insert(key.clone(), object);
-    is_new.then_some(key)
 }

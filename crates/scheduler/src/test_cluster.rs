@@ -2,7 +2,10 @@
 
 use crate::cluster::Cluster;
 use crate::fit::{Decision, fit};
+use crate::listing::Listing;
+use api::lean::Lean;
 use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 /// Nodes `a1` and `a2` in zone `a`, `b1` in zone `b`, and `bare` without labels. `old` is tainted, in a zone `c`.
@@ -16,7 +19,7 @@ pub(crate) fn cluster(nodes: &[&str], placed: &[(&str, Value)]) -> Cluster {
     }
     for team in ["red", "blue"] {
         let labels = json!({ "metadata": { "name": format!("{team}-team"), "labels": { "team": team } } });
-        cluster.namespaces.set(read::<Namespace>(labels));
+        cluster.namespaces.fold(&mut Listing::default(), Event::Apply(Lean(read::<Namespace>(labels))));
     }
     for (i, (node, pod)) in placed.iter().enumerate() {
         let mut pod = pod.clone();

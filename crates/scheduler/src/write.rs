@@ -1,7 +1,6 @@
 //! What the scheduler writes: bindings, events, and the condition of a Pod that has to wait.
 
 use crate::cluster::Uid;
-use crate::evict::reference;
 use crate::message::note;
 use crate::storage::Orders;
 use jiff::Timestamp;
@@ -246,6 +245,18 @@ pub(crate) async fn in_time<T>(write: impl Future<Output = kube::Result<T>>) -> 
     match tokio::time::timeout(DEADLINE, write).await {
         Ok(result) => result.map_err(|e| e.to_string()),
         Err(_) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
+    }
+}
+
+pub(crate) fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        name: pod.metadata.name.clone(),
+        namespace: pod.metadata.namespace.clone(),
+        uid: pod.metadata.uid.clone(),
+        resource_version: pod.metadata.resource_version.clone(),
+        ..Default::default()
     }
 }
 

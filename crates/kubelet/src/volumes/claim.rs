@@ -6,6 +6,7 @@
 
 use super::{failed, host_path::HostPath, local::Local, ownership::Ownership, removal};
 use crate::{Shared, deadline::within_deadline, pods::spec};
+use api::claim::BESIDE_SOURCE;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, Volume};
 use kube::Api;
 use lifecycle::Pod;
@@ -205,21 +206,9 @@ fn source(spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, String>
 
 /// The name of a PersistentVolume's type, as its spec has it.
 fn kind(spec: &PersistentVolumeSpec) -> String {
-    /// What every type has.
-    const OTHERS: [&str; 9] = [
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
-    ];
     let value: Value = json!(spec);
     let mut fields = value.as_object().into_iter().flatten().map(|(field, _)| field);
-    fields.find(|field| !OTHERS.contains(&field.as_str())).cloned().unwrap_or_else(|| "unknown".to_owned())
+    fields.find(|field| !BESIDE_SOURCE.contains(&field.as_str())).cloned().unwrap_or_else(|| "unknown".to_owned())
 }
 
 #[cfg(test)]

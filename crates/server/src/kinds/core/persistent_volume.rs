@@ -11,6 +11,7 @@ use crate::kinds::{
     pod::{default_source, gone_plugins, node_selector},
     text,
 };
+use api::claim::BESIDE_SOURCE;
 use serde_json::{Value, json};
 
 pub(in crate::kinds) static PERSISTENT_VOLUME: Plain = Plain {
@@ -63,19 +64,6 @@ fn warnings(object: &Value) -> Vec<String> {
     all
 }
 
-/// What a spec says beside where the volume is.
-const NO_SOURCES: [&str; 9] = [
-    "capacity",
-    "accessModes",
-    "claimRef",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "mountOptions",
-    "volumeMode",
-    "nodeAffinity",
-    "volumeAttributesClassName",
-];
-
 pub(super) fn attributes_class(object: &Value) -> &str {
     object["spec"]["volumeAttributesClassName"].as_str().unwrap_or("<unset>")
 }
@@ -124,7 +112,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         let at = path.child("persistentVolumeReclaimPolicy");
         errors.not_supported(&at, &spec["persistentVolumeReclaimPolicy"], &policies);
     }
-    let mut sources = spec.as_object().into_iter().flatten().filter(|(key, _)| !NO_SOURCES.contains(&key.as_str()));
+    let mut sources = spec.as_object().into_iter().flatten().filter(|(key, _)| !BESIDE_SOURCE.contains(&key.as_str()));
     match sources.next() {
         None => errors.required(&path, "must specify a volume type"),
         Some(_) => sources.for_each(|(other, _)| {
@@ -220,7 +208,7 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let sources = |spec: &Value| -> Vec<(String, Value)> {
         let all = spec.as_object().into_iter().flatten();
         let mut all: Vec<_> =
-            all.filter(|(k, _)| !NO_SOURCES.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+            all.filter(|(k, _)| !BESIDE_SOURCE.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
         for (_, source) in all.iter_mut().filter(|(k, _)| k == "csi" && is_told_later) {
             source.as_object_mut().map(|csi| csi.remove(EXPAND_SECRET));
         }
