@@ -1,9 +1,9 @@
 //! Near whom a Pod may be: required and preferred affinity between Pods, its own and that of those that are placed
 //! (the plugin `InterPodAffinity`): pure.
 
+use crate::ask::Refusal;
 use crate::cluster::Cluster;
 use crate::crowd::{Places, Traits};
-use crate::fit::Refusal;
 use crate::message;
 use crate::term::Term;
 use k8s_openapi::api::core::v1::Node;

@@ -1,7 +1,8 @@
 //! Decides which node a Pod goes to, and binds it.
 //!
-//! A Pod without a node enters the [`queue`]; [`fit`] compares it with what [`cluster`] knows of the nodes; a node
-//! that fits is assumed to hold the Pod from then on, and the binding is written while the next Pod is decided upon.
+//! A Pod without a node enters the [`queue`]; [`fit`] compares what it asks for (`ask`) with what [`cluster`] knows of the
+//! nodes; a node that fits is assumed to hold the Pod from then on, and the binding is written while the next Pod is
+//! decided upon.
 //! What the Pods that are placed mean to the next one is in `neighbours`, and its parts `company` and `spread`.
 //! A Pod that fits nowhere gets an event and a condition, and waits until something changes. If it would fit where Pods of
 //! lower priority are, `preempt` says which of them go, and the place is kept for it meanwhile.
@@ -11,6 +12,7 @@
 //! **Invariant:** nothing runs while nothing happens: every attempt has an event or the end of a back-off behind it.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod budgets;
 pub mod cluster;
 mod company;

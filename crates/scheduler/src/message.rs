@@ -1,6 +1,6 @@
 //! The words of `FailedScheduling` (`pkg/scheduler/framework/types.go`, `FitError`), in one place.
 
-use crate::fit::Refusal;
+use crate::ask::Refusal;
 use std::collections::BTreeMap;
 
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";

@@ -1,9 +1,9 @@
 //! What the Pods that are placed mean to one that is to be placed: pure.
 
+use crate::ask::Refusal;
 use crate::cluster::Cluster;
 use crate::company::Company;
 use crate::crowd::{Places, Traits};
-use crate::fit::Refusal;
 use crate::spread::{Spread, is_required};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! Whether a Pod that fits nowhere would fit if others went: pure (the plugin `DefaultPreemption`).
 
+use crate::ask::{Ask, Refusal};
 use crate::cluster::{Cluster, Leaving, NodeFacts, Placed, Used};
 use crate::crowd::Traits;
-use crate::fit::{Ask, Decision, Refusal};
 use crate::message;
 use crate::missing::never_preempts;
 use crate::nominations::Named;
@@ -27,12 +27,29 @@ pub struct Preemption {
     pub(crate) message: String,
 }
 
-/// Decides upon a Pod that every node has refused, one refusal for each in the order of [`Cluster::nodes`].
-pub(crate) fn preempt(pod: &Pod, mut ask: Ask<'_>, cluster: &Cluster, refusals: &[Refusal]) -> Decision {
+/// Why none is made.
+#[derive(Debug)]
+pub(crate) struct NoRoom {
+    /// What its user is told; upstream's.
+    pub(crate) why: String,
+    /// Whether the place that is kept for the Pod, if any, stays so.
+    pub(crate) keeps_place: bool,
+}
+
+/// The room for a Pod that every node has refused, one refusal for each in the order of [`Cluster::nodes`].
+///
+/// # Errors
+/// When nobody goes for it.
+pub(crate) fn preempt(
+    pod: &Pod,
+    mut ask: Ask<'_>,
+    cluster: &Cluster,
+    refusals: &[Refusal],
+) -> Result<Preemption, NoRoom> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let priority = api::pod::priority(pod);
     if let Some(why) = not_eligible(pod, uid, cluster, refusals) {
-        return Decision::Waits(message::unschedulable(refusals, why));
+        return Err(NoRoom { why: message::unschedulable(refusals, why), keeps_place: true });
     }
     let mut lower = lower_by_node(cluster, priority);
     let (mut candidates, mut too_small) = (Vec::new(), BTreeMap::new());
@@ -59,8 +76,11 @@ pub(crate) fn preempt(pod: &Pod, mut ask: Ask<'_>, cluster: &Cluster, refusals: 
         }
     }
     match choose(candidates) {
-        Some(candidate) => Decision::Preempts(Box::new(order(candidate, cluster, priority, refusals))),
-        None => Decision::Unschedulable(message::unschedulable(refusals, &no_help(refusals, &too_small))),
+        Some(candidate) => Ok(order(candidate, cluster, priority, refusals)),
+        None => {
+            let why = message::unschedulable(refusals, &no_help(refusals, &too_small));
+            Err(NoRoom { why, keeps_place: false })
+        }
     }
 }
 

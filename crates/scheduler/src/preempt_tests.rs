@@ -2,7 +2,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
 use super::*;
-use crate::fit::fit;
+use crate::fit::{Decision, fit};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! How evenly Pods lie in the domains of a cluster (the plugin `PodTopologySpread`): pure.
 
+use crate::ask::Refusal;
 use crate::cluster::{Cluster, NodeFacts};
 use crate::crowd::{Places, Traits};
-use crate::fit::Refusal;
 use crate::message;
 use crate::term::{narrowed, same_labels};
 use api::affinity::matches_node;

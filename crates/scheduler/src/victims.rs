@@ -1,8 +1,8 @@
 //! Which Pods of a node go, and on which node Pods go: pure (`SelectVictimsOnNode`, `pickOneNodeForPreemption`).
 
+use crate::ask::Refusal;
 use crate::budgets;
 use crate::cluster::Placed;
-use crate::fit::Refusal;
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use std::cmp::Reverse;
