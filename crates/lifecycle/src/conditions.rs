@@ -32,14 +32,14 @@ pub const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgre
 type Verdict = (bool, &'static str, String);
 
 pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCondition> {
-    let containers_ready = containers_ready(pod, phase);
+    let containers_ready = containers_ready(pod, phase, now);
     let ready = ready(pod, &containers_ready);
     // Until the runtime has told, what was true stays true.
     let sandbox = pod.ready_sandbox().is_some()
         || pod.unseen && api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers");
     let verdicts: [(&str, Verdict); 5] = [
         (OWNED_CONDITIONS[0], (sandbox, "", String::new())),
-        (OWNED_CONDITIONS[1], initialized(pod, phase)),
+        (OWNED_CONDITIONS[1], initialized(pod, phase, now)),
         (OWNED_CONDITIONS[2], ready),
         (OWNED_CONDITIONS[3], containers_ready),
         (OWNED_CONDITIONS[4], (true, "", String::new())),
@@ -106,12 +106,12 @@ fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Time
     }
 }
 
-fn initialized(pod: &Pod, phase: &Phase) -> Verdict {
+fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
     if phase.phase == "Succeeded" {
         return (true, "PodCompleted", String::new());
     }
     let incomplete = names(pod, |kind, c| match kind {
-        ContainerKind::Init => !is_ready(pod, kind, c),
+        ContainerKind::Init => !is_ready(pod, kind, c, now),
         ContainerKind::Sidecar => !probes::is_started(pod.container(&c.name), c),
         ContainerKind::App | ContainerKind::Ephemeral => false,
     });
@@ -121,13 +121,13 @@ fn initialized(pod: &Pod, phase: &Phase) -> Verdict {
     (false, "ContainersNotInitialized", format!("containers with incomplete status: [{}]", incomplete.join(" ")))
 }
 
-fn containers_ready(pod: &Pod, phase: &Phase) -> Verdict {
+fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
     match phase.phase {
         "Succeeded" => return (false, "PodCompleted", String::new()),
         "Failed" => return (false, "PodFailed", String::new()),
         _ => {}
     }
-    let unready = names(pod, |kind, c| kind != ContainerKind::Init && !is_ready(pod, kind, c));
+    let unready = names(pod, |kind, c| kind != ContainerKind::Init && !is_ready(pod, kind, c, now));
     if unready.is_empty() {
         return (true, "", String::new());
     }

@@ -110,9 +110,10 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     if resize::holds_starts(pod) {
         return;
     }
-    let initialized = app_in(pod, sandbox);
-    for (kind, spec) in containers(pod.spec()) {
-        if kind == ContainerKind::Init && initialized {
+    let turn = turn(pod, sandbox);
+    for (place, (kind, spec)) in containers(pod.spec()).enumerate() {
+        let over = place < turn;
+        if kind == ContainerKind::Init && over {
             continue;
         }
         let container = pod.container(&spec.name);
@@ -127,14 +128,30 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         };
         let passed = match kind {
             ContainerKind::Init => init_done(container, sandbox),
-            // The next one starts when it has started; once the Pod is initialized, none waits for it any more.
-            ContainerKind::Sidecar => initialized || probes::is_started(container, spec),
+            ContainerKind::Sidecar => probes::is_started(container, spec),
             ContainerKind::App | ContainerKind::Ephemeral => true,
         };
-        if busy || !passed {
+        // What had its turn is brought to life again on its own.
+        if !over && (busy || !passed) {
             return;
         }
     }
+}
+
+/// Whose turn it is: the last init container or sidecar that was made in this sandbox, or the first app container once
+/// one was. All before it had theirs, and nobody waits for them any more (upstream's `computeInitContainerActions`).
+fn turn(pod: &Pod, sandbox: &Sandbox) -> usize {
+    let made = |spec: &Spec| {
+        let container = pod.container(&spec.name);
+        let counts = !matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
+        counts && container.current.as_ref().is_some_and(|i| here(i, sandbox))
+    };
+    let before_app = containers(pod.spec()).take_while(|(kind, _)| *kind != ContainerKind::App).count();
+    if containers(pod.spec()).skip(before_app).any(|(_, spec)| made(spec)) {
+        return before_app;
+    }
+    let all = containers(pod.spec()).take(before_app).enumerate();
+    all.filter(|(_, (_, spec))| made(spec)).last().map_or(0, |(place, _)| place)
 }
 
 /// Ephemeral containers are started while anything else goes on, and never again (LIFECYCLE.md 3.4, point 2).
@@ -160,15 +177,6 @@ fn post_start(container: &Container, instance: &Instance, spec: &Spec, plan: &mu
         plan.actions.push(Action::RunHook { container, id, hook: Hook::PostStart, timeout: None });
     }
     pending
-}
-
-/// Whether an app container was made in this sandbox: its init containers have done their work then.
-fn app_in(pod: &Pod, sandbox: &Sandbox) -> bool {
-    containers(pod.spec()).any(|(kind, spec)| {
-        let container = pod.container(&spec.name);
-        let counts = !matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
-        kind == ContainerKind::App && counts && container.current.as_ref().is_some_and(|i| here(i, sandbox))
-    })
 }
 
 /// Whether it was made in this sandbox, as far as is known.

@@ -80,11 +80,13 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     }
 }
 
-/// Whether a container counts as ready: its probes say so, or it is an init container that did its work.
-pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
+/// Whether a container counts as ready: its probes say so, or it is an init container that did its work. One that was
+/// killed while it did, to do it again, has not, whatever it said at its end.
+pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp) -> bool {
     let container = pod.container(&spec.name);
+    let runs_again = |code| pod.restarts(kind, spec, code) && pod.stop(now).is_none() && !pod.finished();
     match kind {
-        ContainerKind::Init => container.exit().is_some_and(|e| e.code == 0),
+        ContainerKind::Init => container.exit().is_some_and(|e| e.code == 0 && !runs_again(e.code)),
         ContainerKind::Sidecar | ContainerKind::App => probes::is_ready(container, spec),
         ContainerKind::Ephemeral => false,
     }
@@ -137,7 +139,7 @@ fn container_status(
         image: container.current.as_ref().and_then(image).or(spec.image.clone()).unwrap_or_default(),
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
-        ready: is_ready(pod, kind, spec) && !(terminal && kind != ContainerKind::Init),
+        ready: is_ready(pod, kind, spec, now) && !(terminal && kind != ContainerKind::Init),
         started: match kind {
             ContainerKind::Init => Some(container.alive()),
             ContainerKind::Sidecar | ContainerKind::App => Some(probes::is_started(container, spec)),

@@ -108,6 +108,24 @@ fn init_containers_run_again_in_the_new_one() {
 }
 
 #[test]
+fn an_init_container_that_was_ended_with_its_sandbox_has_not_done_its_work() {
+    let spec = json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 5,
+        "initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
+    let mut sim = Sim::new(spec).script("i", &[Run::Forever]).on_stop("i", 1, 0);
+    sim.pass(3);
+    sim.lose_sandbox();
+    sim.pass(3);
+    // The second time it is started after a pause, in which it shows that it was told to end, and did.
+    sim.lose_sandbox();
+    sim.pass(3);
+    assert!(sim.state("i").starts_with("waiting"), "{}", sim.state("i"));
+    assert!(sim.condition("Initialized").ends_with("incomplete status: [i]"), "{}", sim.condition("Initialized"));
+    assert!(!sim.container("i").ready);
+    sim.pass(10);
+    assert_eq!((sim.state("i").as_str(), sim.starts("i").len(), sim.starts("c").len()), ("running", 3, 0));
+}
+
+#[test]
 fn a_sandbox_lost_before_the_app_ran_is_made_again() {
     let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});

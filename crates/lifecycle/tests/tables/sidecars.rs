@@ -46,6 +46,41 @@ fn one_that_cannot_start_holds_back_what_comes_after_it() {
 }
 
 #[test]
+fn one_that_fails_after_its_turn_holds_back_nobody() {
+    let mut sim = pod("Never").script("s1", &[Run::Ends(1, 5); 9]).script("s2", &[Run::Ends(1, 5); 9]);
+    sim.pass(6);
+    // s1 waits for its next try since 2 s, and i, s2 and c had no need of it.
+    check(&sim, "Running", ["waiting CrashLoopBackOff", DONE, "running", "running"]);
+    assert_eq!((sim.starts("s1"), sim.starts("i"), sim.starts("s2")), (vec![0, 1], vec![0], vec![5, 6]));
+    assert_eq!(sim.starts("c"), [5]);
+    sim.pass(7);
+    assert_eq!((sim.starts("s1"), sim.starts("s2"), sim.starts("c")), (vec![0, 1, 12], vec![5, 6], vec![5]));
+}
+
+#[test]
+fn an_init_container_is_tried_again_without_the_ones_before_it() {
+    let mut sim = pod("Always").script("s1", &[Run::Ends(1, 5); 9]).script("i", &[Run::Ends(3, 6), Run::Ends(3, 0)]);
+    sim.pass(7);
+    check(&sim, "Running", ["waiting CrashLoopBackOff", DONE, "running", "running"]);
+    assert_eq!((sim.starts("i"), sim.starts("c")), (vec![0, 3], vec![6]));
+}
+
+#[test]
+fn one_that_fails_in_its_turn_is_waited_for() {
+    // Its startup probe does not succeed before it ends for the first time.
+    let probe = json!({"exec": {"command": ["c"]}, "periodSeconds": 1, "failureThreshold": 100});
+    let mut sim = Sim::new(json!({"restartPolicy": "Always",
+        "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always", "startupProbe": probe}],
+        "containers": [{"name": "c", "image": "i"}]}))
+    .script("s", &[Run::Ends(3, 5), Run::Forever])
+    .probe("s", ProbeKind::Startup, &[(0, refused()), (4, ProbeOutcome::Success)]);
+    sim.pass(6);
+    assert_eq!((sim.starts("s"), sim.starts("c")), (vec![0, 3], vec![]));
+    sim.pass(4);
+    assert_eq!((sim.starts("s"), sim.starts("c")), (vec![0, 3], vec![7]));
+}
+
+#[test]
 fn they_are_started_again_whatever_the_policy_and_the_code() {
     for policy in ["Always", "OnFailure", "Never"] {
         for code in [0, 1] {
