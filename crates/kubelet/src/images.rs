@@ -102,8 +102,9 @@ impl Images {
         if self.verification.is_none() {
             return self.puller.pull(runtime, spec, &credentials).await;
         }
+        let present = runtime.image(spec).await.ok().flatten().map(|image| image.id);
         let canonical = reference.canonical.clone();
-        let begun = self.record(move |records| records.begin(&canonical)).await;
+        let begun = self.record(move |records| records.begin(&canonical, present)).await;
         begun.map_err(|e| format!("Failed to record image pull intent for container image {image:?}: {e}"))?;
         let result = self.puller.pull(runtime, spec, &credentials).await;
         let (reference, now) = (reference.clone(), self.clock.now());

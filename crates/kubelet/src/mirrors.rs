@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// When a request that failed is made again: an API that just starts is there soon, a namespace that is missing may come.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -181,33 +181,63 @@ fn reflection(pod: &ApiPod, node: OwnerReference) -> ApiPod {
     mirror
 }
 
-/// Keeps the API as it should be, until told to stop.
-pub(crate) async fn run(shared: &Arc<Shared>) {
-    let mut pause = FIRST_PAUSE;
-    shared.stop.run_until_cancelled(shared.mirrors.begin.notified()).await;
-    while !shared.stop.is_cancelled() {
-        let settled = shared.stop.run_until_cancelled(settle(shared)).await.unwrap_or(true);
-        if settled {
-            pause = FIRST_PAUSE;
-            shared.stop.run_until_cancelled(shared.mirrors.bell.notified()).await;
-        } else {
-            shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+/// Names that are tried again, when, and how long they waited for it. One that cannot be made concerns no other.
+#[derive(Default)]
+struct Waiting(BTreeMap<Name, (Instant, Duration)>);
+
+impl Waiting {
+    fn is_due(&self, name: &Name, now: Instant) -> bool {
+        self.0.get(name).is_none_or(|(at, _)| *at <= now)
+    }
+
+    /// It was not as it should be: each time it waits for longer.
+    fn fail(&mut self, name: Name, now: Instant) {
+        let pause = self.0.get(&name).map_or(FIRST_PAUSE, |(_, last)| (*last * 2).min(LONGEST_PAUSE));
+        self.0.insert(name, (now + pause, pause));
+    }
+
+    /// When the next one is due.
+    fn next(&self) -> Option<Instant> {
+        self.0.values().map(|(at, _)| *at).min()
     }
 }
 
-/// Gives whether all is as it should be.
-async fn settle(shared: &Shared) -> bool {
-    let names: BTreeSet<Name> = shared.mirrors.desk.lock().keys().cloned().collect();
-    let mut settled = true;
-    for name in names {
-        settled &= one(shared, &name).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, namespace = name.0, pod = name.1, "a mirror Pod is not as it should be; trying again");
-            false
-        });
+/// Keeps the API as it should be, until told to stop.
+pub(crate) async fn run(shared: &Arc<Shared>) {
+    let mut waiting = Waiting::default();
+    shared.stop.run_until_cancelled(shared.mirrors.begin.notified()).await;
+    while !shared.stop.is_cancelled() {
+        shared.stop.run_until_cancelled(settle(shared, &mut waiting)).await;
+        let due = async {
+            match waiting.next() {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let change = async {
+            tokio::select! { () = shared.mirrors.bell.notified() => {}, () = due => {} }
+        };
+        shared.stop.run_until_cancelled(change).await;
     }
-    settled
+}
+
+/// Brings those that are due to what they should be.
+async fn settle(shared: &Shared, waiting: &mut Waiting) {
+    let names: BTreeSet<Name> = shared.mirrors.desk.lock().keys().cloned().collect();
+    waiting.0.retain(|name, _| names.contains(name));
+    for name in names {
+        if !waiting.is_due(&name, Instant::now()) {
+            continue;
+        }
+        match one(shared, &name).await {
+            Ok(true) => drop(waiting.0.remove(&name)),
+            Ok(false) => waiting.fail(name, Instant::now()),
+            Err(error) => {
+                tracing::debug!(%error, namespace = name.0, pod = name.1, "a mirror Pod is not as it should be");
+                waiting.fail(name, Instant::now());
+            }
+        }
+    }
 }
 
 /// Gives whether it is as it should be; else it will be after a pause.

@@ -149,6 +149,12 @@ impl FakeApi {
         self.state.lock().refusals.push((write.to_owned(), code));
     }
 
+    /// How many refusals of writes that begin so are still to come.
+    #[must_use]
+    pub fn refusals(&self, write: &str) -> usize {
+        self.state.lock().refusals.iter().filter(|(start, _)| start == write).count()
+    }
+
     /// Waits until the server's state is so; the clock may be a paused one.
     ///
     /// # Panics

@@ -61,6 +61,10 @@ struct ImagePullIntent {
     kind: String,
     api_version: String,
     image: String,
+    /// The image of that name that was there when the pull began. Upstream's has no such field: there a pull that is cut
+    /// off, or under way, keeps Pods from an image that was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    present: Option<String>,
 }
 
 /// The records on disk.
@@ -87,12 +91,15 @@ impl Records {
         Self { pulling, pulled, under_way: Mutex::default() }
     }
 
-    /// Takes note that a pull begins.
-    pub(crate) fn begin(&self, image: &str) -> io::Result<()> {
+    /// Takes note that a pull begins; `present` is the image of that name that is there.
+    pub(crate) fn begin(&self, image: &str, present: Option<String>) -> io::Result<()> {
         let mut under_way = self.under_way.lock();
-        let kind = "ImagePullIntent".to_owned();
-        let intent = ImagePullIntent { kind, api_version: API_VERSION.to_owned(), image: image.to_owned() };
-        write(&self.pulling, image, &intent)?;
+        // What is there while another pull is under way may have come by that one.
+        if !under_way.contains_key(image) {
+            let (kind, api_version) = ("ImagePullIntent".to_owned(), API_VERSION.to_owned());
+            let intent = ImagePullIntent { kind, api_version, image: image.to_owned(), present };
+            write(&self.pulling, image, &intent)?;
+        }
         *under_way.entry(image.to_owned()).or_default() += 1;
         Ok(())
     }
@@ -125,9 +132,10 @@ impl Records {
         credentials: &[Credential],
         now: Timestamp,
     ) -> io::Result<bool> {
-        let under_way = self.under_way.lock();
+        let _held = self.under_way.lock();
         let record: Option<ImagePulledRecord> = read(&self.pulled, image_ref)?;
-        let ours = record.is_some() || under_way.contains_key(name.image) || path(&self.pulling, name.image).exists();
+        let under_way: Option<ImagePullIntent> = read(&self.pulling, name.image)?;
+        let ours = record.is_some() || under_way.is_some_and(|intent| intent.present.as_deref() != Some(image_ref));
         if !verification.is_required(name.repository, ours) {
             return Ok(true);
         }
@@ -158,7 +166,9 @@ impl Records {
             let repository = super::reference::Reference::parse(&intent.image).map(|r| r.repository);
             let found = images.iter().find(|(_, names)| names.contains(&intent.image));
             if let (Some((image_ref, _)), Ok(repository)) = (found, repository) {
-                self.note(&repository, image_ref, None, now)?;
+                if intent.present.as_ref() != Some(image_ref) {
+                    self.note(&repository, image_ref, None, now)?;
+                }
                 self.end(&mut under_way, &intent.image)?;
             }
         }

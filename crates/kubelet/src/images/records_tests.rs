@@ -19,7 +19,7 @@ fn of_the_node() -> Credential {
 }
 
 fn pull(records: &Records, name: Name<'_>, with: Option<&Credential>) {
-    records.begin(name.image).unwrap();
+    records.begin(name.image, None).unwrap();
     records.pulled(name, "sha", with, now()).unwrap();
 }
 
@@ -82,8 +82,8 @@ fn a_pull_under_way_makes_an_image_ours() {
     let dir = tempfile::tempdir().unwrap();
     let records = Records::new(dir.path());
     assert!(!records.any_under_way());
-    records.begin(NAME.image).unwrap();
-    records.begin(NAME.image).unwrap();
+    records.begin(NAME.image, None).unwrap();
+    records.begin(NAME.image, None).unwrap();
     check(&records, NAME, &[credential("s", "p")], false);
     records.failed(NAME.image).unwrap();
     check(&records, NAME, &[], false);
@@ -95,8 +95,8 @@ fn a_pull_under_way_makes_an_image_ours() {
 #[test]
 fn a_pull_that_a_crash_cut_off_leaves_an_image_that_nobody_may_use_without_a_pull() {
     let dir = tempfile::tempdir().unwrap();
-    Records::new(dir.path()).begin(NAME.image).unwrap();
-    Records::new(dir.path()).begin("r.io/never-came:1").unwrap();
+    Records::new(dir.path()).begin(NAME.image, None).unwrap();
+    Records::new(dir.path()).begin("r.io/never-came:1", None).unwrap();
     let records = Records::new(dir.path());
     assert!(records.any_under_way());
     check(&records, NAME, &[credential("s", "p")], false);
@@ -105,6 +105,26 @@ fn a_pull_that_a_crash_cut_off_leaves_an_image_that_nobody_may_use_without_a_pul
     assert_eq!((files(&dir.path().join("pulling")), files(&dir.path().join("pulled"))), (1, 1));
     pull(&records, NAME, Some(&credential("s", "p")));
     check(&records, NAME, &[credential("s", "p")], true);
+}
+
+#[test]
+fn a_pull_takes_nothing_from_who_could_use_what_was_there_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let begun = Records::new(dir.path());
+    begun.begin(NAME.image, Some("sha".to_owned())).unwrap();
+    // A second one that finds what the first may have brought changes nothing.
+    begun.begin(NAME.image, Some("newer".to_owned())).unwrap();
+    check(&begun, NAME, &[], true);
+    assert!(!begun.may_use(NAME, "newer", &Verification::NotPreloaded, &[], now()).unwrap());
+    // The kubelet ended then, and another one finds it; or finds what came instead.
+    for (image, expected) in [("sha", true), ("newer", false)] {
+        let records = Records::new(dir.path());
+        records.begin(NAME.image, Some("sha".to_owned())).unwrap();
+        let records = Records::new(dir.path());
+        records.adopt(&[(image.to_owned(), vec![NAME.image.to_owned()])], now()).unwrap();
+        assert!(!records.any_under_way());
+        assert_eq!(records.may_use(NAME, image, &Verification::NotPreloaded, &[], now()).unwrap(), expected, "{image}");
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::{FakeApi, IMAGE, Node};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
+use tokio::time::Instant;
 
 const MIRROR: &str = "api/v1/namespaces/default/pods/web-n";
 
@@ -66,4 +67,26 @@ async fn another_manifest_is_another_pod_and_none_ends_it() {
     assert_ne!(first[0].uid, second[0].uid);
     std::fs::remove_file(&file).expect("a file");
     node.api.until("all is gone", |api| node.runtime.sandbox_configs().is_empty() && api.get(MIRROR).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_cannot_be_made_delays_no_other() {
+    let (mut node, file) = node();
+    std::fs::write(&file, manifest("one")).expect("a file");
+    let mut other: Value = serde_json::from_str(&manifest("two")).expect("a manifest");
+    other["metadata"] = json!({"name": "lost", "namespace": "nope"});
+    std::fs::write(file.with_file_name("lost.json"), other.to_string()).expect("a file");
+    let creation = "POST api/v1/namespaces/nope/pods";
+    (0..1000).for_each(|_| node.api.refuse(creation, 404));
+    node.start();
+    until_running(&node).await;
+    // By now the pauses of the other one are as long as they get.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    node.api.delete(MIRROR);
+    node.api.until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
+    let gone = Instant::now();
+    until_running(&node).await;
+    assert!(gone.elapsed() < Duration::from_secs(2), "{:?}", gone.elapsed());
+    let tries = 1000 - node.api.refusals(creation);
+    assert!((6..20).contains(&tries), "it is tried again, and not too often: {tries}");
 }
