@@ -171,6 +171,7 @@ fn what_stands_in_the_way_is_named() {
     without.args(["--mount", "sh", "-c", &format!("{hidden}; exec \"$@\""), "sh"]).arg(podium_binary());
     without.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(&fresh);
     check(&mut without, &["containerd", "apt-get install"]);
+    check(&mut up(&fresh, &["--default-runtime", "kata"]), &["Podium's own containerd has runc and crun"]);
     check(&mut up(&fresh, &["--feature-gates", "Nope=true"]), &["unrecognized feature gate: Nope"]);
     let locked = "cannot set feature gate SidecarContainers to false, feature is locked to true";
     check(&mut up(&fresh, &["--feature-gates", "SidecarContainers=false"]), &[locked]);

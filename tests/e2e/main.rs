@@ -51,6 +51,7 @@ mod node;
 mod node_config;
 mod node_https;
 mod node_shutdown;
+mod oci_runtimes;
 mod owners;
 mod pod_updates;
 mod podium;
@@ -183,6 +184,7 @@ fn main() {
         audit::TESTS,
         identities::TESTS,
         images::ALONE,
+        oci_runtimes::ALONE,
         podium::ALONE,
         jobs::ALONE,
         kills::TESTS,

@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod of a Service sees who asks, and reaches itself", sees),
     ("a client stays with its Pod where the Service says so", stays),
     ("a node port answers at the node's address and at 127.0.0.1", at_node_ports),
+    ("a load balancer has an address that Pods and node reach", balanced),
     ("a headless Service has the names of its Pods", headless),
     ("UDP goes to the next Pod when one has gone", over_udp),
     ("another name is told for a Service of that kind", other_names),
@@ -164,6 +165,21 @@ fn over_udp(cluster: &Cluster) {
 fn resolve(kubectl: &Kubectl, from: &str, kind: &str, name: &str) -> String {
     let said = kubectl.args(&["exec", from, "--", "nslookup", &format!("-type={kind}"), name], "");
     format!("{}{}", said.stdout, said.stderr)
+}
+
+fn balanced(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    start(&kubectl, &["a", "b"], &json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}));
+    kubectl.run("wait --for=jsonpath={.status.loadBalancer.ingress[0].ip} --timeout=60s service/web").ok();
+    let ip = kubectl.value("service/web", "/status/loadBalancer/ingress/0/ip");
+    let ip = ip.as_str().unwrap();
+    let row = kubectl.run("get service web --no-headers").ok();
+    assert_eq!(row.split_whitespace().nth(3), Some(ip), "{row}");
+    answered_by(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
+    eventually("the node reaches it, too", || ["a", "b"].contains(&get_here(&format!("{ip}:80")).as_str()));
+    kubectl.run("patch service web --type=merge -p {\"spec\":{\"type\":\"ClusterIP\"}}").ok();
+    kubectl.wait_value("service/web", "/status/loadBalancer", &json!({}));
+    eventually("nobody answers there any more", || get_here(&format!("{ip}:80")).is_empty());
 }
 
 fn headless(cluster: &Cluster) {

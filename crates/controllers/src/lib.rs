@@ -28,6 +28,7 @@ mod in_use;
 mod job;
 mod legacy_token_cleaner;
 mod legacy_tokens;
+mod load_balancer;
 mod members;
 mod namespace;
 mod node_lifecycle;
@@ -58,10 +59,11 @@ pub use persistent_volume::{Directories, Provisioner};
 
 use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
+use ipnet::Ipv4Net;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ReplicationController};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ReplicationController, Service};
 use kube::Api;
 use members::Member;
 use tokio::task::JoinSet;
@@ -78,6 +80,8 @@ pub struct Options {
     pub signer: Option<Signer>,
     /// Makes volumes for claims; without one, whoever else their classes name is waited for.
     pub provisioner: Option<Provisioner>,
+    /// The addresses of Services of type LoadBalancer; without any, whoever else gives them some is waited for.
+    pub load_balancer_pool: Option<Ipv4Net>,
     /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
@@ -93,6 +97,7 @@ impl Default for Options {
             token_maker: None,
             signer: None,
             provisioner: None,
+            load_balancer_pool: None,
             terminated_pod_gc_threshold: 12_500,
             gates: FeatureGates::default(),
             clock: Clock::system(),
@@ -134,7 +139,11 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
     controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock.clone(), stop.clone()));
-    controllers.spawn(endpoints::run(clients.clone(), pods.clone(), stop.clone()));
+    let services = Cache::<Service>::new();
+    controllers.spawn(endpoints::run(clients.clone(), services.clone(), pods.clone(), stop.clone()));
+    if let Some(pool) = options.load_balancer_pool {
+        controllers.spawn(load_balancer::run(clients.clone(), services.clone(), pool, stop.clone()));
+    }
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
@@ -154,6 +163,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
     controllers.spawn(replicated.follow(Api::all(clients.shared()), |set| set, stop.clone()));
     controllers.spawn(claimed.follow(Api::all(clients.shared()), |claim| claim, stop.clone()));
+    controllers.spawn(services.follow(Api::all(clients.shared()), |service| service, stop.clone()));
     controllers.spawn(sets.follow(Api::all(clients.shared()), |set| set, stop.clone()));
     controllers.spawn(pods.follow(Api::all(clients.shared()), Member::of, stop.clone()));
     controllers.spawn(node_lifecycle::run(clients, stop));

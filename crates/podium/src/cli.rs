@@ -1,7 +1,9 @@
 //! The command line: what a person may type.
 
+use crate::load_balancers::LoadBalancerCidr;
 use api::feature_gates::FeatureGates;
 use clap::{Args, Parser, Subcommand};
+use runtime::containerd::OciRuntime;
 use server::AdmissionPlugin;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -90,9 +92,16 @@ pub(crate) struct NodeArgs {
     /// Addresses for Pods, IPv4 [default: a free /24 of 10.244.0.0/16].
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
+    /// Addresses for Services of type LoadBalancer, IPv4, or `none`: somebody else gives them [default: 10.97.N.0/24 where
+    /// Pods have the block N].
+    #[arg(long, value_name = "CIDR", value_parser = LoadBalancerCidr::parse, conflicts_with = "runtime_endpoint")]
+    pub(crate) load_balancer_cidr: Option<LoadBalancerCidr>,
     /// A CRI v1 runtime to use as it is; without it Podium runs its own containerd.
     #[arg(long, value_name = "unix://SOCK")]
     pub(crate) runtime_endpoint: Option<String>,
+    /// The OCI runtime of Pods that name no RuntimeClass, in Podium's own containerd: runc, or crun, which is faster.
+    #[arg(long, value_name = "NAME", default_value = "runc", conflicts_with = "runtime_endpoint")]
+    pub(crate) default_runtime: OciRuntime,
     /// A KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
     #[arg(long, value_name = "FILE")]
     pub(crate) kubelet_config: Option<PathBuf>,

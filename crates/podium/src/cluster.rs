@@ -1,6 +1,6 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
-use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, storage};
+use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, load_balancers, storage};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
@@ -103,7 +103,7 @@ impl Cluster {
         let policy = kubelet_config::policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = NodeEndpoint::bind(&config).await?;
-        let (runtime, containerd, network) = start_runtime(dir, args).await?;
+        let Started { runtime, containerd, network, load_balancer_pool } = start_runtime(dir, args).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let node = node_name(args)?;
@@ -171,6 +171,7 @@ impl Cluster {
         let provisioner = storage::provisioner(dir, &node, &server).await?;
         let asked = controllers::Options {
             provisioner: Some(provisioner),
+            load_balancer_pool,
             root_ca_pem: Some(pki.ca_pem().to_owned()),
             token_maker: Some(token_maker(&pki)?),
             signer: Some(signer(&pki)?),
@@ -281,8 +282,17 @@ async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {
     }
 }
 
+/// What runs Pods.
+struct Started {
+    /// The runtime's endpoint.
+    runtime: String,
+    containerd: Option<OwnContainerd>,
+    network: Option<Network>,
+    load_balancer_pool: Option<Ipv4Net>,
+}
+
 /// The given runtime, or one of our own with its network.
-async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option<OwnContainerd>, Option<Network>)> {
+async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<Started> {
     if let Some(endpoint) = &args.runtime_endpoint {
         // Before it is written down: where nobody answers is no runtime.
         let asked = async { CriRuntime::new(endpoint, dir.root())?.version().await };
@@ -297,13 +307,20 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<(String, Option
     }
     dir.note_runtime(args.runtime_endpoint.as_deref())?;
     if let Some(endpoint) = &args.runtime_endpoint {
-        return Ok((endpoint.clone(), None, None));
+        return Ok(Started { runtime: endpoint.clone(), containerd: None, network: None, load_balancer_pool: None });
     }
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(pod_cidr).transpose()?;
     let network = Network::prepare(options).await?;
-    let containerd = OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone()).await?;
-    Ok((containerd.endpoint(), Some(containerd), Some(network)))
+    let load_balancer_pool = if network.leads_services {
+        load_balancers::pool(args.load_balancer_cidr.as_ref(), network.cidr)?
+    } else {
+        None
+    };
+    let containerd =
+        OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
+    let (runtime, containerd, network) = (containerd.endpoint(), Some(containerd), Some(network));
+    Ok(Started { runtime, containerd, network, load_balancer_pool })
 }
 
 fn pod_cidr(text: &str) -> Result<Ipv4Net> {

@@ -8,14 +8,17 @@ mod config;
 mod destroy;
 mod orphans;
 mod process;
+mod programs;
 mod shims;
 mod supervise;
 
 pub use destroy::{destroy, remove_pods};
+pub use programs::OciRuntime;
 
 use crate::{CriRuntime, Runtime, RuntimeError, pause};
-use config::{Paths, Programs};
+use config::Paths;
 use process::Process;
+use programs::Programs;
 use std::{io, path::PathBuf, time::Duration};
 use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +27,19 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerdError {
     /// Programs are not installed.
-    #[error("these programs are missing: {}; on Debian: apt-get install containerd runc containernetworking-plugins", .0.join(", "))]
-    MissingPrograms(Vec<String>),
+    #[error("these programs are missing: {}; on Debian: apt-get install {}", .programs.join(", "), .packages.join(" "))]
+    MissingPrograms {
+        /// Their names.
+        programs: Vec<String>,
+        /// Debian's packages that have them.
+        packages: Vec<&'static str>,
+    },
+    /// `crun` would start no container here.
+    #[error(
+        "crun starts no containers on a machine that has both versions of cgroups, with controllers in each: boot with \
+         systemd.unified_cgroup_hierarchy=1, or let runc be the default runtime"
+    )]
+    MixedCgroups,
     /// Its files could not be written.
     #[error("cannot prepare {path}: {source}")]
     Prepare {
@@ -57,6 +71,15 @@ pub enum ContainerdError {
     },
 }
 
+impl ContainerdError {
+    /// Programs that are not there, with the packages that have them.
+    fn missing(all: Vec<(String, &'static str)>) -> Self {
+        let (programs, mut packages): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        packages.dedup();
+        Self::MissingPrograms { programs, packages }
+    }
+}
+
 /// A running containerd that belongs to a data directory. Dropping it stops nothing.
 #[derive(Debug)]
 pub struct OwnContainerd {
@@ -71,9 +94,13 @@ impl OwnContainerd {
     /// replaced. Returns before it answers.
     ///
     /// # Errors
-    /// When programs are missing (one error names them all), its files cannot be written, or it cannot be started.
-    pub async fn start(data_dir: PathBuf, cni_conf_dir: PathBuf) -> Result<Self, ContainerdError> {
-        let programs = Programs::find()?;
+    /// When programs are missing (one error names them all) or would not work here, its files cannot be written, or it cannot be started.
+    pub async fn start(
+        data_dir: PathBuf,
+        cni_conf_dir: PathBuf,
+        default_runtime: OciRuntime,
+    ) -> Result<Self, ContainerdError> {
+        let programs = Programs::find(default_runtime)?;
         let paths = Paths::new(&data_dir);
         let changed = config::write(&paths, &programs, &cni_conf_dir)?;
         let first = match Process::adopt(&paths) {
@@ -156,5 +183,5 @@ pub fn has_containers(data_dir: &std::path::Path) -> bool {
 
 /// Where `ctr` is.
 pub(crate) fn find_ctr() -> Option<PathBuf> {
-    config::find_program("ctr")
+    programs::find_program("ctr")
 }

@@ -1,10 +1,12 @@
 //! Where containerd's files are, and what its configuration says.
 
-use super::ContainerdError;
+use super::{
+    ContainerdError,
+    programs::{OciRuntime, Programs},
+};
 use crate::pause;
 use sha2::{Digest, Sha256};
 use std::{
-    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -50,55 +52,6 @@ impl Paths {
     }
 }
 
-/// The programs that containerd needs.
-#[derive(Debug, Clone)]
-pub(super) struct Programs {
-    pub(super) containerd: PathBuf,
-    cni_bin_dir: PathBuf,
-}
-
-impl Programs {
-    pub(super) fn find() -> Result<Self, ContainerdError> {
-        let mut missing = Vec::new();
-        let mut find = |name: &str| {
-            let found = find_program(name);
-            if found.is_none() {
-                missing.push(name.to_owned());
-            }
-            found.unwrap_or_default()
-        };
-        let containerd = find("containerd");
-        find("containerd-shim-runc-v2");
-        find("runc");
-        find("ctr");
-        let cni = ["/opt/cni/bin", "/usr/lib/cni"].into_iter().map(PathBuf::from).find(|d| d.join("bridge").is_file());
-        if cni.is_none() {
-            missing.push("the CNI plugin bridge".to_owned());
-        }
-        if missing.is_empty() {
-            Ok(Self { containerd, cni_bin_dir: cni.unwrap_or_default() })
-        } else {
-            Err(ContainerdError::MissingPrograms(missing))
-        }
-    }
-}
-
-pub(super) fn find_program(name: &str) -> Option<PathBuf> {
-    program_dirs().map(|d| d.join(name)).find(|p| p.is_file())
-}
-
-/// The directories of programs, for containerd and its shims as well: a service's PATH often lacks those of `runc`.
-pub(super) fn search_path() -> OsString {
-    std::env::join_paths(program_dirs()).unwrap_or_default()
-}
-
-fn program_dirs() -> impl Iterator<Item = PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let given: Vec<PathBuf> = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty()).collect();
-    let usual = ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
-    given.into_iter().chain(usual)
-}
-
 /// Writes the configuration and says whether it is another than before.
 pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> Result<bool, ContainerdError> {
     let prepare = |path: &Path| {
@@ -117,11 +70,11 @@ pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> 
 }
 
 fn text(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> String {
-    let quoted = |p: &Path| format!("{:?}", p.display().to_string());
     // Plugins that Podium has no use for: each costs time at the start.
     let disabled = ["aufs", "btrfs", "devmapper", "zfs", "native"]
         .map(|s| format!("\"io.containerd.snapshotter.v1.{s}\""))
         .join(", ");
+    let runtimes: String = programs.runtimes.iter().map(|(runtime, program)| handler(*runtime, program)).collect();
     format!(
         r#"version = 2
 root = {root}
@@ -143,12 +96,8 @@ disabled_plugins = [{disabled}, "io.containerd.internal.v1.opt", "io.containerd.
     conf_dir = {cni_conf}
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-"#,
+    default_runtime_name = "{default_runtime}"
+{runtimes}"#,
         root = quoted(&paths.root),
         state = quoted(&paths.state),
         socket = quoted(&paths.socket),
@@ -156,7 +105,26 @@ disabled_plugins = [{disabled}, "io.containerd.internal.v1.opt", "io.containerd.
         restrict = !may_lower_oom_score(),
         cni_bin = quoted(&programs.cni_bin_dir),
         cni_conf = quoted(cni_conf_dir),
+        default_runtime = programs.default_runtime.name(),
     )
+}
+
+/// What makes an OCI runtime the handler of RuntimeClasses. All have the same shim.
+fn handler(runtime: OciRuntime, program: &Path) -> String {
+    let table = format!(r#"plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{}"#, runtime.name());
+    let program = quoted(program);
+    format!(
+        r#"    [{table}]
+      runtime_type = "io.containerd.runc.v2"
+      [{table}.options]
+        BinaryName = {program}
+        SystemdCgroup = false
+"#
+    )
+}
+
+fn quoted(path: &Path) -> String {
+    format!("{:?}", path.display().to_string())
 }
 
 /// Without CAP_SYS_RESOURCE `oom_score_adj` cannot be lowered, and every sandbox would fail.

@@ -1,7 +1,7 @@
 //! Removing everything that ran below a data directory.
 
 use super::{
-    ContainerdError, OwnContainerd,
+    ContainerdError, OciRuntime, OwnContainerd,
     config::Paths,
     shims::{children, parents, shims},
 };
@@ -29,7 +29,9 @@ const REMOVALS: Duration = Duration::from_secs(10);
 pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), ContainerdError> {
     let paths = Paths::new(data_dir);
     if paths.config.exists() {
-        let containerd = OwnContainerd::start(data_dir.to_path_buf(), cni_conf_dir.to_path_buf()).await?;
+        // With whichever default: nothing is made any more.
+        let (data_dir, cni_conf_dir) = (data_dir.to_path_buf(), cni_conf_dir.to_path_buf());
+        let containerd = OwnContainerd::start(data_dir, cni_conf_dir, OciRuntime::default()).await?;
         let removed = remove_sandboxes(&containerd).await;
         containerd.shutdown().await;
         if let Err(reason) = removed {

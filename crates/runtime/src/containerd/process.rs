@@ -1,6 +1,9 @@
 //! One containerd process: started by us, or by a Podium before us.
 
-use super::config::{Paths, Programs, search_path};
+use super::{
+    config::Paths,
+    programs::{Programs, search_path},
+};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},

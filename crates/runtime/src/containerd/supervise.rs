@@ -1,10 +1,6 @@
 //! Starting containerd again when it dies, and clearing up what it forgets.
 
-use super::{
-    config::{Paths, Programs},
-    orphans,
-    process::Process,
-};
+use super::{config::Paths, orphans, process::Process, programs::Programs};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;

@@ -51,13 +51,10 @@ async fn end_orphans(processes: &mut Processes, before: &[Process]) {
 }
 
 /// What is left of commands that are gone: their sessions, and what came of those.
-///
-/// A command that was brought into the container leads a session, and has its parent outside.
 fn orphans(before: &[Process], after: &[Process]) -> Vec<i32> {
-    let outside = |p: &&Process| p.session == p.pid && !before.iter().any(|q| q.pid == p.parent);
-    let gone = before.iter().filter(outside).filter(|p| !after.iter().any(|q| q.pid == p.pid && q.began == p.began));
-    let gone: Vec<i32> = gone.map(|p| p.pid).collect();
-    let mut family = gone.clone();
+    let there = |p: &&Process| after.iter().any(|q| q.pid == p.pid && q.began == p.began);
+    let gone: Vec<&Process> = commands(before).filter(|p| !there(p)).collect();
+    let mut family: Vec<i32> = gone.iter().flat_map(|p| [p.pid, p.session]).collect();
     // Parents come before their children in time, but not in the list.
     loop {
         let known = family.len();
@@ -71,29 +68,61 @@ fn orphans(before: &[Process], after: &[Process]) -> Vec<i32> {
         }
     }
     // Whoever has the number of one that is gone is somebody else.
-    after.iter().map(|p| p.pid).filter(|pid| family.contains(pid) && !gone.contains(pid)).collect()
+    let left = after.iter().map(|p| p.pid).filter(|pid| family.contains(pid));
+    left.filter(|pid| !gone.iter().any(|p| p.pid == *pid)).collect()
+}
+
+/// Commands that were brought into the container: as its own process, the oldest, they have their parent outside, which
+/// is the shim. They lead a session (`runc`), or who led it was gone before they began (`crun`).
+fn commands(all: &[Process]) -> impl Iterator<Item = &Process> {
+    let own = all.iter().min_by_key(|p| (p.began, p.pid));
+    let brought = move |p: &&Process| own.is_some_and(|own| p.parent == own.parent && p.pid != own.pid);
+    let has_leader = |p: &Process| all.iter().any(|q| q.pid == p.session);
+    all.iter().filter(brought).filter(move |p| p.session == p.pid || !has_leader(p))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The container's own process and its child.
+    const OWN: [Process; 2] = [process(10, 1, 10), process(11, 10, 10)];
+
+    const fn process(pid: i32, parent: i32, session: i32) -> Process {
+        Process { pid, parent, session, began: 7 }
+    }
+
     #[test]
     fn only_what_a_command_that_is_gone_has_started_is_an_orphan() {
-        let process = |pid, parent, session| Process { pid, parent, session, began: 7 };
-        // The container's own process and its child, a command with a child, a grandchild in a session of its own and
-        // one whose parent has gone, and another command.
-        let init = [process(10, 1, 10), process(11, 10, 10)];
+        // A command with a child, a grandchild in a session of its own and one whose parent has gone, and another command.
         let command = process(20, 1, 20);
         let started = [process(23, 22, 23), process(22, 20, 20), process(24, 10, 20)];
         let other = [process(30, 1, 30), process(31, 30, 30)];
-        let before = [&init[..], &[command], &started, &other].concat();
+        let before = [&OWN[..], &[command], &started, &other].concat();
         assert_eq!(orphans(&before, &before), [0; 0]);
         // What it has left behind has another parent now, and may have begun more.
         let after =
-            [&init[..], &[process(22, 10, 20), process(23, 22, 23), process(24, 10, 20), process(25, 23, 23)], &other];
+            [&OWN[..], &[process(22, 10, 20), process(23, 22, 23), process(24, 10, 20), process(25, 23, 23)], &other];
         assert_eq!(orphans(&before, &after.concat()), [22, 23, 24, 25]);
         let again = Process { began: 9, ..command };
-        assert_eq!(orphans(&before, &[&init[..], &[again]].concat()), [0; 0]);
+        assert_eq!(orphans(&before, &[&OWN[..], &[again]].concat()), [0; 0]);
+    }
+
+    #[test]
+    fn a_command_whose_session_has_lost_its_leader_has_orphans_too() {
+        let command = process(20, 1, 19);
+        let started = [process(21, 20, 19), process(22, 10, 19), process(23, 20, 23)];
+        let other = [process(30, 1, 29), process(31, 30, 29)];
+        let before = [&OWN[..], &[command], &started, &other].concat();
+        let after = [&OWN[..], &[process(21, 10, 19), process(22, 10, 19), process(23, 10, 23)], &other];
+        assert_eq!(orphans(&before, &after.concat()), [21, 22, 23]);
+    }
+
+    #[test]
+    fn a_process_that_somebody_adopted_is_no_command() {
+        // In a Pod whose processes see each other, the sandbox's process adopts them, which is not in the container.
+        let daemon = process(20, 5, 19);
+        let before = [&OWN[..], &[daemon, process(21, 20, 19)]].concat();
+        assert_eq!(orphans(&before, &[&OWN[..], &[process(21, 5, 19)]].concat()), [0; 0]);
     }
 }

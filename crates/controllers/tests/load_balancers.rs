@@ -1,0 +1,77 @@
+//! Services of type LoadBalancer get addresses, against a small API server on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+use controllers::Options;
+use fake_api::FakeApi;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn path(name: &str) -> String {
+    format!("api/v1/namespaces/x/services/{name}")
+}
+
+fn put(api: &FakeApi, name: &str, spec: Value) {
+    api.put(&path(name), json!({"metadata": {"name": name, "namespace": "x", "uid": name}, "spec": spec}));
+}
+
+fn address(api: &FakeApi, name: &str) -> Value {
+    api.get(&path(name)).expect("a Service")["status"]["loadBalancer"]["ingress"][0]["ip"].clone()
+}
+
+async fn until(api: &FakeApi, name: &str, ip: &str) {
+    api.until(&format!("{name} has {ip}"), |api| address(api, name) == ip).await;
+}
+
+async fn start() -> FakeApi {
+    let api = FakeApi::new();
+    let pool = Some("10.9.8.0/30".parse().expect("a block"));
+    let options = Options { load_balancer_pool: pool, ..Options::default() };
+    tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
+    api
+}
+
+/// What was told of a Service.
+fn told(api: &FakeApi, name: &str) -> Vec<(String, String)> {
+    let events = api.list("api/v1/namespaces/x/events").into_iter();
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    events.filter(|e| e["involvedObject"]["name"] == name).map(|e| (text(&e, "reason"), text(&e, "message"))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_has_an_address_of_its_own_and_who_comes_too_late_waits_for_one() {
+    let api = start().await;
+    let balanced = json!({"type": "LoadBalancer"});
+    put(&api, "a", balanced.clone());
+    until(&api, "a", "10.9.8.1").await;
+    put(&api, "b", balanced.clone());
+    put(&api, "other", json!({"type": "NodePort"}));
+    until(&api, "b", "10.9.8.2").await;
+    let ensured = ("EnsuredLoadBalancer".to_owned(), "Ensured load balancer".to_owned());
+    api.until("it is told", |api| told(api, "b").contains(&ensured)).await;
+    put(&api, "c", balanced.clone());
+    let full = "Error syncing load balancer: failed to ensure load balancer: all addresses of 10.9.8.0/30 are taken";
+    let full = ("SyncLoadBalancerFailed".to_owned(), full.to_owned());
+    api.until("it is told why it waits", |api| told(api, "c").contains(&full)).await;
+    assert_eq!((address(&api, "c"), address(&api, "other")), (Value::Null, Value::Null));
+    api.remove(&path("a"));
+    until(&api, "c", "10.9.8.1").await;
+    // A Service that is none any more gives its address back, which the server takes from its status.
+    put(&api, "d", json!({"type": "LoadBalancer", "loadBalancerIP": "10.9.8.2"}));
+    api.until("it waits", |api| !told(api, "d").is_empty()).await;
+    put(&api, "b", json!({"type": "ClusterIP"}));
+    until(&api, "d", "10.9.8.2").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_outlives_whoever_gave_it() {
+    let api = FakeApi::new();
+    let has = json!({"loadBalancer": {"ingress": [{"ip": "10.9.8.1"}]}});
+    let metadata = json!({"name": "a", "namespace": "x", "uid": "a"});
+    api.put(&path("a"), json!({"metadata": metadata, "spec": {"type": "LoadBalancer"}, "status": has}));
+    put(&api, "b", json!({"type": "LoadBalancer"}));
+    let pool = Some("10.9.8.0/30".parse().expect("a block"));
+    let options = Options { load_balancer_pool: pool, ..Options::default() };
+    tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
+    until(&api, "b", "10.9.8.2").await;
+    assert_eq!(address(&api, "a"), "10.9.8.1");
+}

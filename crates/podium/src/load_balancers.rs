@@ -1,0 +1,82 @@
+//! Which addresses Services of type LoadBalancer get.
+
+use anyhow::{Context, Result, bail};
+use network::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// What `--load-balancer-cidr` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LoadBalancerCidr {
+    /// None are given: somebody else does.
+    None,
+    /// These.
+    Some(Ipv4Net),
+}
+
+impl LoadBalancerCidr {
+    /// Reads the flag.
+    ///
+    /// # Errors
+    /// When it is neither `none` nor an IPv4 block.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let cidr: Ipv4Net = text.parse().context("it must be an IPv4 block, or none")?;
+        Ok(Self::Some(cidr.trunc()))
+    }
+}
+
+/// The block of a cluster whose Pods have these addresses: by default one beside the Services' range that has the
+/// number of the Pods' block, so that clusters side by side differ.
+///
+/// # Errors
+/// When it overlaps with the addresses of Pods or Services.
+pub(crate) fn pool(asked: Option<&LoadBalancerCidr>, pods: Ipv4Net) -> Result<Option<Ipv4Net>> {
+    let pool = match asked {
+        Some(LoadBalancerCidr::None) => return Ok(None),
+        Some(LoadBalancerCidr::Some(cidr)) => *cidr,
+        None => Ipv4Net::new_assert(Ipv4Addr::new(10, 97, pods.addr().octets()[2], 0), 24),
+    };
+    let (first, prefix) = server::SERVICE_RANGE;
+    for (whose, other) in [("Pods", pods), ("Services", Ipv4Net::new_assert(first, prefix))] {
+        if pool.contains(&other) || other.contains(&pool) {
+            bail!(
+                "the addresses of load balancers, {pool}, overlap with those of {whose}, {other}: choose others with --load-balancer-cidr"
+            );
+        }
+    }
+    Ok(Some(pool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_is_the_one_that_was_asked_for_or_goes_with_the_pods_block() {
+        let check = |asked: Option<&str>, pods: &str, expected: Result<Option<&str>, &str>| {
+            let asked = asked.map(|text| LoadBalancerCidr::parse(text).unwrap());
+            let chosen = pool(asked.as_ref(), pods.parse().unwrap());
+            match (chosen, expected) {
+                (Ok(chosen), Ok(expected)) => assert_eq!(chosen, expected.map(|cidr| cidr.parse().unwrap())),
+                (Err(e), Err(expected)) => assert!(e.to_string().contains(expected), "{e}"),
+                (chosen, expected) => panic!("{chosen:?}, not {expected:?}"),
+            }
+        };
+        check(None, "10.244.0.0/24", Ok(Some("10.97.0.0/24")));
+        check(None, "10.244.7.0/24", Ok(Some("10.97.7.0/24")));
+        check(Some("none"), "10.244.7.0/24", Ok(None));
+        check(Some("192.0.2.9/28"), "10.244.7.0/24", Ok(Some("192.0.2.0/28")));
+        check(Some("10.244.7.128/25"), "10.244.7.0/24", Err("those of Pods, 10.244.7.0/24"));
+        check(Some("10.0.0.0/8"), "192.168.7.0/24", Err("those of Services, 10.96.0.0/16"));
+        check(None, "10.97.0.0/16", Err("--load-balancer-cidr"));
+    }
+
+    #[test]
+    fn what_is_no_block_is_refused() {
+        for text in ["", "nobody", "10.0.0.1", "fd00::/64"] {
+            assert!(LoadBalancerCidr::parse(text).is_err(), "{text}");
+        }
+    }
+}

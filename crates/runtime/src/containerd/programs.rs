@@ -1,0 +1,109 @@
+//! The programs that containerd needs, and the OCI runtimes that it can run.
+
+use super::ContainerdError;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// An OCI runtime of Podium's own containerd: the handler of a RuntimeClass, by the name of its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OciRuntime {
+    /// The reference implementation, which upstream's installations have.
+    #[default]
+    Runc,
+    /// Written in C: it takes a third of `runc`'s time, and refuses machines whose cgroup v2 hierarchy has some of the
+    /// controllers, and cgroup v1 the others.
+    Crun,
+}
+
+impl OciRuntime {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Runc, Self::Crun];
+
+    /// The program, the handler and the Debian package.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Runc => "runc",
+            Self::Crun => "crun",
+        }
+    }
+}
+
+impl FromStr for OciRuntime {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.map(Self::name);
+        let found = Self::ALL.into_iter().find(|runtime| runtime.name() == name);
+        found.ok_or_else(|| format!("Podium's own containerd has {}", known.join(" and ")))
+    }
+}
+
+/// The programs that containerd needs.
+#[derive(Debug, Clone)]
+pub(super) struct Programs {
+    pub(super) containerd: PathBuf,
+    pub(super) cni_bin_dir: PathBuf,
+    /// The OCI runtimes that are installed, and where.
+    pub(super) runtimes: Vec<(OciRuntime, PathBuf)>,
+    /// The one of Pods that name none.
+    pub(super) default_runtime: OciRuntime,
+}
+
+impl Programs {
+    /// Looks for all of them.
+    ///
+    /// # Errors
+    /// When some are not there, all of which are named, or when the default runtime would start nothing here.
+    pub(super) fn find(default_runtime: OciRuntime) -> Result<Self, ContainerdError> {
+        let mut missing = Vec::new();
+        let mut find = |name: &str, package: &'static str| {
+            let found = find_program(name);
+            if found.is_none() {
+                missing.push((name.to_owned(), package));
+            }
+            found.unwrap_or_default()
+        };
+        let containerd = find("containerd", "containerd");
+        find("containerd-shim-runc-v2", "containerd");
+        find("ctr", "containerd");
+        find(default_runtime.name(), default_runtime.name());
+        let cni = ["/opt/cni/bin", "/usr/lib/cni"].into_iter().map(PathBuf::from).find(|d| d.join("bridge").is_file());
+        if cni.is_none() {
+            missing.push(("the CNI plugin bridge".to_owned(), "containernetworking-plugins"));
+        }
+        if !missing.is_empty() {
+            return Err(ContainerdError::missing(missing));
+        }
+        if default_runtime == OciRuntime::Crun && has_controllers(Path::new("/sys/fs/cgroup/unified")) {
+            return Err(ContainerdError::MixedCgroups);
+        }
+        let installed = |runtime: OciRuntime| Some((runtime, find_program(runtime.name())?));
+        let runtimes = OciRuntime::ALL.into_iter().filter_map(installed).collect();
+        Ok(Self { containerd, cni_bin_dir: cni.unwrap_or_default(), runtimes, default_runtime })
+    }
+}
+
+/// Whether a cgroup v2 hierarchy has controllers; beside cgroup v1, that is.
+fn has_controllers(hierarchy: &Path) -> bool {
+    std::fs::read_to_string(hierarchy.join("cgroup.controllers")).is_ok_and(|names| !names.trim().is_empty())
+}
+
+pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    program_dirs().map(|d| d.join(name)).find(|p| p.is_file())
+}
+
+/// The directories of programs, for containerd and its shims as well: a service's PATH often lacks those of `runc`.
+pub(super) fn search_path() -> OsString {
+    std::env::join_paths(program_dirs()).unwrap_or_default()
+}
+
+fn program_dirs() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let given: Vec<PathBuf> = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty()).collect();
+    let usual = ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
+    given.into_iter().chain(usual)
+}

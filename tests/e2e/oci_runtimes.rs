@@ -1,0 +1,103 @@
+//! `crun` in place of `runc`: for those who ask for it by a RuntimeClass, and for all.
+
+use crate::Alone;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tests::{Setup, podium_binary};
+
+pub(crate) const ALONE: &[Alone] = &[
+    ("Pods of a class whose handler is crun live and die as those of runc", a_class_has_crun),
+    ("crun can be the runtime of all Pods", crun_is_the_default),
+];
+
+/// Where both versions of cgroups have controllers, crun starts nothing. It is shown a machine without the second one.
+const ONE_VERSION: &str = "mount --make-rprivate /sys/fs/cgroup; umount /sys/fs/cgroup/unified 2>/dev/null";
+
+/// A `crun` in this directory that notes how it is called.
+fn noting_crun(dir: &Path) -> PathBuf {
+    let (program, calls) = (dir.join("crun"), dir.join("calls"));
+    let real = ["/usr/bin/crun", "/usr/sbin/crun"].into_iter().find(|path| Path::new(path).exists());
+    let real = real.expect("crun is installed: `cargo xtask test` does that");
+    let calls = calls.display();
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> {calls}\nexec unshare --mount --propagation unchanged \
+         sh -c '{ONE_VERSION}; exec {real} \"$@\"' crun \"$@\"\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+fn search_path(first: &Path) -> String {
+    format!("{}:{}", first.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+fn calls(dir: &Path) -> String {
+    fs::read_to_string(dir.join("calls")).unwrap_or_default()
+}
+
+fn a_class_has_crun() {
+    let dir = tempfile::tempdir().unwrap();
+    noting_crun(dir.path());
+    let cluster = Setup::default().env("PATH", &search_path(dir.path())).start();
+    let kubectl = cluster.kubectl_in("default");
+    let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "fast"}, "handler": "crun"});
+    kubectl.apply(&class.to_string());
+    let pod = |name: &str, more: Value| {
+        let mut container = json!({"name": "c", "image": test_images::BUSYBOX});
+        container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let spec = json!({"runtimeClassName": "fast", "restartPolicy": "Never", "containers": [container]});
+        kubectl
+            .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string());
+    };
+    let ended = |name: &str, reason: &str, code: i32| {
+        let pod = format!("pod/{name}");
+        kubectl.wait_value(&pod, "/status/containerStatuses/0/state/terminated/reason", &json!(reason));
+        assert_eq!(kubectl.value(&pod, "/status/containerStatuses/0/state/terminated/exitCode"), json!(code));
+    };
+    pod("fails", json!({"command": ["sh", "-c", "exit 3"]}));
+    pod("missing", json!({"command": ["/no-such-program"]}));
+    pod(
+        "greedy",
+        json!({"command": ["sh", "-c", "x=a; while :; do x=$x$x; done"], "resources": {"limits": {"memory": "16Mi"}}}),
+    );
+    pod(
+        "polite",
+        json!({"command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"],
+        "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}),
+    );
+    ended("fails", "Error", 3);
+    ended("missing", "StartError", 128);
+    ended("greedy", "OOMKilled", 137);
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/polite").ok();
+    assert_eq!(kubectl.run("exec polite -- echo here").ok(), "here\n");
+    let refused = kubectl.args(&["exec", "polite", "--", "sh", "-c", "exit 5"], "");
+    assert!(refused.failed().contains("exit code 5"));
+    assert_eq!(kubectl.value("pod/polite", "/status/containerStatuses/0/restartCount"), json!(0));
+    kubectl.run("delete pod polite --timeout=20s").ok();
+    let calls = calls(dir.path());
+    assert!([" create ", " exec ", " delete "].iter().all(|call| calls.contains(call)), "{calls}");
+}
+
+fn crun_is_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    noting_crun(dir.path());
+    let manifest = dir.path().join("pod.yaml");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["echo", "by crun"]}]}});
+    fs::write(&manifest, pod.to_string()).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("{ONE_VERSION}; exec \"$@\""), "sh"]).arg(podium_binary());
+    let image = dir.path().join("busybox.tar");
+    test_images::busybox(&image, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
+    command.args(["run", "--default-runtime", "crun", "--timeout", "60s", "--image"]).arg(&image);
+    let ran = command.arg(&manifest).env("PATH", search_path(dir.path())).output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && told.contains("by crun"), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(calls(dir.path()).contains(" create "));
+}
