@@ -12,12 +12,15 @@ use crate::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What is read of an answer that is wanted as a whole, in bytes.
+const MOST: usize = 64 << 20;
 
 /// A byte stream to a kubelet, which speaks HTTP/1.1 on it.
 pub trait DialedStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -111,6 +114,13 @@ async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
         return Err(refused(response).await);
     }
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
+}
+
+/// The whole of what a node's kubelet answers.
+pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
+    let body = Limited::new(ask(server, node, path).await?.into_body(), MOST).collect().await;
+    let bytes = body.map_err(|e| ApiError::internal(format!("error reading from node {node}: {e}")))?.to_bytes();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Sends a request to a node's kubelet, on a connection of its own: it may become something else than HTTP.
