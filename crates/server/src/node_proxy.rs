@@ -7,20 +7,18 @@ use crate::{
     request::{Query, Resource},
     service::{ApiServer, Call},
     status::ApiError,
+    way::read_body,
     websocket,
 };
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
-
-/// What is read of an answer that is wanted as a whole, in bytes.
-const MOST: usize = 64 << 20;
 
 /// A byte stream to a kubelet, which speaks HTTP/1.1 on it.
 pub trait DialedStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -118,9 +116,12 @@ async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
 
 /// The whole of what a node's kubelet answers.
 pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
-    let body = Limited::new(ask(server, node, path).await?.into_body(), MOST).collect().await;
-    let bytes = body.map_err(|e| ApiError::internal(format!("error reading from node {node}: {e}")))?.to_bytes();
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
+    if !response.status().is_success() {
+        return Err(refused(response).await);
+    }
+    let body: BoxFuture<'static, Result<Bytes, ApiError>> = read_body(response.into_body()).boxed();
+    Ok(String::from_utf8_lossy(&body.await?).into_owned())
 }
 
 /// Sends a request to a node's kubelet, on a connection of its own: it may become something else than HTTP.
