@@ -247,7 +247,7 @@ async fn who_may_view_may_see_what_is_used() {
     let of = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
     let labels = json!({of("view"): "true", of("edit"): "true", of("admin"): "true"});
     let rule =
-        json!({"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]});
+        json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader";
     api.check(get(path), 200, json!({"metadata": {"labels": labels}, "rules": [rule]})).await;
 }
