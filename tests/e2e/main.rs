@@ -83,6 +83,7 @@ mod surprises;
 mod taints;
 mod termination;
 mod tokens;
+mod top;
 mod volumes;
 mod webhooks;
 mod workload;
@@ -206,6 +207,7 @@ fn main() {
         surprises::ALONE,
         taints::TESTS,
         termination::ALONE,
+        top::TESTS,
     ];
     let trials = shared
         .into_iter()

@@ -7,10 +7,11 @@ use crate::{
     request::{Query, Resource},
     service::{ApiServer, Call},
     status::ApiError,
+    way::read_body,
     websocket,
 };
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -111,6 +112,16 @@ async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
         return Err(refused(response).await);
     }
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
+}
+
+/// The whole of what a node's kubelet answers.
+pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
+    let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
+    if !response.status().is_success() {
+        return Err(refused(response).await);
+    }
+    let body: BoxFuture<'static, Result<Bytes, ApiError>> = read_body(response.into_body()).boxed();
+    Ok(String::from_utf8_lossy(&body.await?).into_owned())
 }
 
 /// Sends a request to a node's kubelet, on a connection of its own: it may become something else than HTTP.

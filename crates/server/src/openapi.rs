@@ -12,6 +12,7 @@ mod enums;
 mod negotiate;
 mod packed;
 mod paths;
+mod resource_metrics;
 mod schemas;
 #[cfg(test)]
 mod tests;
@@ -104,12 +105,13 @@ pub(crate) async fn answer(
     let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
     // The documents are made by the first who asks, which takes longer than other tasks should wait for.
-    let (registry, others) = (Arc::clone(registry), others.documents());
+    let (registry, elsewhere, others) = (Arc::clone(registry), others.paths(), others.documents());
     let work = tokio::task::spawn_blocking(move || {
-        let documents = registry.documents.all(&registry.served());
+        let mut documents = registry.documents.all(&registry.served());
         if is_v2 {
             return v2::respond(&registry.documents.swagger, &documents, &headers);
         }
+        documents.retain(|document| !elsewhere.contains(&document.path));
         respond(&documents, others, &rest, &query, &headers)
     });
     let failed = |_| ApiError::internal("the documents could not be made");

@@ -20,7 +20,7 @@ use crate::{
     registry::Registry,
     reply::{self, Reply},
     request::{Query, Resource},
-    reviews, scale,
+    resource_metrics, reviews, scale,
     status::ApiError,
     tokens, update, watch,
     webhook::Webhooks,
@@ -75,6 +75,8 @@ pub struct ApiServer {
     pub(crate) components: Arc<Components>,
     /// What is measured.
     pub(crate) metrics: Arc<Metrics>,
+    /// What nodes have said that is used there.
+    pub(crate) nodes: Arc<resource_metrics::Nodes>,
     /// What was written lately.
     pub(crate) recent: Arc<Recent>,
     /// Which revisions can still be listed.
@@ -135,6 +137,7 @@ impl ApiServer {
             flows: Arc::default(),
             components: Arc::default(),
             metrics: Arc::default(),
+            nodes: Arc::default(),
             recent: Arc::default(),
         };
         Registry::load(&server);
@@ -246,8 +249,9 @@ impl ApiServer {
 
     async fn dispatch(&self, resource: Resource, call: &mut Call) -> Reply {
         let info = resource.kind.info();
-        match (info.plural, resource.subresource.as_deref()) {
+        match (info.storage, resource.subresource.as_deref()) {
             ("bindings", None) if info.question => return pods::bind_any(self, &resource, call).await,
+            (_, None) if info.stand_in => return resource_metrics::answer(self, &resource, call).await,
             (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
             (_, None) if info.question => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}

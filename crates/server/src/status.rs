@@ -113,7 +113,8 @@ impl ApiError {
 
     /// The same, where only the names are at hand.
     pub(crate) fn not_found_in(group: &str, plural: &str, name: &str) -> Self {
-        let message = format!("{plural}.{group} {name:?} not found");
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!("{plural}{dot}{group} {name:?} not found");
         Self { details: Some(details(name, group, plural)), ..Self::new(404, "NotFound", message) }
     }
 

@@ -237,7 +237,7 @@ fn type_name(field: &Field) -> String {
 /// Go's type of one value that is no message.
 fn element_name(field: &Field) -> &'static str {
     match field.kind {
-        Kind::String | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime => "string",
+        Kind::String | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Duration => "string",
         Kind::Bool => "bool",
         Kind::Int32 => "int32",
         Kind::Int64 => "int64",

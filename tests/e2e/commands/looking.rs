@@ -276,7 +276,7 @@ fn a_cluster_tells_of_itself(cluster: &Cluster) {
         ("kubectl get --raw /nothing", 1, "Error from server (NotFound): the server could not find the requested resource"),
         ("kubectl get --raw /api/v1/namespaces/default", 0, "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",...}"),
         ("kubectl create --raw /api/v1/namespaces -f pod.yaml", 1, "Error from server (BadRequest): ..."),
-        ("kubectl top nodes", 1, "error: Metrics API not available"),
+        ("kubectl top nodes", 0, "NAME CPU(cores) ... MEMORY(bytes) ...m ...% ...Mi ...%"),
         ("kubectl cluster-info", 0, "Kubernetes control plane is running at https://127.0.0.1:... To further debug ..."),
     ]);
 }

@@ -62,6 +62,11 @@ impl Aggregation {
         available.filter_map(document).collect()
     }
 
+    /// The paths of all versions that other servers serve, whether they are available or not.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.routes().values().map(|route| format!("apis/{}/{}", route.group, route.version)).collect()
+    }
+
     /// What the server of a version said last; without that nothing is known, and with that it may be out of date.
     fn discovered(&self, route: &Route) -> Value {
         let said = self.said.read().get(&route.key()).cloned().unwrap_or_default().resources;

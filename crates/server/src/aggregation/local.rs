@@ -1,5 +1,6 @@
 //! An APIService for each version of a group that is served here, as upstream makes them: of built-in groups at the start,
-//! of custom kinds as they come and go (`autoregister_controller.go`, `crdregistration_controller.go`).
+//! of custom kinds as they come and go (`autoregister_controller.go`, `crdregistration_controller.go`). One of what stands
+//! in for another server is made whenever there is none: who brings that server changes it or puts another in its place.
 
 use super::{ALL, STORAGE};
 use crate::{registry, service::ApiServer};
@@ -34,6 +35,8 @@ fn priority(group: &str, version: &str) -> (i64, i64) {
         "node.k8s.io" => 16_300,
         "discovery.k8s.io" | "resource.k8s.io" => 16_200,
         "flowcontrol.apiserver.k8s.io" => 16_100,
+        // As metrics-server's manifest has it.
+        "metrics.k8s.io" => return (100, 100),
         _ => 15_900,
     };
     let of_version = match (group, version) {
@@ -63,18 +66,25 @@ async fn make(server: ApiServer, object: Value) {
 /// Those of built-in groups, but that of APIServices themselves.
 pub(super) async fn begin(server: &ApiServer) {
     let served = server.registry.served();
-    let built_in = registry::built_in_versions()
-        .filter(|(group, version)| *group != "apiregistration.k8s.io" && served.has(group, version));
+    let built_in = registry::built_in_versions().filter(|(group, version)| {
+        *group != "apiregistration.k8s.io" && served.has(group, version) && !stands_in(group, version)
+    });
     let objects = built_in.map(|(group, version)| object(group, version, "onstart", priority(group, version)));
     join_all(objects.map(|object| make(server.clone(), object).boxed())).await;
 }
 
-/// Those of custom groups, as they are served now.
+fn stands_in(group: &str, version: &str) -> bool {
+    registry::built_in(group, version).any(|kind| kind.info().stand_in)
+}
+
+/// Those of custom groups, as they are served now, and of what stands in for another server.
 pub(super) async fn follow(server: &ApiServer) {
     let served = server.registry.served();
     let custom = served.defined().map(|(group, version, _)| object(group, version, "true", CUSTOM));
+    let own = registry::built_in_versions().filter(|(group, version)| stands_in(group, version));
+    let own = own.map(|(group, version)| object(group, version, "true", priority(group, version)));
     let wanted: BTreeMap<String, Value> =
-        custom.map(|o| (o["metadata"]["name"].as_str().unwrap_or_default().to_owned(), o)).collect();
+        custom.chain(own).map(|o| (o["metadata"]["name"].as_str().unwrap_or_default().to_owned(), o)).collect();
     for stored in &server.store.list(&Scope::resource(STORAGE), None, None).objects {
         let known: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         if known["metadata"]["labels"][MANAGED] == "true" && !wanted.contains_key(&*stored.key.name) {

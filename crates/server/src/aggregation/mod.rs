@@ -138,8 +138,8 @@ impl Route {
         let (spec, text) = (&object["spec"], |value: &Value| value.as_str().unwrap_or_default().to_owned());
         let service = spec["service"].as_object()?;
         let (group, version) = (text(&spec["group"]), text(&spec["version"]));
-        // What is built in is served here, whatever is written.
-        if registry::built_in(&group, &version).next().is_some() {
+        // What is built in is served here, whatever is written, but for what only stands in for another server.
+        if registry::built_in(&group, &version).any(|kind| !kind.info().stand_in) {
             return None;
         }
         let bundle = spec["caBundle"].as_str().and_then(|b| STANDARD.decode(b).ok()).unwrap_or_default();

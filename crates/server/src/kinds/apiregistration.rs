@@ -46,7 +46,8 @@ fn available(object: &Value) -> String {
 
 /// What is served here is available at once.
 fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
-    if old.is_none() && object["spec"]["service"].is_null() {
+    let is_local = |object: &Value| object["spec"]["service"].is_null();
+    if is_local(object) && old.is_none_or(|old| !is_local(old)) {
         set_condition(&mut object["status"], "Available", "True", "Local", "Local APIServices are always available");
     }
 }

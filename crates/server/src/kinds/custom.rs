@@ -104,6 +104,7 @@ impl Custom {
             orphan_warning: None,
             question: false,
             computed: false,
+            stand_in: false,
             gate: None,
         };
         let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);

@@ -48,6 +48,8 @@ pub struct KindInfo {
     pub deprecation: Option<&'static str>,
     /// Whether its objects are made when somebody asks for them: they can be read, and are stored nowhere.
     pub computed: bool,
+    /// Whether it is served here only as long as no other server does: as long as its APIService names no Service.
+    pub stand_in: bool,
     /// The feature without which it is not served.
     pub gate: Option<Gate>,
     /// Whether it is a question, which can be asked (created) and nothing else, and is stored nowhere.
@@ -89,6 +91,7 @@ impl KindInfo {
             needs_version: false,
             deprecation: None,
             computed: false,
+            stand_in: false,
             gate: None,
             question: false,
         }

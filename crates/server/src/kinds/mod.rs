@@ -33,6 +33,7 @@ pub(crate) mod pod;
 mod policy;
 pub(crate) mod priority_class;
 mod rbac;
+mod resource_metrics;
 mod reviews;
 mod runtime_class;
 mod secret;
@@ -296,6 +297,9 @@ pub(crate) static CUSTOM_RESOURCE_DEFINITION: &dyn Kind = &apiextensions::DEFINI
 /// The kind of Pods.
 pub(crate) static POD: &dyn Kind = &pod::Pod;
 
+/// The kind of nodes.
+pub(crate) static NODE: &dyn Kind = &node::Node;
+
 /// The kind of disruption budgets.
 pub(crate) static BUDGET: &dyn Kind = &policy::POD_DISRUPTION_BUDGET;
 
@@ -371,4 +375,6 @@ pub static ALL: &[&dyn Kind] = &[
     &dynamic_resources::RESOURCE_CLAIM,
     &dynamic_resources::RESOURCE_CLAIM_TEMPLATE,
     &dynamic_resources::RESOURCE_SLICE,
+    &resource_metrics::NODE_METRICS,
+    &resource_metrics::POD_METRICS,
 ];

@@ -112,7 +112,7 @@ impl Builder {
         let apply = merging::apply(fact);
         let atomic = matches!(apply, Some(("atomic", _)));
         let element = match fact.kind {
-            Kind::String | Kind::Bytes | Kind::Time | Kind::MicroTime => self.scalar(Scalar::String),
+            Kind::String | Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::Duration => self.scalar(Scalar::String),
             Kind::Bool => self.scalar(Scalar::Boolean),
             Kind::Int32 | Kind::Int64 | Kind::Double => self.scalar(Scalar::Numeric),
             Kind::Quantity | Kind::IntOrString => self.scalar(Scalar::Any),

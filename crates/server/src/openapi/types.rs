@@ -1,5 +1,6 @@
 //! The typed forms behind the schemas: bodies of requests and answers.
 
+use super::resource_metrics::{NodeMetrics, PodMetrics};
 use k8s_openapi::api::{
     admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
     apps::v1 as apps,
@@ -120,6 +121,8 @@ static TYPES: &[Type] = &[
     of::<events::Event>("events.k8s.io", "v1", "Event"),
     of::<flowcontrol::FlowSchema>("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema"),
     of::<flowcontrol::PriorityLevelConfiguration>("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration"),
+    of::<NodeMetrics>("metrics.k8s.io", "v1beta1", "NodeMetrics"),
+    of::<PodMetrics>("metrics.k8s.io", "v1beta1", "PodMetrics"),
     of::<networking::IPAddress>("networking.k8s.io", "v1", "IPAddress"),
     of::<networking::Ingress>("networking.k8s.io", "v1", "Ingress"),
     of::<networking::IngressClass>("networking.k8s.io", "v1", "IngressClass"),

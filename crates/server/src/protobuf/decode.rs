@@ -5,8 +5,10 @@ use super::{
     table::{Field, Kind, Message, Shape, TABLE},
     wire::{Fields, Wire},
 };
+use crate::duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// How deep messages may stand in each other; the deepest of Kubernetes is about a dozen.
 const MAX_DEPTH: usize = 64;
@@ -144,6 +146,7 @@ fn value(kind: Kind, wire: Wire<'_>, before: Option<Value>, depth: Depth) -> Res
         Kind::Time => time(bytes, false),
         Kind::MicroTime => time(bytes, true),
         Kind::Quantity => quantity(bytes),
+        Kind::Duration => length(bytes),
         Kind::IntOrString => int_or_string(bytes),
         Kind::Json => only_bytes(bytes)?.map_or(Ok(Value::Null), json_text),
         Kind::Raw => match only_bytes(bytes)? {
@@ -208,6 +211,20 @@ fn strings(bytes: &[u8]) -> Result<Value, DecodeError> {
 fn quantity(bytes: &[u8]) -> Result<Value, DecodeError> {
     let text = only_bytes(bytes)?.map(text).transpose()?.unwrap_or_default();
     Ok(Value::String(if text.is_empty() { "0".to_owned() } else { text }))
+}
+
+/// `Duration` has its nanoseconds in field 1.
+fn length(message: &[u8]) -> Result<Value, DecodeError> {
+    let (mut nanos, mut fields) = (0, Fields::new(message));
+    while let Some((number, wire)) = fields.next()? {
+        match (number, wire) {
+            (1, Wire::Varint(v)) => nanos = v.cast_signed(),
+            (1, _) => return Err(DecodeError::WireType),
+            _ => {}
+        }
+    }
+    let sign = if nanos < 0 { "-" } else { "" };
+    Ok(Value::String(format!("{sign}{}", duration::written(Duration::from_nanos(nanos.unsigned_abs())))))
 }
 
 /// Seconds and nanoseconds since 1970; nothing at all is Go's zero time, which is null.

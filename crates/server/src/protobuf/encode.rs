@@ -5,6 +5,7 @@ use super::{
     table::{Field, Kind, Message, Shape, TABLE},
     wire::{put_bytes, put_fixed, put_number},
 };
+use crate::duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
@@ -75,6 +76,10 @@ fn content(kind: Kind, held: &Value) -> Option<Vec<u8>> {
             let stamp: jiff::Timestamp = held.as_str()?.parse().ok()?;
             put_number(&mut out, 1, stamp.as_second());
             put_number(&mut out, 2, if kind == Kind::Time { 0 } else { stamp.subsec_nanosecond().into() });
+        }
+        Kind::Duration => {
+            let nanos = duration::read(held.as_str()?)?.as_nanos();
+            put_number(&mut out, 1, i64::try_from(nanos).ok()?);
         }
         Kind::IntOrString => match held {
             Value::String(text) => {

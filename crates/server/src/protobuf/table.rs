@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Time,
     /// `metav1.MicroTime`: RFC 3339 to the microsecond.
     MicroTime,
+    /// `metav1.Duration`: as Go writes them, `1m30s`.
+    Duration,
     /// `resource.Quantity`: a string.
     Quantity,
     /// `intstr.IntOrString`: a number or a string.
@@ -97,8 +99,12 @@ pub(crate) struct Table {
 const ATOMIC: &str = "~atomic";
 
 /// Those of custom kinds are written by hand: their schemas have shapes of their own.
-const FACTS: &str =
-    concat!(include_str!("messages.txt"), include_str!("apiextensions.txt"), include_str!("apiregistration.txt"));
+const FACTS: &str = concat!(
+    include_str!("messages.txt"),
+    include_str!("apiextensions.txt"),
+    include_str!("apiregistration.txt"),
+    include_str!("metrics.txt"),
+);
 
 pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(FACTS).unwrap_or_default());
 
@@ -170,6 +176,7 @@ fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind
         "bytes" => Kind::Bytes,
         "time" => Kind::Time,
         "microtime" => Kind::MicroTime,
+        "duration" => Kind::Duration,
         "quantity" => Kind::Quantity,
         "intorstring" => Kind::IntOrString,
         "raw" => Kind::Raw,

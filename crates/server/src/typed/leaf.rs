@@ -40,7 +40,8 @@ fn instead(kind: Kind, value: &Value) -> Result<Option<Value>, Wrong> {
         }
         (Kind::Int64, Value::Number(number)) => number.as_i64().map(|_| None).ok_or(Wrong::Number),
         (Kind::Strings, Value::Array(items)) if !items.iter().all(Value::is_string) => Err(Wrong::Type),
-        (Kind::String | Kind::IntOrString, Value::String(_))
+        // Of objects that have one nothing is ever written.
+        (Kind::String | Kind::IntOrString | Kind::Duration, Value::String(_))
         | (Kind::Bool, Value::Bool(_))
         | (Kind::Double, Value::Number(_))
         | (Kind::Strings, Value::Null | Value::Array(_))

@@ -96,9 +96,15 @@ impl Aggregating {
     /// Waits until this is what its condition says.
     #[track_caller]
     fn wait<'a>(&'a self, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
+        self.wait_for("v1.more.io", status, reason)
+    }
+
+    /// The same of this APIService.
+    #[track_caller]
+    fn wait_for<'a>(&'a self, name: &'a str, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
         let place = std::panic::Location::caller();
         async move {
-            let path = format!("{APIS}?watch=1&fieldSelector=metadata.name%3Dv1.more.io");
+            let path = format!("{APIS}?watch=1&fieldSelector=metadata.name%3D{name}");
             let mut events = self.api.watch(&path).await;
             loop {
                 let event = events.next().await;
@@ -251,6 +257,38 @@ async fn what_is_built_in_is_served_here_whatever_its_api_service_says() {
     api.check(get("/apis/apps/v1/deployments"), 200, json!({"kind": "DeploymentList"})).await;
     api.check(delete(format!("{APIS}/v1.apps")), 200, json!({})).await;
     api.check(get("/apis/apps/v1/deployments"), 200, json!({"kind": "DeploymentList"})).await;
+}
+
+#[tokio::test]
+async fn what_this_server_stands_in_for_is_taken_over_and_comes_back() {
+    let setup = Aggregating::new().await;
+    setup.serve().await;
+    let name = "v1beta1.metrics.k8s.io";
+    let (own, nodes) = (format!("{APIS}/{name}"), "/apis/metrics.k8s.io/v1beta1/nodes");
+    let local = json!({"spec": {"groupPriorityMinimum": 100, "versionPriority": 100, "service": null},
+        "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Local"}]}});
+    let mut events = setup.api.watch(&format!("{APIS}?watch=1&fieldSelector=metadata.name%3D{name}")).await;
+    events.check("ADDED", local.clone()).await;
+    setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
+    // As `kubectl apply` changes what is there already.
+    let service = json!({"spec": {"service": {"namespace": "default", "name": "more"}, "insecureSkipTLSVerify": true}});
+    setup.api.check(merge(&own, &service), 200, json!({})).await;
+    setup.wait_for(name, "True", "Passed").await;
+    setup.api.check(get(nodes), 200, json!({"uri": nodes, "kind": null})).await;
+    let version = json!({"groupVersion": "metrics.k8s.io/v1beta1", "version": "v1beta1"});
+    setup.api.check(get("/apis/metrics.k8s.io"), 200, json!({"versions": [version]})).await;
+    let documents = setup.api.ask(&get("/openapi/v3")).await.body["paths"].clone();
+    assert_eq!(documents["apis/metrics.k8s.io/v1beta1"], Value::Null, "theirs has none");
+    setup.api.check(delete(&own), 200, json!({})).await;
+    setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
+    while events.next().await["type"] != "DELETED" {}
+    events.check("ADDED", local.clone()).await;
+    // What is changed back by hand is this server's again, too.
+    setup.api.check(merge(&own, &service), 200, json!({})).await;
+    setup.wait_for(name, "True", "Passed").await;
+    let back = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
+    setup.api.check(merge(&own, &back), 200, local).await;
+    setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn a_new_cluster_has_upstreams_roles() {
     let roles = api.check(get(format!("{RBAC}/clusterroles")), 200, json!({})).await.body;
     let bindings = api.check(get(format!("{RBAC}/clusterrolebindings")), 200, json!({})).await.body;
     let count = |list: &Value| list["items"].as_array().unwrap().len();
-    assert_eq!((count(&roles), count(&bindings)), (68, 49));
+    assert_eq!((count(&roles), count(&bindings)), (69, 49));
     let role = json!({"metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
         "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}}, "rules": [{}, {}]});
     let role = api.check(get(format!("{RBAC}/clusterroles/cluster-admin")), 200, role).await.body;

@@ -69,6 +69,8 @@ mod proxies;
 #[cfg(test)]
 mod resize;
 #[cfg(test)]
+mod resource_metrics;
+#[cfg(test)]
 mod reviews;
 #[cfg(test)]
 mod runtime_classes;

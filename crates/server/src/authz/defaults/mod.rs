@@ -88,7 +88,7 @@ fn object(kind: &str, name: &str, rest: &Value) -> Value {
 
 fn cluster_role(name: &str, rules: &[Rule], label: &str) -> Default {
     let mut object = object("ClusterRole", name, &json!({"rules": rules}));
-    if !label.is_empty() {
+    for label in label.split_whitespace() {
         object["metadata"]["labels"][aggregate_to(label)] = json!("true");
     }
     Default { resource: "clusterroles", namespace: "", name: name.to_owned(), object }
@@ -102,7 +102,7 @@ fn aggregate_to(role: &str) -> String {
 /// make of a new cluster, so that it has nothing to do.
 fn aggregated() -> Vec<Default> {
     let of = |label: &str| -> Vec<Rule> {
-        let parts = roles::FOR_USERS.iter().filter(|role: &&Role| role.label == label);
+        let parts = roles::FOR_USERS.iter().filter(|role: &&Role| role.label.split_whitespace().any(|l| l == label));
         parts.flat_map(|role| rules(role.rules)).collect()
     };
     let join = |first: Vec<Rule>, second: Vec<Rule>| {
@@ -149,7 +149,7 @@ mod tests {
     fn each_object_is_there_once_and_bindings_name_roles_that_are_there() {
         let all = all();
         let keys: BTreeSet<_> = all.iter().map(|d| (d.resource, d.namespace, d.name.clone())).collect();
-        assert_eq!((keys.len(), all.len()), (131, 131));
+        assert_eq!((keys.len(), all.len()), (132, 132));
         for binding in all.iter().filter(|d| d.resource.ends_with("bindings")) {
             let role = &binding.object["roleRef"];
             let resource = if role["kind"] == "Role" { "roles" } else { "clusterroles" };
@@ -166,7 +166,7 @@ mod tests {
             serde_json::from_value::<Vec<Rule>>(role.object["rules"].clone()).unwrap()
         };
         let (view, edit, admin) = (rules("view"), rules("edit"), rules("admin"));
-        assert_eq!((view.len(), edit.len(), admin.len()), (12, 27, 29));
+        assert_eq!((view.len(), edit.len(), admin.len()), (13, 28, 30));
         assert!(view.iter().all(|r| edit.contains(r)) && edit.iter().all(|r| admin.contains(r)));
         let secrets = |rules: &[Rule]| rules.iter().any(|r| r.resources.contains(&"secrets".to_owned()));
         assert!(!secrets(&view) && secrets(&edit));

@@ -97,6 +97,12 @@ pub(super) const FOR_USERS: &[Role] = &[
         ],
         label: "view",
     },
+    // Of metrics-server's manifest (`manifests/base/rbac.yaml`), for which this server stands in.
+    Role {
+        name: "system:aggregated-metrics-reader",
+        rules: &[on(READ, "metrics.k8s.io", "pods nodes")],
+        label: "view edit admin",
+    },
     Role {
         name: "system:discovery",
         rules: &[urls(

@@ -147,6 +147,7 @@ fn schema_type(schema: &Value) -> String {
             "FieldsV1" => "json".to_owned(),
             "Time" => "time".to_owned(),
             "MicroTime" => "microtime".to_owned(),
+            "Duration" => "duration".to_owned(),
             name => name.to_owned(),
         };
     }
@@ -170,6 +171,7 @@ fn described(field: &Field) -> String {
         Kind::Bytes => "bytes",
         Kind::Time => "time",
         Kind::MicroTime => "microtime",
+        Kind::Duration => "duration",
         Kind::Quantity => "quantity",
         Kind::IntOrString => "intorstring",
         Kind::Raw => "raw",
@@ -196,7 +198,7 @@ fn the_table_has_the_fields_of_the_typed_form_and_no_others() {
         let [.., package, version, message] = parts.as_slice() else { panic!("{name}") };
         let full = format!("{package}/{version}.{message}");
         let Some(message) = TABLE.messages.iter().find(|m| m.name == full) else {
-            let special = ["Quantity", "IntOrString", "RawExtension", "FieldsV1", "Time", "MicroTime"];
+            let special = ["Quantity", "IntOrString", "RawExtension", "FieldsV1", "Time", "MicroTime", "Duration"];
             assert!(special.contains(message), "{full} is not in the table");
             continue;
         };

@@ -71,6 +71,7 @@ impl Sample {
             Kind::Time => json!("2026-01-02T03:04:05Z"),
             Kind::MicroTime => json!("1969-01-02T03:04:05.000006Z"),
             Kind::Quantity => json!("1500m"),
+            Kind::Duration => json!("1m0.5s"),
             Kind::IntOrString => {
                 if self.choose() {
                     json!("25%")

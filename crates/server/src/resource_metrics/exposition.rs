@@ -1,0 +1,195 @@
+//! What a kubelet's `/metrics/resource` says, in Prometheus' text format, read as metrics-server reads it
+//! (`pkg/scraper/client/resource/decode.go`).
+
+use super::usage::{Containers, Point, Sample};
+use jiff::Timestamp;
+use std::collections::{BTreeMap, HashMap};
+
+/// What is known so far of a node or a container.
+#[derive(Default)]
+struct Partial {
+    at: Option<Timestamp>,
+    started: Option<Timestamp>,
+    cpu: u64,
+    memory: u64,
+}
+
+impl Partial {
+    /// `None` while there is not both of CPU and memory: nothing that runs uses none.
+    fn point(&self, asked: Timestamp) -> Option<Point> {
+        let is_whole = self.cpu > 0 && self.memory > 0;
+        let Self { at, started, cpu, memory } = *self;
+        is_whole.then(|| Point { at: at.unwrap_or(asked), started, cpu, memory })
+    }
+}
+
+/// A line that says a value.
+struct Series<'a> {
+    name: &'a str,
+    labels: HashMap<&'a str, String>,
+    value: f64,
+    at: Option<Timestamp>,
+}
+
+/// Reads an answer to what was asked at this moment. A Pod is left out when one of its containers is not whole.
+pub(super) fn read(text: &str, asked: Timestamp) -> Sample {
+    let mut node = Partial::default();
+    let mut pods: HashMap<(String, String), BTreeMap<String, Partial>> = HashMap::new();
+    for mut series in text.lines().filter_map(series) {
+        let (of_node, what) = match series.name {
+            "node_cpu_usage_seconds_total" => (true, "cpu"),
+            "node_memory_working_set_bytes" => (true, "memory"),
+            "container_cpu_usage_seconds_total" => (false, "cpu"),
+            "container_memory_working_set_bytes" => (false, "memory"),
+            "container_start_time_seconds" => (false, "started"),
+            _ => continue,
+        };
+        let partial = if of_node {
+            &mut node
+        } else {
+            let mut label = |name: &str| series.labels.remove(name).unwrap_or_default();
+            let (pod, container) = ((label("namespace"), label("pod")), label("container"));
+            pods.entry(pod).or_default().entry(container).or_default()
+        };
+        match what {
+            "cpu" => partial.cpu = whole(series.value * 1e9),
+            "memory" => partial.memory = whole(series.value),
+            // A start has no moment at which it was measured.
+            _ => {
+                partial.started = moment(series.value * 1e3);
+                continue;
+            }
+        }
+        partial.at = series.at.or(partial.at);
+    }
+    let whole_ones = |containers: BTreeMap<String, Partial>| -> Option<Containers> {
+        containers.into_iter().map(|(name, partial)| Some((name, partial.point(asked)?))).collect()
+    };
+    let pods = pods.into_iter().filter_map(|(pod, containers)| Some((pod, whole_ones(containers)?))).collect();
+    Sample { at: asked, node: node.point(asked), pods }
+}
+
+/// `name{label="value"} value timestamp`; the labels and the timestamp may be missing.
+fn series(line: &str) -> Option<Series<'_>> {
+    let end = line.find(['{', ' '])?;
+    let (name, rest) = line.split_at(end);
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(labels) => self::labels(labels)?,
+        None => (HashMap::new(), rest),
+    };
+    let mut words = rest.split_ascii_whitespace();
+    let value = words.next()?.parse().ok()?;
+    let at = words.next().and_then(|millis| Timestamp::from_millisecond(millis.parse().ok()?).ok());
+    Some(Series { name, labels, value, at })
+}
+
+/// The labels up to the brace that ends them, and what comes after it.
+fn labels(mut text: &str) -> Option<(HashMap<&str, String>, &str)> {
+    let mut all = HashMap::new();
+    loop {
+        text = text.trim_start_matches([',', ' ']);
+        if let Some(rest) = text.strip_prefix('}') {
+            return Some((all, rest));
+        }
+        let (name, rest) = text.split_once("=\"")?;
+        let (mut value, mut chars) = (String::new(), rest.chars());
+        loop {
+            match chars.next()? {
+                '"' => break,
+                '\\' => value.push(match chars.next()? {
+                    'n' => '\n',
+                    escaped => escaped,
+                }),
+                c => value.push(c),
+            }
+        }
+        all.insert(name.trim_end(), value);
+        text = chars.as_str();
+    }
+}
+
+/// A whole number of that; what is below nothing, or no number, is nothing.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is nothing below nothing")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// So many milliseconds after 1970.
+#[expect(clippy::cast_possible_truncation, reason = "saturates, and is refused then")]
+fn moment(millis: f64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(millis.round() as i64).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Timestamp = Timestamp::constant(1_000, 0);
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let sample = read(text, ASKED);
+        let shown = |name: &str, p: &Point| {
+            let started = p.started.map_or_else(|| "-".to_owned(), |s| s.as_millisecond().to_string());
+            format!("{name} {} {started} {} {}", p.at.as_millisecond(), p.cpu, p.memory)
+        };
+        let mut all: Vec<String> = sample.node.iter().map(|p| shown("node", p)).collect();
+        for ((namespace, pod), containers) in &sample.pods {
+            all.extend(containers.iter().map(|(name, p)| shown(&format!("{namespace}/{pod}/{name}"), p)));
+        }
+        assert_eq!(all.join("; "), expected, "{text}");
+    }
+
+    #[test]
+    fn cpu_memory_and_start_are_read() {
+        let of = r#"{container="c",pod="p",namespace="n"}"#;
+        check(
+            &format!(
+                "# HELP node_cpu_usage_seconds_total x\nnode_cpu_usage_seconds_total 12.5\nnode_memory_working_set_bytes 4096\n\
+                 container_start_time_seconds{of} 990.25\ncontainer_cpu_usage_seconds_total{of} 0.000000001\n\
+                 container_memory_working_set_bytes{of} 1024\npod_cpu_usage_seconds_total{{pod=\"p\"}} 7\n# EOF"
+            ),
+            "node 1000000 - 12500000000 4096; n/p/c 1000000 990250 1 1024",
+        );
+        // As upstream's kubelet says when it has measured.
+        check(
+            "node_cpu_usage_seconds_total 1 999500\nnode_memory_working_set_bytes 1e3 999500",
+            "node 999500 - 1000000000 1000",
+        );
+    }
+
+    #[test]
+    fn what_is_not_whole_is_left_out() {
+        let of = |name: &str| format!(r#"{{container="{name}",pod="p",namespace="n"}}"#);
+        let (a, b) = (of("a"), of("b"));
+        check("node_cpu_usage_seconds_total 1", "");
+        check("node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 0", "");
+        let whole = format!("container_cpu_usage_seconds_total{a} 1\ncontainer_memory_working_set_bytes{a} 5\n");
+        check(&whole, "n/p/a 1000000 - 1000000000 5");
+        check(&format!("{whole}container_start_time_seconds{b} 1\n"), "");
+        check(&format!("{whole}container_cpu_usage_seconds_total{b} 1\n"), "");
+    }
+
+    #[test]
+    fn whatever_is_sent_is_read_without_harm() {
+        for text in [
+            "",
+            "{",
+            "container_cpu_usage_seconds_total{",
+            "container_cpu_usage_seconds_total{container=\"",
+            "container_cpu_usage_seconds_total{container=\"c\\",
+            "container_cpu_usage_seconds_total{} NaN",
+            "node_cpu_usage_seconds_total -1\nnode_memory_working_set_bytes +Inf",
+            "container_start_time_seconds{} 1e300",
+            "node_cpu_usage_seconds_total 1 9999999999999999999999",
+            "ü{ü=\"ü\"} ü",
+        ] {
+            check(text, "");
+        }
+        let escaped = r#"{container="a\"}\\\n",pod="",namespace=""}"#;
+        check(
+            &format!("container_cpu_usage_seconds_total{escaped} 1\ncontainer_memory_working_set_bytes{escaped} 1"),
+            "//a\"}\\\n 1000000 - 1000000000 1",
+        );
+    }
+}

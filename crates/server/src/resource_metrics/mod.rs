@@ -1,0 +1,199 @@
+//! What nodes and Pods use (`metrics.k8s.io/v1beta1`): what metrics-server serves, unless somebody runs one. Nothing is
+//! measured until somebody asks.
+
+mod exposition;
+mod nodes;
+mod usage;
+
+pub(crate) use nodes::Nodes;
+
+use crate::{
+    duration,
+    kinds::{Kind, NODE, POD},
+    list_options::ListOptions,
+    object::{self, Include, View},
+    reply::{self, Reply},
+    request::Resource,
+    select::Selection,
+    service::{ApiServer, Call},
+    status::ApiError,
+    write,
+};
+use api::quantity::Amount;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashMap};
+use store::Scope;
+use usage::{Pair, Usage};
+
+/// Answers a request for one or more of them.
+pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    if call.method != http::Method::GET {
+        return Err(ApiError::method_not_allowed());
+    }
+    let kind = &*resource.kind;
+    if let Some(name) = &resource.name {
+        object::view(&call.accept, kind.info())?;
+        let about = find(server, resource, Some(name));
+        if about.is_empty() {
+            return Err(missing(kind, name));
+        }
+        let unknown = || unmeasured(kind, &resource.namespace, name);
+        let found = metrics(server, kind, about).await.into_iter().next().ok_or_else(unknown)?;
+        return write::show_value(kind, 200, typed(kind, found), call);
+    }
+    if call.query.flag("watch") {
+        let message = format!("watch is not supported on resources of kind {:?}", kind.info().group_resource());
+        return Err(ApiError::new(405, "MethodNotAllowed", message));
+    }
+    let (view, include) = (object::list_view(&call.accept, kind.info())?, Include::parse(&call.query)?);
+    let selection = Selection::parse(&resource.kind, &call.query)?;
+    ListOptions::parse(&call.query, false)?;
+    let mut about = find(server, resource, selection.name());
+    about.retain(|about| selection.matches(&json!({"metadata": about.metadata})));
+    let items = metrics(server, kind, about).await;
+    Ok(reply::json(
+        200,
+        &match view {
+            View::Whole => {
+                json!({"kind": kind.list_kind(), "apiVersion": kind.info().api_version(), "metadata": {}, "items": items})
+            }
+            View::Metadata => object::metadata_list(&items, &json!({})),
+            View::Table => {
+                let items: Vec<Value> = items.into_iter().map(|item| typed(kind, item)).collect();
+                object::table(kind, &items, &json!({}), true, include)
+            }
+        },
+    ))
+}
+
+/// A Pod or a node that is asked about.
+struct About {
+    /// The metadata of its metrics: its names, and its labels.
+    metadata: Value,
+    namespace: String,
+    name: String,
+    /// Whose kubelet knows.
+    node: String,
+}
+
+/// What is read of a Pod or a node.
+#[derive(Deserialize)]
+struct Outline {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    labels: Map<String, Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    node_name: String,
+}
+
+/// The Pods or nodes that a request is about, in the order of their names.
+fn find(server: &ApiServer, resource: &Resource, name: Option<&str>) -> Vec<About> {
+    let of_pods = resource.kind.info().namespaced;
+    let mut scope = Scope::resource(if of_pods { POD } else { NODE }.info().storage);
+    if !of_pods || !resource.namespace.is_empty() {
+        scope = scope.in_namespace(resource.namespace.as_str());
+    }
+    if let Some(name) = name {
+        scope = scope.named(name);
+    }
+    let objects = server.store.list(&scope, None, None).objects;
+    let read = objects.iter().filter_map(|object| serde_json::from_slice::<Outline>(&object.data).ok());
+    let about = |Outline { metadata: Metadata { name, namespace, labels }, spec }: Outline| {
+        let mut metadata = json!({"name": name, "creationTimestamp": write::now().to_string()});
+        if of_pods {
+            metadata["namespace"] = json!(namespace);
+        }
+        if !labels.is_empty() {
+            metadata["labels"] = Value::Object(labels);
+        }
+        let node = if of_pods { spec.node_name } else { name.clone() };
+        About { metadata, namespace, name, node }
+    };
+    read.map(about).collect()
+}
+
+/// The metrics of those of which something is known.
+async fn metrics(server: &ApiServer, kind: &dyn Kind, about: Vec<About>) -> Vec<Value> {
+    let known: BTreeSet<String> = {
+        let nodes = server.store.list(&Scope::resource(NODE.info().storage), None, None).objects;
+        nodes.iter().map(|node| node.key.name.to_string()).collect()
+    };
+    server.nodes.keep(|node| known.contains(node));
+    let asked = about.iter().map(|about| &about.node).filter(|node| known.contains(*node)).cloned().collect();
+    let pairs: HashMap<String, Pair> = server.nodes.pairs(server, asked).await;
+    let of_pods = kind.info().namespaced;
+    let measured = |About { metadata, namespace, name, node }: About| {
+        let pair = pairs.get(&node)?;
+        if of_pods { pod(metadata, pair, &namespace, &name) } else { node_metrics(metadata, pair) }
+    };
+    about.into_iter().filter_map(measured).collect()
+}
+
+fn node_metrics(metadata: Value, pair: &Pair) -> Option<Value> {
+    let usage = pair.node()?;
+    let mut metrics = interval(metadata, &usage);
+    metrics["usage"] = resources(&usage);
+    Some(metrics)
+}
+
+fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Value> {
+    let containers = pair.pod(namespace, name)?;
+    // Of several the one that was measured first, as metrics-server.
+    let first = containers.values().min_by_key(|usage| usage.at)?;
+    let mut metrics = interval(metadata, first);
+    let container = |(name, usage): (&&str, &Usage)| json!({"name": name, "usage": resources(usage)});
+    metrics["containers"] = containers.iter().map(container).collect();
+    Some(metrics)
+}
+
+fn interval(metadata: Value, usage: &Usage) -> Value {
+    let at = Timestamp::from_second(usage.at.as_second()).unwrap_or(usage.at);
+    json!({"metadata": metadata, "timestamp": at.to_string(), "window": duration::written(usage.window)})
+}
+
+fn resources(usage: &Usage) -> Value {
+    let cpu = Amount::parse(&format!("{}n", usage.cpu)).unwrap_or_default().to_quantity();
+    let memory = Amount::units(i64::try_from(usage.memory).unwrap_or(i64::MAX)).to_binary_quantity();
+    json!({"cpu": cpu, "memory": memory})
+}
+
+/// With what an object says of itself where it stands alone.
+fn typed(kind: &dyn Kind, mut metrics: Value) -> Value {
+    metrics["kind"] = json!(kind.info().kind);
+    metrics["apiVersion"] = json!(kind.info().api_version());
+    metrics
+}
+
+/// There is no such Pod or node; in the words of the listers that metrics-server asks.
+fn missing(kind: &dyn Kind, name: &str) -> ApiError {
+    if kind.info().namespaced {
+        ApiError::not_found(POD.info(), name)
+    } else {
+        ApiError::not_found_in("", "node", name)
+    }
+}
+
+/// It is there, and nothing is known of what it uses.
+fn unmeasured(kind: &dyn Kind, namespace: &str, name: &str) -> ApiError {
+    let (resource, name) = match kind.info().namespaced {
+        true => ("podmetrics", format!("{namespace}/{name}")),
+        false => ("nodemetrics", name.to_owned()),
+    };
+    ApiError::not_found_in(kind.info().group, resource, &name)
+}

@@ -1,0 +1,160 @@
+use super::*;
+
+/// So many milliseconds after the tests' beginning.
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_000_000_000_000 + millis).unwrap()
+}
+
+fn sample(millis: i64) -> Sample {
+    Sample { at: at(millis), node: None, pods: BTreeMap::new() }
+}
+
+/// A point of a container, as `at started cpu memory`: times and CPU time in milliseconds, `-` for an unknown start.
+fn point(text: &str) -> Point {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [moment, started, cpu, memory] = words.as_slice() else { panic!("{text}") };
+    Point {
+        at: at(moment.parse().unwrap()),
+        started: started.parse().ok().map(at),
+        cpu: cpu.parse::<u64>().unwrap() * 1_000_000,
+        memory: memory.parse().unwrap(),
+    }
+}
+
+/// Samples at these moments, asked at the last of them.
+fn ring(moments: &[i64]) -> Ring {
+    let mut ring = Ring::default();
+    moments.iter().for_each(|moment| ring.add(sample(*moment)));
+    ring
+}
+
+fn moments(ring: &Ring) -> Vec<i64> {
+    ring.samples.iter().map(|s| s.at.as_millisecond() - 1_000_000_000_000).collect()
+}
+
+#[track_caller]
+fn check_step(samples: &[i64], now: i64, expected: &str) {
+    let step = match ring(samples).step(at(now)) {
+        Step::Done(pair) => format!("compare {}", pair.last.at.duration_since(pair.base.at).as_millis()),
+        Step::Sample => "sample".to_owned(),
+        Step::Wait(time) => format!("wait {}", time.as_millis()),
+        Step::Failed => "failed".to_owned(),
+    };
+    assert_eq!(step, expected, "{samples:?} at {now}");
+}
+
+#[test]
+fn the_newest_sample_is_compared_with_the_one_nearest_to_fifteen_seconds_before() {
+    check_step(&[], 0, "sample");
+    check_step(&[0], 0, "wait 1000");
+    check_step(&[0], 400, "wait 600");
+    check_step(&[0], 1_000, "sample");
+    check_step(&[0, 1_000], 1_000, "compare 1000");
+    check_step(&[0, 1_000], 1_999, "compare 1000");
+    check_step(&[0, 1_000], 2_000, "sample");
+    check_step(&[0, 999], 999, "wait 1000");
+    check_step(&[0, 5_000, 10_000, 20_000], 20_000, "compare 15000");
+    check_step(&[0, 14_000], 14_000, "compare 14000");
+    check_step(&[0, 60_000], 60_000, "compare 60000");
+    check_step(&[0, 120_000], 120_000, "compare 120000");
+    // Too old to be compared with.
+    check_step(&[0, 120_001], 120_001, "wait 1000");
+    // The clock was set back.
+    check_step(&[50_000], 0, "sample");
+    check_step(&[50_000, 0], 0, "wait 1000");
+}
+
+#[test]
+fn a_node_that_did_not_answer_is_asked_again_after_a_second() {
+    let mut ring = ring(&[0, 5_000]);
+    ring.failed(at(8_000));
+    assert!(matches!(ring.step(at(8_500)), Step::Failed));
+    assert!(matches!(ring.step(at(9_000)), Step::Sample));
+    ring.add(sample(9_000));
+    assert!(matches!(ring.step(at(9_000)), Step::Done(_)));
+}
+
+#[test]
+fn samples_that_are_never_compared_with_again_are_forgotten() {
+    let each_second: Vec<i64> = (0..60).map(|s| s * 1_000).collect();
+    assert_eq!(moments(&ring(&each_second)), each_second[44..]);
+    assert_eq!(moments(&ring(&[0, 15_000, 30_000, 45_000])), [30_000, 45_000]);
+    assert_eq!(moments(&ring(&[0, 10_000, 200_000])), [200_000]);
+}
+
+/// A container at the base, which was taken at 0, and at the last sample; what is told of it.
+#[track_caller]
+fn check_container(before: &str, now: &str, expected: &str) {
+    let key = ("n".to_owned(), "p".to_owned());
+    let with = |moment: i64, text: &str| {
+        let containers = (!text.is_empty()).then(|| (key.clone(), Containers::from([("c".to_owned(), point(text))])));
+        Arc::new(Sample { pods: containers.into_iter().collect(), ..sample(moment) })
+    };
+    let pair = Pair { base: with(0, before), last: with(10_000, now) };
+    let told = pair.pod("n", "p").map_or_else(String::new, |all| {
+        let usage = all["c"];
+        format!("{} {} {}", usage.window.as_millis(), usage.cpu, usage.memory)
+    });
+    assert_eq!(told, expected, "{before:?} to {now:?}");
+}
+
+#[test]
+fn a_container_uses_what_its_counter_grew_by() {
+    check_container("0 -5000 100 7", "10000 -5000 5100 8", "10000 500000000 8");
+    check_container("0 - 100 7", "10000 - 100 8", "10000 0 8");
+    // As measured, not as asked.
+    check_container("-2000 -5000 100 7", "8000 -5000 10100 8", "10000 1000000000 8");
+    // It was not measured again.
+    check_container("0 -5000 100 7", "0 -5000 100 7", "");
+}
+
+#[test]
+fn one_that_was_started_since_counts_from_its_start() {
+    check_container("", "10000 6000 2000 8", "4000 500000000 8");
+    // Started again.
+    check_container("0 -5000 9000 7", "10000 6000 2000 8", "4000 500000000 8");
+    // Known a little later than it was started.
+    check_container("", "10000 -500 2100 8", "10500 200000000 8");
+    // Too young to say anything, or nobody knows how long it was there.
+    check_container("", "10000 9500 400 8", "");
+    check_container("", "10000 -5000 400 8", "");
+    check_container("", "10000 - 400 8", "");
+}
+
+#[test]
+fn no_container_uses_less_than_nothing() {
+    check_container("0 -5000 9000 7", "10000 -5000 2000 8", "");
+    check_container("0 - 9000 7", "10000 - 2000 8", "");
+    check_container("12000 -5000 100 7", "10000 -5000 200 8", "");
+}
+
+#[test]
+fn a_pod_without_all_of_its_containers_is_not_shown_but_for_one_that_went_backwards() {
+    let key = ("n".to_owned(), "p".to_owned());
+    let with = |moment: i64, all: &[(&str, &str)]| {
+        let containers = all.iter().map(|(name, text)| ((*name).to_owned(), point(text))).collect();
+        Arc::new(Sample { pods: BTreeMap::from([(key.clone(), containers)]), ..sample(moment) })
+    };
+    let names = |before: &[(&str, &str)], now: &[(&str, &str)]| {
+        let pair = Pair { base: with(0, before), last: with(10_000, now) };
+        pair.pod("n", "p").map(|all| all.into_keys().map(str::to_owned).collect::<Vec<_>>().join(" "))
+    };
+    let (a, later) = (("a", "0 -5000 100 7"), ("a", "10000 -5000 200 7"));
+    assert_eq!(names(&[a], &[later]).as_deref(), Some("a"));
+    assert_eq!(names(&[a], &[later, ("b", "10000 -5000 200 7")]), None);
+    assert_eq!(names(&[a, ("b", "0 - 900 7")], &[later, ("b", "10000 - 200 7")]).as_deref(), Some("a"));
+    // One that has ended is not missed.
+    assert_eq!(names(&[a, ("b", "0 -5000 900 7")], &[later]).as_deref(), Some("a"));
+}
+
+#[test]
+fn a_node_uses_what_its_counter_grew_by() {
+    let with = |moment: i64, cpu: u64| {
+        let node = Point { at: at(moment), started: None, cpu, memory: 9 };
+        Arc::new(Sample { node: Some(node), ..sample(moment) })
+    };
+    let usage = Pair { base: with(0, 5), last: with(2_000, 3_000_000_005) }.node().unwrap();
+    assert_eq!((usage.cpu, usage.memory, usage.window.as_millis()), (1_500_000_000, 9, 2_000));
+    assert_eq!(Pair { base: with(0, 5), last: with(2_000, 4) }.node(), None);
+    assert_eq!(Pair { base: Arc::new(sample(0)), last: with(2_000, 4) }.node(), None);
+}
