@@ -132,6 +132,7 @@ impl DataDir {
     /// # Errors
     /// When another Podium holds it (the error names its process), or the directory cannot be made.
     pub(crate) fn lock(&self) -> Result<Lock> {
+        let (made_root, made) = (!self.root.exists(), !self.lock_file().exists());
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -151,7 +152,7 @@ impl DataDir {
                 file.set_len(0)?;
                 file.rewind()?;
                 writeln!(file, "{}", std::process::id())?;
-                Ok(Lock { _file: file })
+                Ok(Lock { _file: file, made, made_root })
             }
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
                 let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
@@ -176,6 +177,21 @@ impl DataDir {
                 other => return other,
             }
         }
+    }
+
+    /// Leaves nothing where nothing came of a start: what it made goes, as long as there is nothing that anybody may want
+    /// to see or to have back.
+    pub(crate) fn leave(&self, lock: Lock) {
+        let (own, runtime) = (self.lock_file(), self.runtime_file());
+        let mut kept = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
+        kept.extend(["containerd", "network"].map(|name| self.root.join(name)));
+        if lock.made && !kept.iter().any(|path| path.exists()) {
+            // What cannot be removed is nothing to tell of: there is an error to tell already.
+            let _ = std::fs::remove_file(runtime);
+            let _ = std::fs::remove_file(own);
+            let _ = lock.made_root && std::fs::remove_dir(&self.root).is_ok();
+        }
+        drop(lock);
     }
 
     /// The process that holds the lock, if one does.
@@ -205,6 +221,9 @@ fn resolved(path: &Path) -> std::io::Result<PathBuf> {
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: Flock<File>,
+    /// Whether its file was not there before, and neither the directory.
+    made: bool,
+    made_root: bool,
 }
 
 #[cfg(test)]
@@ -234,6 +253,38 @@ mod tests {
             let root = |above: &Path| DataDir::new(&above.join(name)).unwrap().root;
             assert_eq!(root(&link), root(&real), "{name}");
         }
+    }
+
+    #[test]
+    fn a_start_that_failed_leaves_what_was_there_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |before: &[&str], since: &[&str], expected: Option<&[&str]>| {
+            let root = dir.path().join("data");
+            let _ = std::fs::remove_dir_all(&root);
+            let write = |names: &[&str]| {
+                for name in names {
+                    std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+                    std::fs::write(root.join(name), "").unwrap();
+                }
+            };
+            let data_dir = DataDir::new(&root).unwrap();
+            write(before);
+            let lock = data_dir.lock().unwrap();
+            write(since);
+            data_dir.leave(lock);
+            let left = std::fs::read_dir(&root).ok().map(|entries| {
+                let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+                names.sort();
+                names
+            });
+            let expected = expected.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(left, expected, "{before:?} {since:?}");
+        };
+        check(&[], &[], None);
+        check(&[], &["runtime-endpoint"], None);
+        check(&[], &["store"], Some(&["podium.lock", "store"]));
+        check(&["podium.lock"], &[], Some(&["podium.lock"]));
+        check(&["mine"], &[], Some(&["mine"]));
     }
 
     #[test]

@@ -25,7 +25,15 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let start = Instant::now();
     let dir = DataDir::new(&args.data_dir.data_dir)?;
-    let _lock = dir.lock_soon().await?;
+    let lock = dir.lock_soon().await?;
+    let done = serve(&dir, args, start).await;
+    if done.is_err() {
+        dir.leave(lock);
+    }
+    done
+}
+
+async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| dir.kubeconfig());
     // An old one would say that the API serves.
     kubeconfig::clear(args.kubeconfig.as_deref(), &dir.kubeconfig())?;
@@ -39,7 +47,7 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
         Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
-        cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
+        cluster = Cluster::start(dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
         () = stop.wait() => return Ok(()),
     };
     say!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
