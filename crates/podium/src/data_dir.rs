@@ -127,6 +127,11 @@ impl DataDir {
         }
     }
 
+    /// Whether a network or a runtime was begun here, which are more than files.
+    pub(crate) fn has_begun(&self) -> bool {
+        ["containerd", "network"].iter().any(|name| self.root.join(name).exists())
+    }
+
     /// Creates the directory if need be (mode 0700) and takes its lock.
     ///
     /// # Errors
@@ -179,19 +184,26 @@ impl DataDir {
         }
     }
 
-    /// Leaves nothing where nothing came of a start: what it made goes, as long as there is nothing that anybody may want
-    /// to see or to have back.
-    pub(crate) fn leave(&self, lock: Lock) {
-        let (own, runtime) = (self.lock_file(), self.runtime_file());
-        let mut kept = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
-        kept.extend(["containerd", "network"].map(|name| self.root.join(name)));
-        if lock.made && !kept.iter().any(|path| path.exists()) {
-            // What cannot be removed is nothing to tell of: there is an error to tell already.
-            let _ = std::fs::remove_file(runtime);
-            let _ = std::fs::remove_file(own);
-            let _ = lock.made_root && std::fs::remove_dir(&self.root).is_ok();
+    /// Whether nothing is here that could be of use to anybody after a start that failed: there was no API yet, and it is
+    /// certain that what is here was made by that start.
+    pub(crate) fn is_in_vain(&self, lock: &Lock) -> bool {
+        let others = [self.pki(), self.store(), self.kubelet(), self.volumes()];
+        let has_others = self.has_begun() || others.iter().any(|path| path.exists());
+        !self.store().exists() && (lock.made_root || lock.made && !has_others)
+    }
+
+    /// Removes what such a start made: files, for what runs was ended before.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(crate) fn leave(&self, lock: Lock) -> Result<()> {
+        if lock.made_root {
+            self.remove()?;
+        } else {
+            std::fs::remove_file(self.lock_file())?;
         }
         drop(lock);
+        Ok(())
     }
 
     /// The process that holds the lock, if one does.
@@ -271,7 +283,9 @@ mod tests {
             write(before);
             let lock = data_dir.lock().unwrap();
             write(since);
-            data_dir.leave(lock);
+            if data_dir.is_in_vain(&lock) {
+                data_dir.leave(lock).unwrap();
+            }
             let left = std::fs::read_dir(&root).ok().map(|entries| {
                 let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
                 names.sort();
@@ -281,10 +295,12 @@ mod tests {
             assert_eq!(left, expected, "{before:?} {since:?}");
         };
         check(&[], &[], None);
-        check(&[], &["runtime-endpoint"], None);
-        check(&[], &["store"], Some(&["podium.lock", "store"]));
+        check(&[], &["runtime-endpoint", "pki/ca.crt", "network/conf"], None);
+        check(&[], &["store/1", "pki/ca.crt"], Some(&["pki", "podium.lock", "store"]));
         check(&["podium.lock"], &[], Some(&["podium.lock"]));
         check(&["mine"], &[], Some(&["mine"]));
+        // Nobody knows whose that is.
+        check(&["volumes/mine"], &[], Some(&["podium.lock", "volumes"]));
     }
 
     #[test]
