@@ -161,6 +161,7 @@ fn what_stands_in_the_way_is_named() {
         assert!(!status.success() && expected.iter().all(|e| stderr.contains(e)), "{expected:?}: {stderr}");
     };
     check(&mut up(&cluster.data_dir(), &[]), &["another Podium runs in", "--data-dir"]);
+    assert!(cluster.data_dir().join("podium.lock").exists(), "what is another's stays");
     let mut taken = Command::new(podium_binary());
     taken.args(["up", "--bind", address, "--data-dir"]).arg(&fresh);
     check(&mut taken, &["cannot listen on", "--bind"]);
@@ -194,6 +195,7 @@ fn what_stands_in_the_way_is_named() {
     );
     let none = ["--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0"];
     check(&mut up(&fresh, &none), &["must add up to something positive"]);
+    assert!(!fresh.exists(), "nothing is left where nothing came of it");
     let theirs = dir.path().join("config");
     std::fs::write(&theirs, "my other clusters").unwrap();
     check(&mut up(&fresh, &["--kubeconfig", theirs.to_str().unwrap()]), &["did not write", "--kubeconfig"]);

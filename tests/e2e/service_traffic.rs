@@ -92,6 +92,15 @@ fn leads(cluster: &Cluster) {
         answered_by(&kubectl, "b", &format!("http://{name}"), &["a", "b"]);
     }
     eventually("the node reaches it, too", || ["a", "b"].contains(&get_here(&format!("{ip}:80")).as_str()));
+    // A port that the Service does not have is nobody's, for the node as for Pods.
+    let refused = || {
+        let unserved = format!("{ip}:81").parse().unwrap();
+        let asked = TcpStream::connect_timeout(&unserved, Duration::from_secs(5));
+        asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    eventually("the node is refused at once", refused);
+    let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}:81")], "");
+    assert!(said.stderr.contains("Connection refused"), "{}", said.stderr);
     kubectl.run("exec a -- rm /tmp/ready").ok();
     answered_by(&kubectl, "a", &format!("http://{ip}"), &["b"]);
     kubectl.run("exec b -- rm /tmp/ready").ok();

@@ -10,9 +10,9 @@ mod tests;
 
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::clock::after;
 use crate::history::{HASH, History, Templated, hash_of, history};
 use crate::members::Member;
+use crate::pauses::Pauses;
 use crate::pod_control::{PodControl, concerned, pod_of, selects};
 use crate::revisions::{Noted, Revisions, concerned_by};
 use crate::worker::{self, Controller, unless_gone};
@@ -26,14 +26,13 @@ use kube::{Api, Client, Resource};
 use place::Place;
 pub(crate) use place::tied;
 use plan::{Facts, Plan};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "daemonset-controller";
-/// How long a node waits after a Pod of it failed, and at most.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a node waits at most after a Pod of it failed (`startDaemonSetController`).
 const LAST_PAUSE: Duration = Duration::from_secs(900);
 
 enum Event {
@@ -52,8 +51,8 @@ struct DaemonSets {
     places: Cache<Place>,
     revisions: Revisions,
     made: Written,
-    /// By DaemonSet and node: until when to wait, and for how long that was.
-    pauses: HashMap<(String, String), (Instant, Duration)>,
+    /// By DaemonSet, and by its generation and the node (`failedPodsBackoffKey`).
+    pauses: Pauses,
 }
 
 impl Controller for DaemonSets {
@@ -67,7 +66,7 @@ impl Controller for DaemonSets {
                 for gone in before.iter().map(|set| key(set.as_ref())) {
                     self.made.forget(&gone);
                     self.revisions.forget(&gone);
-                    self.pauses.retain(|(set, _), _| *set != gone);
+                    self.pauses.forget(&gone);
                 }
                 vec![]
             }
@@ -108,8 +107,9 @@ impl Controller for DaemonSets {
         let all = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
         let mine = self.control.claim(set.as_ref(), &spec.selector, all).await?;
         let places = self.places.all();
+        let generation = set.metadata.generation.unwrap_or_default();
         let facts = Facts::new(spec, &places, &mine, hash_of(&history.current), Timestamp::now());
-        let plan = facts.plan(|node| self.pause(key, node, now));
+        let plan = facts.plan(|node| self.pauses.next(key, format!("{generation}/{node}"), now));
         let mut written = Revision::default();
         let failure = self.carry_out(&set, spec, &plan, &history, &mut written).await;
         self.made.note(key, written, now);
@@ -131,25 +131,6 @@ impl DaemonSets {
     /// The DaemonSets that a Pod is a matter of: its own, or all that select it when it has none.
     fn concerned(&self, pod: &Member) -> Vec<String> {
         concerned(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_selected(set, &pod.labels))
-    }
-
-    /// Whether a node must wait; if it need not, it must the next time, twice as long.
-    fn pause(&mut self, set: &str, node: &str, now: Instant) -> Option<Duration> {
-        let at = (set.to_owned(), node.to_owned());
-        let known = self.pauses.get(&at).copied();
-        match known {
-            Some((until, _)) if now < until => Some(until.saturating_duration_since(now)),
-            // After a good while it begins anew.
-            Some((until, pause)) if now.saturating_duration_since(until) < LAST_PAUSE => {
-                let pause = pause.saturating_mul(2).min(LAST_PAUSE);
-                self.pauses.insert(at, (after(now, pause), pause));
-                None
-            }
-            _ => {
-                self.pauses.insert(at, (after(now, FIRST_PAUSE), FIRST_PAUSE));
-                None
-            }
-        }
     }
 
     async fn carry_out(
@@ -235,7 +216,7 @@ pub(crate) fn run(
         pods,
         places,
         made: Written::default(),
-        pauses: HashMap::new(),
+        pauses: Pauses::of_at_most(LAST_PAUSE),
     };
     let works = worker::run(controller, events, stop);
     // What they do at once is large: it lies on the heap.

@@ -33,6 +33,7 @@ mod members;
 mod namespace;
 mod node_lifecycle;
 mod node_taints;
+mod pauses;
 mod per_namespace;
 mod persistent_volume;
 mod pod_control;

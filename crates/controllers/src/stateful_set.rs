@@ -18,6 +18,7 @@ use crate::clients::Clients;
 use crate::going::Going;
 use crate::history::{History, Templated, history, name_of};
 use crate::members::Member;
+use crate::pauses::Pauses;
 use crate::pod_control::{PodControl, concerned, owner, selects};
 use crate::revisions::{Noted, Revisions, concerned_by};
 use crate::worker::{self, Controller, unless_gone};
@@ -39,6 +40,8 @@ use tokio_util::sync::CancellationToken;
 const COMPONENT: &str = "statefulset-controller";
 /// What a revision says its hash in.
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";
+/// How long a Pod that ended waits at most to be made again: as its containers would in CrashLoopBackOff.
+const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 enum Event {
     StatefulSet(Seen<StatefulSet>),
@@ -58,6 +61,8 @@ struct StatefulSets {
     made: Written,
     claimed: Written,
     going: Going,
+    /// By set, and by revision and number: a Pod that its node refuses is not made again at once each time.
+    pauses: Pauses,
     /// Whether several Pods may be replaced at once (`MaxUnavailableStatefulSet`).
     several: bool,
 }
@@ -74,6 +79,7 @@ impl Controller for StatefulSets {
                     self.made.forget(&gone);
                     self.claimed.forget(&gone);
                     self.revisions.forget(&gone);
+                    self.pauses.forget(&gone);
                 }
                 vec![]
             }
@@ -179,7 +185,8 @@ impl StatefulSets {
             several: self.several,
             now: Timestamp::now(),
         };
-        let plan = facts.plan();
+        let revision_name = name_of(&history.current);
+        let plan = facts.plan(|ordinal| self.pauses.next(key, format!("{revision_name}/{ordinal}"), now));
         let done = self.carry_out(key, set, current, &history.current, &plan.steps, now).await;
         let rolled = if done.is_ok() { plan.rolled } else { 0 };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
@@ -248,6 +255,7 @@ pub(crate) fn run(
         made: Written::default(),
         claimed: Written::default(),
         going: Going::default(),
+        pauses: Pauses::of_at_most(LAST_PAUSE),
         several,
     };
     let works = worker::run(controller, events, stop);

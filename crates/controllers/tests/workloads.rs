@@ -104,6 +104,27 @@ async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_mad
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_node_refuses_again_and_again_is_made_again_after_longer_and_longer_pauses() {
+    let api = FakeApi::new();
+    run(&api, &clock());
+    stateful_set(&api, "one");
+    let (began, mut made) = (Instant::now(), Vec::new());
+    while made.len() < 6 {
+        api.until("it is made", |api| api.get(&format!("{PODS}/web-0")).is_some_and(|pod| pod["status"].is_null()))
+            .await;
+        made.push(began.elapsed().as_secs());
+        let mut pod = api.get(&format!("{PODS}/web-0")).expect("a Pod");
+        pod["status"] = json!({"phase": "Failed", "reason": "NodeAffinity"});
+        api.put(&format!("{PODS}/web-0"), pod);
+    }
+    assert_eq!(made, [0, 0, 1, 3, 7, 15]);
+    // Another template is tried at once.
+    stateful_set(&api, "two");
+    api.until("it is new", |api| image(api, "web-0") == "two").await;
+    assert_eq!(began.elapsed().as_secs(), 15);
+}
+
 fn cron_job(api: &FakeApi, spec: &Value) {
     let path = "apis/batch/v1/namespaces/x/cronjobs/tick";
     // Of a Job that is suspended the controller of Jobs makes nothing.

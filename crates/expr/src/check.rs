@@ -151,8 +151,8 @@ fn all(exprs: &[IdedExpr], names: &Names<'_>) -> Result<Vec<Type>, String> {
 }
 
 fn no_overload(name: &str, target: Option<&Type>, args: &[Type]) -> String {
-    let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-    let target = target.map(|t| format!("{t}.")).unwrap_or_default();
+    let args: Vec<String> = args.iter().map(Type::told).collect();
+    let target = target.map(|t| format!("{}.", t.told())).unwrap_or_default();
     format!("found no matching overload for '{name}' applied to '{target}({})'", args.join(", "))
 }
 

@@ -112,6 +112,14 @@ fn what_makes_no_sense_is_told_where_it_is_written() {
             "self.replicas == 'x'",
             "compilation failed: ERROR: <input>: found no matching overload for '_==_' applied to '(int, string)'",
         ),
+        (
+            "self.name + null == 'a'",
+            "compilation failed: ERROR: <input>: found no matching overload for '_+_' applied to '(string, null)'",
+        ),
+        (
+            "[null].startsWith('a')",
+            "compilation failed: ERROR: <input>: found no matching overload for 'startsWith' applied to 'list(null).(string)'",
+        ),
         ("self.name.odd()", "compilation failed: ERROR: <input>: undeclared reference to 'odd' (in container '')"),
         (
             "self.replicas.startsWith('a')",

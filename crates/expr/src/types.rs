@@ -96,6 +96,19 @@ impl Type {
     }
 }
 
+impl Type {
+    /// How messages about what does not fit name it (cel-go's `FormatCELType`), where null is no type's name.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Named("null_type") => "null".to_owned(),
+            Self::List(of) => format!("list({})", of.told()),
+            Self::Map(of) => format!("map(string, {})", of.told()),
+            Self::Optional(of) => format!("optional_type({})", of.told()),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -95,9 +95,8 @@ pub(crate) async fn run(shared: &Shared) {
 /// have to go for the same.
 async fn stopped(shared: &Shared, uid: &str) {
     let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.known) else { return };
-    let runs = |pod: &Pod| api::pod::containers(pods::spec(pod)).any(|(_, c)| pod.is_running(&c.name));
     // Nobody who might tell is there any more: it is gone.
-    let _ = known.wait_for(|pod| pod.is_ending(shared.now()) && !runs(pod) && pod.is_settled()).await;
+    let _ = known.wait_for(|pod| pod.has_made_room(shared.now())).await;
 }
 
 /// Looks at the node once; gives the Pods that have to go.

@@ -12,6 +12,7 @@ mod uri;
 mod write_first;
 
 use k8s_openapi::{api::core::v1::Container, apimachinery::pkg::util::intstr::IntOrString};
+use std::num::IntErrorKind;
 use tokio::time::{Instant, error::Elapsed, timeout_at};
 
 /// How much of an output or a body is kept, in bytes (upstream's `maxReadLength` and `maxRespBodyLength`).
@@ -23,17 +24,27 @@ pub(crate) const VERSION: &str = "1.35";
 /// The port that a number or a name means to this container (upstream's `ResolveContainerPort`).
 ///
 /// # Errors
-/// When the container has no port of this name, or the number is none of a port.
+/// In upstream's words, when the container has no port of this name, or the number is none of a port.
 pub(crate) fn resolve_port(port: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match port {
-        IntOrString::Int(number) => *number,
+        IntOrString::Int(number) => i64::from(*number),
         IntOrString::String(name) => {
             let mut ports = container.ports.iter().flatten();
             let named = ports.find(|p| p.name.as_deref() == Some(name));
-            named.ok_or_else(|| format!("port {name:?} not found"))?.container_port
+            // Upstream's last hope is that the name is a number, and what it says is that it is none.
+            named.map_or_else(|| number(name), |port| Ok(i64::from(port.container_port)))?
         }
     };
     u16::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| format!("invalid port number: {number}"))
+}
+
+/// A number in words, as Go reads one.
+fn number(text: &str) -> Result<i64, String> {
+    text.parse::<i64>().map_err(|e| {
+        let out_of_range = matches!(e.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+        let why = if out_of_range { "value out of range" } else { "invalid syntax" };
+        format!("strconv.Atoi: parsing {text:?}: {why}")
+    })
 }
 
 /// `host:port`, an IPv6 address in brackets.
@@ -71,8 +82,11 @@ mod tests {
     fn a_port_is_a_number_or_a_name_of_the_container() {
         check(&json!(80), Ok(80));
         check(&json!("web"), Ok(8080));
-        check(&json!("80"), Err("port \"80\" not found"));
-        check(&json!("dns"), Err("port \"dns\" not found"));
+        check(&json!("80"), Ok(80));
+        check(&json!("65536"), Err("invalid port number: 65536"));
+        let large = "99999999999999999999";
+        check(&json!(large), Err(&format!("strconv.Atoi: parsing {large:?}: value out of range")));
+        check(&json!("dns"), Err("strconv.Atoi: parsing \"dns\": invalid syntax"));
         check(&json!(0), Err("invalid port number: 0"));
         check(&json!(65536), Err("invalid port number: 65536"));
     }

@@ -254,6 +254,12 @@ impl Pod {
         self.ended.is_some() || self.finished() || self.stop(now).is_some()
     }
 
+    /// Whether it ends, and what it had of the node is free: whoever made room by letting it go can look again.
+    #[must_use]
+    pub fn has_made_room(&self, now: Timestamp) -> bool {
+        self.is_ending(now) && !self.any_alive() && self.is_settled()
+    }
+
     /// The runtime's id and restart count of a container: the newest one, or the one before.
     #[must_use]
     pub fn container_id(&self, name: &str, previous: bool) -> Option<(String, u32)> {

@@ -169,6 +169,7 @@ impl Cluster {
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let provisioner = storage::provisioner(dir, &node, &server).await?;
+        tasks.spawn(storage::tell_strays(dir.volumes(), client(UserInfo::component("kubernetes-admin"))));
         let asked = controllers::Options {
             provisioner: Some(provisioner),
             load_balancer_pool,

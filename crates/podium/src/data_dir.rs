@@ -127,11 +127,17 @@ impl DataDir {
         }
     }
 
+    /// Whether a network or a runtime was begun here, which are more than files.
+    pub(crate) fn has_begun(&self) -> bool {
+        ["containerd", "network"].iter().any(|name| self.root.join(name).exists())
+    }
+
     /// Creates the directory if need be (mode 0700) and takes its lock.
     ///
     /// # Errors
     /// When another Podium holds it (the error names its process), or the directory cannot be made.
     pub(crate) fn lock(&self) -> Result<Lock> {
+        let (made_root, made) = (!self.root.exists(), !self.lock_file().exists());
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -151,7 +157,7 @@ impl DataDir {
                 file.set_len(0)?;
                 file.rewind()?;
                 writeln!(file, "{}", std::process::id())?;
-                Ok(Lock { _file: file })
+                Ok(Lock { _file: file, made, made_root })
             }
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
                 let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
@@ -176,6 +182,28 @@ impl DataDir {
                 other => return other,
             }
         }
+    }
+
+    /// Whether nothing is here that could be of use to anybody after a start that failed: there was no API yet, and it is
+    /// certain that what is here was made by that start.
+    pub(crate) fn is_in_vain(&self, lock: &Lock) -> bool {
+        let others = [self.pki(), self.store(), self.kubelet(), self.volumes()];
+        let has_others = self.has_begun() || others.iter().any(|path| path.exists());
+        !self.store().exists() && (lock.made_root || lock.made && !has_others)
+    }
+
+    /// Removes what such a start made: files, for what runs was ended before.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(crate) fn leave(&self, lock: Lock) -> Result<()> {
+        if lock.made_root {
+            self.remove()?;
+        } else {
+            std::fs::remove_file(self.lock_file())?;
+        }
+        drop(lock);
+        Ok(())
     }
 
     /// The process that holds the lock, if one does.
@@ -205,6 +233,9 @@ fn resolved(path: &Path) -> std::io::Result<PathBuf> {
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: Flock<File>,
+    /// Whether its file was not there before, and neither the directory.
+    made: bool,
+    made_root: bool,
 }
 
 #[cfg(test)]
@@ -234,6 +265,42 @@ mod tests {
             let root = |above: &Path| DataDir::new(&above.join(name)).unwrap().root;
             assert_eq!(root(&link), root(&real), "{name}");
         }
+    }
+
+    #[test]
+    fn a_start_that_failed_leaves_what_was_there_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |before: &[&str], since: &[&str], expected: Option<&[&str]>| {
+            let root = dir.path().join("data");
+            let _ = std::fs::remove_dir_all(&root);
+            let write = |names: &[&str]| {
+                for name in names {
+                    std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+                    std::fs::write(root.join(name), "").unwrap();
+                }
+            };
+            let data_dir = DataDir::new(&root).unwrap();
+            write(before);
+            let lock = data_dir.lock().unwrap();
+            write(since);
+            if data_dir.is_in_vain(&lock) {
+                data_dir.leave(lock).unwrap();
+            }
+            let left = std::fs::read_dir(&root).ok().map(|entries| {
+                let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+                names.sort();
+                names
+            });
+            let expected = expected.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(left, expected, "{before:?} {since:?}");
+        };
+        check(&[], &[], None);
+        check(&[], &["runtime-endpoint", "pki/ca.crt", "network/conf"], None);
+        check(&[], &["store/1", "pki/ca.crt"], Some(&["pki", "podium.lock", "store"]));
+        check(&["podium.lock"], &[], Some(&["podium.lock"]));
+        check(&["mine"], &[], Some(&["mine"]));
+        // Nobody knows whose that is.
+        check(&["volumes/mine"], &[], Some(&["podium.lock", "volumes"]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{
     cli::{AuditArgs, DataDirArgs, UpArgs},
     cluster::{Access, Cluster},
-    data_dir::DataDir,
+    data_dir::{DataDir, Lock},
     kubeconfig,
     print::say,
     told,
@@ -25,7 +25,26 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) async fn up(args: UpArgs) -> Result<()> {
     let start = Instant::now();
     let dir = DataDir::new(&args.data_dir.data_dir)?;
-    let _lock = dir.lock_soon().await?;
+    let lock = dir.lock_soon().await?;
+    let done = serve(&dir, args, start).await;
+    if done.is_err()
+        && dir.is_in_vain(&lock)
+        && let Err(error) = leave_nothing(&dir, lock).await
+    {
+        tracing::warn!("what a start made of which nothing came is left: {}", told(&error));
+    }
+    done
+}
+
+/// What a start made before there was a cluster goes with it, in a directory that no Podium had used before.
+async fn leave_nothing(dir: &DataDir, lock: Lock) -> Result<()> {
+    if dir.has_begun() {
+        end(dir).await?;
+    }
+    dir.leave(lock)
+}
+
+async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| dir.kubeconfig());
     // An old one would say that the API serves.
     kubeconfig::clear(args.kubeconfig.as_deref(), &dir.kubeconfig())?;
@@ -39,7 +58,7 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
         Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
-        cluster = Cluster::start(&dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
+        cluster = Cluster::start(dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
         () = stop.wait() => return Ok(()),
     };
     say!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
@@ -119,6 +138,12 @@ pub(crate) async fn down(args: DataDirArgs) -> Result<()> {
 
 /// Containers, mounts, network and files. Gives whether the directory is gone, too.
 pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
+    end(dir).await?;
+    dir.remove()
+}
+
+/// What runs, and what the kernel has of it.
+async fn end(dir: &DataDir) -> Result<()> {
     if let Some(endpoint) = dir.foreign_runtime() {
         let removed = runtime::containerd::remove_pods(&endpoint, dir.root()).await;
         removed.with_context(|| {
@@ -133,5 +158,5 @@ pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
     runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;
     kubelet::remove_cgroups(&dir.kubelet()).await.context("cannot remove the cgroups of its Pods")?;
     network::Network::destroy(dir.root()).await?;
-    dir.remove()
+    Ok(())
 }

@@ -92,24 +92,35 @@ fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut
     };
     if mutation[field].is_null() {
         errors.required(&at.child(field), &format!("must be specified when patchType is {kind}"));
+    } else {
+        changed(field, source, types, &wanted, &at.child(field).child("expression"), errors);
     }
     if !mutation[other].is_null() {
-        errors.invalid(&at.child(other), &json!("{}"), &format!("must not be specified when patchType is {kind}"));
+        let (value, why) = (format!("{{{other}}}"), format!("must not be specified when patchType is {kind}"));
+        // The value is upstream's.
+        errors.invalid(&at.child(other), &json!(value), &why);
     }
-    let at = at.child(field).child("expression");
-    if mutation[field].is_null() {
-        return;
-    }
+}
+
+/// The expression of a change, which makes what is wanted.
+fn changed(
+    field: &str,
+    source: &Value,
+    types: &[(&str, Type)],
+    wanted: &Type,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     if source.as_str().unwrap_or("").trim().is_empty() {
-        return errors.required(&at, "expression is not specified");
+        return errors.required(at, "expression is not specified");
     }
     match Program::compile(source.as_str().unwrap_or(""), types) {
-        Err(why) => errors.invalid(&at, source, &why),
+        Err(why) => errors.invalid(at, source, &why),
         // Of a list that is made item by item, the items are known when they are made.
-        Ok(program) if matches!(program.result(), Type::Dyn) || *program.result() == wanted => {}
+        Ok(program) if matches!(program.result(), Type::Dyn) || program.result() == wanted => {}
         Ok(program) if field == "jsonPatch" && *program.result() == Type::list(Type::Dyn) => {}
         Ok(program) => {
-            errors.invalid(&at, source, &format!("must evaluate to {wanted} but got {}", program.result()));
+            errors.invalid(at, source, &format!("must evaluate to {wanted} but got {}", program.result()));
         }
     }
 }

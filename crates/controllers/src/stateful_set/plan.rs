@@ -133,12 +133,14 @@ impl Facts<'_> {
         claim_names(self.name, self.spec, ordinal).into_iter().filter_map(|name| self.claims.get(&name))
     }
 
-    pub(super) fn plan(&self) -> Plan {
+    /// `pause` says how long a Pod that has ended waits before it is deleted.
+    pub(super) fn plan(&self, mut pause: impl FnMut(i64) -> Option<Duration>) -> Plan {
         let after = self.spec.min_ready_seconds.unwrap_or(0);
         let soon = self.pods.values().filter(|pod| !pod.terminating);
         let again = soon.filter_map(|pod| pod.available_in(after, self.now)).min();
         let mut plan = Plan { again, ..Plan::default() };
-        if !self.ending && self.replicas(&mut plan).is_continue() && self.condemned(&mut plan).is_continue() {
+        if !self.ending && self.replicas(&mut plan, &mut pause).is_continue() && self.condemned(&mut plan).is_continue()
+        {
             rollout::roll(self, &mut plan);
         }
         plan
@@ -150,11 +152,16 @@ impl Facts<'_> {
     }
 
     /// Those that there should be, from the first to the last.
-    fn replicas(&self, plan: &mut Plan) -> ControlFlow<()> {
+    fn replicas(&self, plan: &mut Plan, pause: &mut impl FnMut(i64) -> Option<Duration>) -> ControlFlow<()> {
         let (start, end) = self.range();
         let mut made = 0;
         for ordinal in start..end {
             match self.pods.get(&ordinal) {
+                // It is made again, however it ended, once it is gone.
+                Some(pod) if pod.ended() => {
+                    self.ended(ordinal, pod, plan, pause);
+                    self.held()?;
+                }
                 Some(pod) => self.replica(ordinal, pod, plan)?,
                 // Its claim goes with the Pod that it was made for.
                 None if self.has_stale_claim(ordinal) => self.held()?,
@@ -171,14 +178,17 @@ impl Facts<'_> {
         ControlFlow::Continue(())
     }
 
-    fn replica(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan) -> ControlFlow<()> {
-        // It is made again, however it ended, once it is gone.
-        if pod.ended() {
-            if !pod.terminating {
-                plan.steps.push(Step::Delete(Arc::clone(pod)));
-            }
-            return self.held();
+    fn ended(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan, pause: &mut impl FnMut(i64) -> Option<Duration>) {
+        if pod.terminating {
+            return;
         }
+        match pause(ordinal) {
+            Some(left) => plan.again = Some(plan.again.map_or(left, |again| again.min(left))),
+            None => plan.steps.push(Step::Delete(Arc::clone(pod))),
+        }
+    }
+
+    fn replica(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan) -> ControlFlow<()> {
         let pending = pod.phase == "Pending";
         if pending && self.lacks_claims(ordinal) {
             plan.steps.push(Step::Claims { ordinal, pod: Arc::clone(pod) });

@@ -77,7 +77,7 @@ fn decide<T>(set: &StatefulSet, words: &str, claims: &[Claim], look: impl FnOnce
 }
 
 fn plan(facts: &Facts<'_>) -> Plan {
-    facts.plan()
+    facts.plan(|_| None)
 }
 
 /// `+` is made (`old`, when of the old revision), `-` deleted, `=` repaired, `claims` made; a claim with its owners.
@@ -131,6 +131,20 @@ fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
     check(json!({}), "0::Succeeded", "-0");
     check(json!({}), "0::Failed-", "");
     check(json!({"podManagementPolicy": "Parallel"}), "0::Failed 1", "-0 +2");
+}
+
+#[test]
+fn a_pod_that_has_ended_again_and_again_waits_before_it_is_deleted() {
+    let waits = |spec: Value, pods: &str| {
+        let pause = |ordinal| (ordinal == 0).then_some(Duration::from_secs(4));
+        let plan = decide(&set(spec), pods, &[], |facts| facts.plan(pause));
+        (line(&plan), plan.again.map(|again| again.as_secs()))
+    };
+    assert_eq!(waits(json!({}), "0::Failed 1 2"), (String::new(), Some(4)));
+    assert_eq!(waits(json!({}), "0::Failed- 1 2"), (String::new(), None));
+    assert_eq!(waits(json!({}), "0 1::Failed 2"), ("-1".to_owned(), None));
+    // The others do not wait for it.
+    assert_eq!(waits(json!({"podManagementPolicy": "Parallel"}), "0::Failed 1::Failed"), ("-1 +2".to_owned(), Some(4)));
 }
 
 #[test]
@@ -207,7 +221,7 @@ fn without_the_feature_one_is_replaced_at_a_time() {
                 claims: facts.claims.clone(),
                 ..*facts
             };
-            plan = facts.plan();
+            plan = facts.plan(|_| None);
         });
         assert_eq!(line(&plan), expected);
     };
@@ -225,7 +239,7 @@ fn a_pod_that_was_adopted_is_told_which_one_it_is() {
     let plan = decide(&set, "0 1 2", &[], |facts| {
         let mut pods = facts.pods.clone();
         Arc::make_mut(pods.get_mut(&1).unwrap()).labels.remove("statefulset.kubernetes.io/pod-name");
-        Facts { pods, owner: facts.owner.clone(), claims: facts.claims.clone(), ..*facts }.plan()
+        Facts { pods, owner: facts.owner.clone(), claims: facts.claims.clone(), ..*facts }.plan(|_| None)
     });
     assert_eq!(line(&plan), "=1");
 }
@@ -291,7 +305,7 @@ fn as_many_as_a_client_may_ask_for_are_made_bit_by_bit() {
 #[track_caller]
 fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
     let set = set(spec);
-    let status = decide(&set, pods, &[], |facts| status(&set, facts, facts.plan().rolled, 1));
+    let status = decide(&set, pods, &[], |facts| status(&set, facts, plan(facts).rolled, 1));
     let number = |n: Option<i32>| n.unwrap_or(0);
     let counts = [
         number(status.ready_replicas),

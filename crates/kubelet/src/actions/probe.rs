@@ -152,7 +152,7 @@ mod tests {
         let unknown = |words: &str| ProbeOutcome::Unknown(words.to_owned());
         check(exec(), Command::Fails("no such file".to_owned()), (unknown("no such file"), 3, 0)).await;
         for (probe, words) in [
-            (json!({"tcpSocket": {"port": "web"}}), "port \"web\" not found"),
+            (json!({"tcpSocket": {"port": "web"}}), "strconv.Atoi: parsing \"web\": invalid syntax"),
             (json!({"tcpSocket": {"port": 80}}), "the Pod has no address"),
             (json!({"grpc": {"port": 80}}), "the Pod has no address"),
             (json!({}), "missing probe handler for c"),

@@ -102,7 +102,7 @@ pub(super) async fn prepare(
         return Err(failed(&name, why));
     }
     let readonly = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
-    let source = source(&found.spec.unwrap_or_default(), readonly).map_err(|e| failed(&name, &e))?;
+    let source = source(&name, &found.spec.unwrap_or_default(), readonly)?;
     Ok(Some(Claimed { volume: name, source }))
 }
 
@@ -159,14 +159,16 @@ fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Resu
 /// Whether the Pod uses the volume as what it is, and that can be had here.
 fn check_mode(found: &PersistentVolume, pod: &Pod, volume: &str) -> Result<(), String> {
     let mode = found.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem");
-    if mode != "Filesystem" {
-        return Err(format!("volumes of mode {mode} are not supported yet"));
+    let is_filesystem = mode == "Filesystem";
+    let mut mounts = api::pod::containers(spec(pod)).flat_map(|(_, c)| c.volume_mounts.iter().flatten());
+    if !is_filesystem && mounts.any(|mount| mount.name == volume) {
+        return Err(format!("volume {volume} has volumeMode {mode}, but is specified in volumeMounts"));
     }
     let mut devices = api::pod::containers(spec(pod)).flat_map(|(_, c)| c.volume_devices.iter().flatten());
-    if devices.any(|device| device.name == volume) {
+    if is_filesystem && devices.any(|device| device.name == volume) {
         return Err(format!("volume {volume} has volumeMode {mode}, but is specified in volumeDevices"));
     }
-    Ok(())
+    if is_filesystem { Ok(()) } else { Err(format!("volumes of mode {mode} are not supported yet")) }
 }
 
 /// Whether the volume can be had on this node; a node that cannot be asked for keeps nothing from a Pod that is on it.
@@ -193,14 +195,16 @@ fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
     })
 }
 
-fn source(spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, String> {
+/// What is to be set up; `name` is the volume's.
+fn source(name: &str, spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, String> {
+    const NO_OPTIONS: &str = "Mount options are not supported for this volume type";
     let options = spec.mount_options.as_ref().is_some_and(|options| !options.is_empty());
     match (&spec.host_path, &spec.local) {
-        (Some(_), _) if options => Err("Mount options are not supported for this volume type".to_owned()),
+        (Some(_), _) if options => Err(step_failed("MountVolume.MountOptionSupport check", name, NO_OPTIONS)),
         (Some(host), _) => Ok(Source::HostPath(HostPath::new(host))),
-        (None, Some(_)) if options => Err("mountOptions of local volumes are not supported yet".to_owned()),
+        (None, Some(_)) if options => Err(failed(name, "mountOptions of local volumes are not supported yet")),
         (None, Some(local)) => Ok(Source::Local(Local { path: PathBuf::from(&local.path), readonly })),
-        (None, None) => Err(format!("volumes of type {} are not supported yet", kind(spec))),
+        (None, None) => Err(failed(name, &format!("volumes of type {} are not supported yet", kind(spec)))),
     }
 }
 
@@ -254,7 +258,7 @@ mod tests {
 
     #[track_caller]
     fn check_source(spec: Value, expected: &str) {
-        assert_eq!(source(&volume(spec).spec.unwrap(), false).err().as_deref().unwrap_or_default(), expected);
+        assert_eq!(source("pv", &volume(spec).spec.unwrap(), false).err().as_deref().unwrap_or_default(), expected);
     }
 
     #[test]
@@ -263,17 +267,20 @@ mod tests {
         check_source(json!({"local": {"path": "/d"}, "accessModes": ["ReadWriteOnce"]}), "");
         check_source(
             json!({"accessModes": ["ReadWriteOnce"], "nfs": {"server": "s", "path": "/"}, "claimRef": {}}),
-            "volumes of type nfs are not supported yet",
+            "MountVolume.SetUp failed for volume \"pv\" : volumes of type nfs are not supported yet",
         );
-        check_source(json!({"capacity": {"storage": "1Gi"}}), "volumes of type unknown are not supported yet");
+        check_source(
+            json!({"capacity": {"storage": "1Gi"}}),
+            "MountVolume.SetUp failed for volume \"pv\" : volumes of type unknown are not supported yet",
+        );
         let options = json!(["noatime"]);
         check_source(
             json!({"local": {"path": "/d"}, "mountOptions": options}),
-            "mountOptions of local volumes are not supported yet",
+            "MountVolume.SetUp failed for volume \"pv\" : mountOptions of local volumes are not supported yet",
         );
         check_source(
             json!({"hostPath": {"path": "/d"}, "mountOptions": options}),
-            "Mount options are not supported for this volume type",
+            "MountVolume.MountOptionSupport check failed for volume \"pv\" : Mount options are not supported for this volume type",
         );
     }
 }

@@ -29,6 +29,10 @@ pub(super) struct File {
 
 type Data = BTreeMap<String, Vec<u8>>;
 
+/// Upstream's words about a key that is missing (`MakePayload` of `pkg/volume/configmap` and `pkg/volume/secret`).
+const NO_CONFIG_MAP: &str = "configmap references non-existent config";
+const NO_SECRET: &str = "references non-existent secret";
+
 impl Payload {
     /// Adds a file; a path that leads out of the volume, or that the writer needs itself, is refused.
     pub(super) fn add(&mut self, path: &Path, mode: u32, content: Vec<u8>) -> Result<(), String> {
@@ -40,10 +44,10 @@ impl Payload {
         Ok(())
     }
 
-    /// Adds all keys, or the selected ones. `kind` is for the words about a key that is missing.
+    /// Adds all keys, or the selected ones. `missing` begins what is said of a key that is not there.
     fn add_keys(
         &mut self,
-        kind: &str,
+        missing: &str,
         data: Data,
         items: Option<&[KeyToPath]>,
         default_mode: u32,
@@ -56,7 +60,7 @@ impl Payload {
             match data.get(&item.key) {
                 Some(content) => self.add(Path::new(&item.path), mode(item.mode, default_mode), content.clone())?,
                 None if optional => {}
-                None => return Err(format!("references non-existent {kind} key: {}", item.key)),
+                None => return Err(format!("{missing} key: {}", item.key)),
             }
         }
         Ok(())
@@ -82,7 +86,13 @@ pub(super) async fn config_map(source: &ConfigMapVolumeSource, objects: &mut Obj
     let object = objects.config_map(&source.name, optional).await?;
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
-    payload.add_keys("config", of_config_map(object.as_deref()), source.items.as_deref(), default_mode, optional)?;
+    payload.add_keys(
+        NO_CONFIG_MAP,
+        of_config_map(object.as_deref()),
+        source.items.as_deref(),
+        default_mode,
+        optional,
+    )?;
     Ok(payload)
 }
 
@@ -92,7 +102,7 @@ pub(super) async fn secret(source: &SecretVolumeSource, objects: &mut Objects<'_
     let object = objects.secret(name, optional).await?;
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
-    payload.add_keys("secret", of_secret(object.as_deref()), source.items.as_deref(), default_mode, optional)?;
+    payload.add_keys(NO_SECRET, of_secret(object.as_deref()), source.items.as_deref(), default_mode, optional)?;
     Ok(payload)
 }
 
@@ -151,7 +161,7 @@ async fn project(
         let optional = source.optional == Some(true);
         let object = objects.config_map(&source.name, optional).await?;
         return payload.add_keys(
-            "config",
+            NO_CONFIG_MAP,
             of_config_map(object.as_deref()),
             source.items.as_deref(),
             default_mode,
@@ -162,7 +172,7 @@ async fn project(
         let optional = source.optional == Some(true);
         let object = objects.secret(&source.name, optional).await?;
         return payload.add_keys(
-            "secret",
+            NO_SECRET,
             of_secret(object.as_deref()),
             source.items.as_deref(),
             default_mode,
@@ -203,7 +213,7 @@ mod tests {
             .map(|(key, path)| KeyToPath { key: (*key).into(), path: (*path).into(), mode: None })
             .collect();
         let mut payload = Payload::default();
-        let result = payload.add_keys("config", data, Some(&items), 0o644, optional);
+        let result = payload.add_keys(NO_CONFIG_MAP, data, Some(&items), 0o644, optional);
         let paths: Vec<&str> = payload.files.keys().filter_map(|p| p.to_str()).collect();
         match expected {
             Ok(expected) => assert_eq!((result, paths.as_slice()), (Ok(()), expected)),
@@ -216,7 +226,7 @@ mod tests {
         check(&[], false, Ok(&["k", "l"]));
         check(&[("k", "x/y")], false, Ok(&["x/y"]));
         check(&[("n", "y")], true, Ok(&[]));
-        check(&[("n", "y")], false, Err("references non-existent config key: n"));
+        check(&[("n", "y")], false, Err("configmap references non-existent config key: n"));
         check(&[("k", "../y")], false, Err("invalid path: ../y"));
         check(&[("k", "/y")], false, Err("invalid path: /y"));
         check(&[("k", "..data")], false, Err("invalid path: ..data"));

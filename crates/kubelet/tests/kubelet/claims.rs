@@ -184,12 +184,16 @@ async fn block_volumes_are_not_had_and_no_file_system_is_a_device() {
     let (node, _mounts) = started();
     bound(&node, "b", &json!({"local": {"path": dir.path()}, "volumeMode": "Block"}));
     bound(&node, "f", &json!({"local": {"path": dir.path()}, "volumeMode": "Filesystem"}));
-    for (name, why) in [
-        ("b", "volumes of mode Block are not supported yet"),
-        ("f", "volume f has volumeMode Filesystem, but is specified in volumeDevices"),
+    bound(&node, "m", &json!({"local": {"path": dir.path()}, "volumeMode": "Block"}));
+    let (device, mount) = (json!({"devicePath": "/dev/x"}), json!({"mountPath": "/x"}));
+    for (name, list, how, why) in [
+        ("b", "volumeDevices", &device, "volumes of mode Block are not supported yet"),
+        ("f", "volumeDevices", &device, "volume f has volumeMode Filesystem, but is specified in volumeDevices"),
+        ("m", "volumeMounts", &mount, "volume m has volumeMode Block, but is specified in volumeMounts"),
     ] {
-        let devices = json!([{"name": name, "devicePath": "/dev/x"}]);
-        node.pod(name, &json!({"volumes": [of_claim(name)], "container": {"volumeDevices": devices}}));
+        let mut used = how.clone();
+        used["name"] = json!(name);
+        node.pod(name, &json!({"volumes": [of_claim(name)], "container": {list: [used]}}));
         let lists = format!("unmounted volumes=[{name}], unattached volumes=[], failed to process volumes=[{name}]");
         until_told(&node, &format!("Unable to attach or mount volumes: {lists}: {why}")).await;
     }

@@ -217,6 +217,36 @@ fn an_evicted_pod_fails_with_the_nodes_reason_when_all_has_stopped() {
 }
 
 #[test]
+fn a_pod_that_is_evicted_is_waited_for_until_its_volumes_are_gone() {
+    let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
+    sim.pass(5);
+    assert!(!sim.pod.has_made_room(sim.now), "nobody told it to leave");
+    sim.evict(Some(10));
+    sim.pass(2);
+    assert!(!sim.pod.has_made_room(sim.now), "it still runs");
+    sim.now += std::time::Duration::from_secs(1);
+    for (_, end) in sim.runtime.ends(sim.now) {
+        sim.observe(end);
+    }
+    let frees = |action: &Action| matches!(action, Action::StopSandbox { .. } | Action::UnmountVolumes);
+    for _ in 0..2 {
+        let next = loop {
+            let action = sim.next_action().expect("an action");
+            if frees(&action) {
+                break action;
+            }
+            sim.begin(&action);
+            sim.finish(&action);
+        };
+        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is not done");
+        sim.begin(&next);
+        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is on its way");
+        sim.finish(&next);
+    }
+    assert!(sim.pod.has_made_room(sim.now));
+}
+
+#[test]
 fn an_eviction_after_the_end_changes_nothing() {
     let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(5, 0)]);
     sim.pass(10);

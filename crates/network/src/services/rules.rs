@@ -28,6 +28,8 @@ const MASQUERADE: &str = "0x4000";
 const MARK: &str = "mark-for-masquerade";
 
 const CLUSTER_IPS: &str = "cluster-ips";
+/// The addresses alone (upstream's set `cluster-ips`).
+const KNOWN_IPS: &str = "known-ips";
 const EXTERNAL_IPS: &str = "external-ips";
 const NODE_PORTS: &str = "node-ports";
 const REFUSED_IPS: &str = "refused-ips";
@@ -51,6 +53,7 @@ fn base(place: &Place) -> Table {
     for name in [CLUSTER_IPS, EXTERNAL_IPS, REFUSED_IPS] {
         table.maps.insert(name, Map { of: "ipv4_addr . inet_proto . inet_service", ..Map::default() });
     }
+    table.maps.insert(KNOWN_IPS, Map { of: "ipv4_addr", ..Map::default() });
     for name in [NODE_PORTS, REFUSED_NODE_PORTS] {
         table.maps.insert(name, Map { of: "inet_proto . inet_service", ..Map::default() });
     }
@@ -78,10 +81,12 @@ fn base(place: &Place) -> Table {
         "masquerade fully-random".to_owned(),
     ];
     chain("postrouting", Some("type nat hook postrouting priority 90"), &masquerade);
-    // After the destination was written: what still goes to a Service's address goes to nobody.
+    // After the destination was written: what still goes to a Service's address goes to nobody. Of the node only what goes
+    // to a Service that there is: beyond that the network may be somebody else's.
+    let unserved = format!("ct state new ip daddr vmap @{KNOWN_IPS}");
     let unknown = format!("{of_pods}ip daddr {services} reject");
     chain("forward", Some("type filter hook forward priority -110"), &[format!("{of_pods}{refused}"), unknown]);
-    chain("filter-output", Some("type filter hook output priority -90"), &[refused, refused_here.clone()]);
+    chain("filter-output", Some("type filter hook output priority -90"), &[refused, refused_here.clone(), unserved]);
     chain("filter-input", Some("type filter hook input priority -110"), &[refused_here]);
     // The bridge lets 127.0.0.1 through so that node ports answer there: for nobody but this node.
     let guard = [format!("iifname {bridge} ip daddr 127.0.0.0/8 drop")];
@@ -101,6 +106,7 @@ impl Rules<'_> {
     fn add(&mut self, port: &ServicePort) {
         let key = |ip: &Ipv4Addr| format!("{ip} . {} . {}", port.protocol, port.port);
         let cluster_ip = key(&port.cluster_ip);
+        self.verdict(KNOWN_IPS, port.cluster_ip.to_string(), format!("goto {REFUSE}"));
         match self.balance(port, port.internal_local) {
             Some(chain) => self.lead(CLUSTER_IPS, cluster_ip, &chain),
             None => self.refuse(REFUSED_IPS, cluster_ip, port),

@@ -102,6 +102,7 @@ fn without_services_the_table_only_looks() {
         add table ip t
         add map ip t cluster-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
         add map ip t external-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
+        add map ip t known-ips { type ipv4_addr : verdict ; }
         add map ip t node-ports { type inet_proto . inet_service : verdict ; }
         add map ip t refused-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
         add map ip t refused-node-ports { type inet_proto . inet_service : verdict ; }
@@ -119,6 +120,7 @@ fn without_services_the_table_only_looks() {
         add rule ip t filter-input ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
         add rule ip t filter-output ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
         add rule ip t filter-output ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
+        add rule ip t filter-output ct state new ip daddr vmap @known-ips
         add rule ip t forward ip saddr 10.0.0.0/24 ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
         add rule ip t forward ip saddr 10.0.0.0/24 ip daddr 10.96.0.0/16 reject
         add rule ip t loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
@@ -154,6 +156,7 @@ fn an_address_leads_to_one_of_the_endpoints() {
             add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
             add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 2 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080, 1 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.2/8080 }
             add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
+            add element ip t known-ips { 10.96.7.7 : goto refuse }
         "#]],
     );
 }
@@ -165,6 +168,7 @@ fn where_nobody_answers_it_is_refused() {
         &[],
         true,
         &expect![[r#"
+        add element ip t known-ips { 10.96.7.7 : goto refuse }
         add element ip t refused-ips { 10.96.7.7 . tcp . 80 : goto refuse }
     "#]],
     );
@@ -188,6 +192,7 @@ fn a_client_stays_with_its_endpoint_when_it_is_asked_for() {
             add rule ip t service-95253A1D-default/web/tcp/http ip saddr @clients-DC435B36 goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
             add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 }
             add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
+            add element ip t known-ips { 10.96.7.7 : goto refuse }
         "#]],
     );
 }
@@ -218,6 +223,7 @@ fn who_comes_from_outside_comes_with_the_nodes_address() {
         add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
         add element ip t external-ips { 192.0.2.8 . tcp . 80 : goto external-95253A1D-default/web/tcp/http }
         add element ip t external-ips { 192.0.2.9 . tcp . 80 : goto balancer-95253A1D-default/web/tcp/http }
+        add element ip t known-ips { 10.96.7.7 : goto refuse }
         add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
     "#]],
     );
@@ -249,6 +255,7 @@ fn a_local_policy_asks_only_endpoints_of_the_node() {
         add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
         add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 2 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080, 1 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
         add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto local-95253A1D-default/web/tcp/http }
+        add element ip t known-ips { 10.96.7.7 : goto refuse }
         add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
     "#]],
     );
@@ -268,6 +275,7 @@ fn a_local_policy_asks_only_endpoints_of_the_node() {
         add rule ip t external-95253A1D-default/web/tcp/http drop
         add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
         add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
+        add element ip t known-ips { 10.96.7.7 : goto refuse }
         add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
         add element ip t refused-ips { 10.96.7.7 . tcp . 80 : goto drop-it }
     "#]],

@@ -11,7 +11,7 @@ mod transient;
 
 pub(super) use endpoints::ENDPOINTS;
 pub(super) use limit_range::LIMIT_RANGE;
-pub(super) use persistent_volume::PERSISTENT_VOLUME;
+pub(super) use persistent_volume::{PERSISTENT_VOLUME, validate_inline};
 pub(super) use persistent_volume_claim::{PERSISTENT_VOLUME_CLAIM, default_claim, validate_claim};
 pub(super) use pod_template::POD_TEMPLATE;
 pub(super) use replication_controller::REPLICATION_CONTROLLER;

@@ -2,6 +2,7 @@
 
 mod claim;
 mod device;
+mod disabled;
 mod parts;
 mod slice;
 
@@ -13,11 +14,13 @@ use super::{
     plain::Plain,
     text,
 };
+use disabled::drop_fields;
 use serde_json::{Value, json};
 
 const GROUP: &str = "resource.k8s.io";
 
 pub(super) static DEVICE_CLASS: Plain = Plain {
+    prepare: |object, old, _| drop_fields(object, old, disabled::OF_CLASSES),
     validate: claim::class,
     ..Plain::of(&KindInfo {
         generation: true,
@@ -27,6 +30,7 @@ pub(super) static DEVICE_CLASS: Plain = Plain {
 pub(super) static RESOURCE_CLAIM: Plain = Plain {
     columns: &[NAME, text("State", Cell::Of(|c, _| json!(state(c)))), AGE],
     default: |object| default_requests(object, "/spec/devices/requests"),
+    prepare: |object, old, _| drop_fields(object, old, disabled::OF_CLAIMS),
     validate_new: |object, errors| claim::spec(&object["spec"], &FieldPath::new("spec"), errors),
     validate_change: |object, old, errors| {
         immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
@@ -39,6 +43,7 @@ pub(super) static RESOURCE_CLAIM: Plain = Plain {
 };
 pub(super) static RESOURCE_CLAIM_TEMPLATE: Plain = Plain {
     default: |object| default_requests(object, "/spec/spec/devices/requests"),
+    prepare: |object, old, _| drop_fields(object, old, disabled::OF_TEMPLATES),
     validate_new: |object, errors| {
         claim::spec(&object["spec"]["spec"], &FieldPath::new("spec").child("spec"), errors);
     },
@@ -56,6 +61,7 @@ pub(super) static RESOURCE_SLICE: Plain = Plain {
         AGE,
     ],
     fields: &["spec.nodeName", "spec.driver"],
+    prepare: |object, old, _| drop_fields(object, old, disabled::OF_SLICES),
     validate: slice::validate,
     validate_change: |object, old, errors| {
         let path = FieldPath::new("spec");

@@ -45,6 +45,7 @@ mod service_account;
 mod storage;
 mod table;
 mod template;
+mod volume_source;
 mod webhook_client;
 
 pub use api::field::{FieldError, FieldErrors, FieldPath};

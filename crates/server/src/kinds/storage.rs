@@ -6,6 +6,7 @@ mod driver;
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME, boolean,
     checks::{csi_driver_name, immutable, items, not_negative_quantity, subdomain, text as text_of},
+    core::validate_inline,
     fill,
     info::METADATA,
     integer, node_labels,
@@ -138,7 +139,7 @@ pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
         let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
         match (&source["persistentVolumeName"], &source["inlineVolumeSpec"]) {
             (Value::Null, Value::Null) => errors.required(&at, one),
-            (Value::Null, _) => {}
+            (Value::Null, inline) => validate_inline(inline, &at.child("inlineVolumeSpec"), errors),
             (name, Value::Null) if name == "" => {
                 errors.required(&at.child("persistentVolumeName"), "must specify non empty persistentVolumeName");
             }

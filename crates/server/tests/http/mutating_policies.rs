@@ -174,6 +174,14 @@ async fn expressions_are_checked_when_they_are_written() {
             "patchType: Unsupported value: \"Other\": supported values: \"ApplyConfiguration\", \"JSONPatch\"",
         ),
         (json!({"patchType": "JSONPatch"}), "jsonPatch: Required value: must be specified when patchType is JSONPatch"),
+        (
+            json!({"patchType": "JSONPatch", "applyConfiguration": {"expression": "Object{}"}}),
+            "applyConfiguration: Invalid value: \"{applyConfiguration}\": must not be specified when patchType is JSONPatch",
+        ),
+        (
+            json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}, "jsonPatch": {"expression": "[]"}}),
+            "jsonPatch: Invalid value: \"{jsonPatch}\": must not be specified when patchType is ApplyConfiguration",
+        ),
     ] {
         let spec = json!({"matchConstraints": about("", "configmaps"), "reinvocationPolicy": "Never", "mutations": [mutation]});
         let object = json!({"metadata": {"name": "p"}, "spec": spec});

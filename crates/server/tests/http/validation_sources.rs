@@ -34,6 +34,14 @@ async fn sources_of_volumes_say_what_they_are() {
     )
     .await;
     check_volume(json!({"nfs": {"server": "s", "path": "/x"}}), &[]).await;
+    check_volume(
+        json!({"gcePersistentDisk": {"pdName": "", "partition": 256}, "emptyDir": null, "gitRepo": null}),
+        &[
+            ("persistentDisk.pdName", "Required", REQUIRED),
+            ("persistentDisk.partition", "Invalid", "Invalid value: 256: must be between 1 and 255, inclusive"),
+        ],
+    )
+    .await;
     check_volume(json!({"image": {}}), &[("image.reference", "Required", REQUIRED)]).await;
     check_volume(
         json!({"image": {"reference": "i", "pullPolicy": "Maybe"}}),

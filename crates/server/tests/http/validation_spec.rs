@@ -7,12 +7,12 @@ use serde_json::json;
 async fn volumes_are_validated() {
     let mode = "Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive";
     check_spec(
-        json!({"volumes": [{"name": "A", "emptyDir": {}}, {"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}, {"name": "v", "secret": {}}]}),
+        json!({"volumes": [{"name": "A", "emptyDir": {}}, {"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}, {"name": "v", "emptyDir": {}}, {"name": "v", "secret": {}}]}),
         &[
             ("spec.volumes[0].name", "Invalid", &format!("Invalid value: \"A\": {LABEL}")),
             ("spec.volumes[1].hostPath", "Forbidden", "Forbidden: may not specify more than 1 volume type"),
-            ("spec.volumes[2].name", "Duplicate", "Duplicate value: \"v\""),
-            ("spec.volumes[2].secret.secretName", "Required", "Required value"),
+            ("spec.volumes[3].secret.secretName", "Required", "Required value"),
+            ("spec.volumes[3].name", "Duplicate", "Duplicate value: \"v\""),
         ],
     )
     .await;

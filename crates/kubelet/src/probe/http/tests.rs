@@ -227,7 +227,7 @@ async fn the_request_is_the_one_that_was_asked_for() {
     ] {
         assert_eq!(check(fields, Says(OK), ProbeOutcome::Success).await, [expected]);
     }
-    let unnamed = ProbeOutcome::Unknown("port \"dns\" not found".to_owned());
+    let unnamed = ProbeOutcome::Unknown("strconv.Atoi: parsing \"dns\": invalid syntax".to_owned());
     check(json!({"port": "dns"}), Says(OK), unnamed).await;
     let found = probe(&action(&json!({})), &container(80), None, Duration::from_secs(20)).await;
     assert_eq!(found, ProbeOutcome::Unknown("the Pod has no address".to_owned()));

@@ -10,6 +10,7 @@ use crate::kinds::{
     plain::Plain,
     pod::{default_source, gone_plugins, node_selector},
     text,
+    volume_source::{self, Owner},
 };
 use api::claim::BESIDE_SOURCE;
 use serde_json::{Value, json};
@@ -96,59 +97,73 @@ fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     check_access_modes(spec, &path, "", errors);
-    let at = path.child("capacity");
-    let capacity = spec["capacity"].as_object().cloned().unwrap_or_default();
-    if capacity.is_empty() {
-        errors.required(&at, "");
-    }
-    if !capacity.contains_key("storage") || capacity.len() > 1 {
-        errors.not_supported(&at, &spec["capacity"], &["storage"]);
-    }
-    for (name, quantity) in &capacity {
-        check_positive(quantity, &at.key(name), errors);
-    }
+    capacity(spec, &path.child("capacity"), errors);
     let policies = ["Delete", "Recycle", "Retain"];
     if !policies.contains(&text_of(spec, "persistentVolumeReclaimPolicy")) {
         let at = path.child("persistentVolumeReclaimPolicy");
         errors.not_supported(&at, &spec["persistentVolumeReclaimPolicy"], &policies);
     }
-    let mut sources = spec.as_object().into_iter().flatten().filter(|(key, _)| !BESIDE_SOURCE.contains(&key.as_str()));
-    match sources.next() {
-        None => errors.required(&path, "must specify a volume type"),
-        Some(_) => sources.for_each(|(other, _)| {
-            errors.forbidden(&path.child(other), "may not specify more than 1 volume type");
-        }),
-    }
-    source(spec, &path, errors);
-    classes(spec, &path, errors);
     affinity(&spec["nodeAffinity"], &path.child("nodeAffinity"), errors);
+    source(spec, text_of(&object["metadata"], "name"), &path, errors);
+    if !text_of(spec, "storageClassName").is_empty() {
+        subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
+    }
     if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
         errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
     }
+    attributes(spec, &path, errors);
 }
 
-/// What holds for the sources that say where on a machine the volume is.
-fn source(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let needed: [(&str, &[&str]); 4] =
-        [("hostPath", &["path"]), ("local", &["path"]), ("nfs", &["server", "path"]), ("csi", &["volumeHandle"])];
-    for (source, fields) in needed.iter().filter(|(source, _)| !spec[*source].is_null()) {
-        let path = path.child(source);
-        for field in fields.iter().filter(|f| text_of(&spec[*source], f).is_empty()) {
-            errors.required(&path.child(field), "");
+/// The same for a volume that an attachment has within itself: only a driver can have made it, and nobody claims it.
+pub(in crate::kinds) fn validate_inline(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    const INLINE: &str = "in the context of inline volumes";
+    let forbidden = |field: &str, unset: Value, errors: &mut FieldErrors| {
+        if !spec[field].is_null() && spec[field] != unset {
+            errors.forbidden(&path.child(field), &format!("may not be specified {INLINE}"));
         }
-        if *source == "csi" {
-            csi(&spec["csi"], &path, errors);
-        }
-        let (at, place) = (path.child("path"), &spec[*source]["path"]);
-        let text = place.as_str().unwrap_or("");
-        if matches!(*source, "hostPath" | "local") && text.split('/').any(|part| part == "..") {
-            errors.invalid(&at, place, "must not contain '..'");
-        }
-        if *source == "nfs" && !text.is_empty() && !text.starts_with('/') {
-            errors.invalid(&at, place, "must be an absolute path");
-        }
+    };
+    forbidden("claimRef", Value::Null, errors);
+    forbidden("capacity", json!({}), errors);
+    if spec["csi"].is_null() {
+        errors.required(&path.child("csi"), &format!("has to be specified {INLINE}"));
     }
-    if !spec["local"].is_null() && spec["nodeAffinity"].is_null() {
+    check_access_modes(spec, path, "", errors);
+    if !matches!(text_of(spec, "persistentVolumeReclaimPolicy"), "" | "Retain") {
+        errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), &format!("may only be Retain {INLINE}"));
+    }
+    forbidden("nodeAffinity", Value::Null, errors);
+    source(spec, "", path, errors);
+    forbidden("storageClassName", json!(""), errors);
+    if !matches!(spec["volumeMode"].as_str(), None | Some("Filesystem")) {
+        let why = format!("may not specify volumeMode other than Filesystem {INLINE}");
+        errors.forbidden(&path.child("volumeMode"), &why);
+    }
+}
+
+fn capacity(spec: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    let capacity = spec["capacity"].as_object().cloned().unwrap_or_default();
+    if capacity.is_empty() {
+        errors.required(at, "");
+    }
+    if !capacity.contains_key("storage") || capacity.len() > 1 {
+        errors.not_supported(at, &spec["capacity"], &["storage"]);
+    }
+    for (name, quantity) in &capacity {
+        check_positive(quantity, &at.key(name), errors);
+    }
+}
+
+/// The one source that there is.
+fn source(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let owner = Owner::PersistentVolume(name);
+    let kind = volume_source::only(spec, owner, path, errors).map_or("", |(kind, source)| {
+        volume_source::check(kind, source, owner, path, errors);
+        kind
+    });
+    if kind == "csi" {
+        csi(&spec["csi"], &path.child("csi"), errors);
+    }
+    if kind == "local" && spec["nodeAffinity"].is_null() {
         // The path is upstream's, from when the affinity was an annotation.
         let at = FieldPath::new("metadata").child("annotations");
         errors.required(&at, "Local volume requires node affinity");
@@ -163,6 +178,9 @@ fn source(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// `validateCSIPersistentVolumeSource`.
 fn csi(csi: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     csi_driver_name(&csi["driver"], &path.child("driver"), errors);
+    if text_of(csi, "volumeHandle").is_empty() {
+        errors.required(&path.child("volumeHandle"), "");
+    }
     let secrets = ["controllerPublishSecretRef", EXPAND_SECRET, "nodePublishSecretRef", "nodeExpandSecretRef"];
     for field in secrets.into_iter().filter(|field| !csi[*field].is_null()) {
         let (path, secret) = (path.child(field), &csi[field]);
@@ -171,11 +189,8 @@ fn csi(csi: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// The classes of a volume are called as classes are; only CSI knows attributes.
-fn classes(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !text_of(spec, "storageClassName").is_empty() {
-        subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
-    }
+/// Only CSI knows classes of attributes.
+fn attributes(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, attributes) = (path.child("volumeAttributesClassName"), &spec["volumeAttributesClassName"]);
     if attributes.is_null() {
         return;

@@ -162,6 +162,14 @@ async fn persistent_volumes() {
             (r#"{"spec": {"hostPath": null}}"#, "spec: Required value: must specify a volume type"),
             (r#"{"spec": {"hostPath": {"path": "/a/../b"}}}"#, "spec.hostPath.path: Invalid value: \"/a/../b\": must not contain '..'"),
             (
+                r#"{"spec": {"hostPath": {"path": "/v", "type": "Pipe"}, "cephfs": {"monitors": []}}}"#,
+                "[spec.cephFS: Forbidden: may not specify more than 1 volume type, spec.hostPath.type: Unsupported value: \"Pipe\": supported values: \"\", \"BlockDevice\", \"CharDevice\", \"Directory\", \"DirectoryOrCreate\", \"File\", \"FileOrCreate\", \"Socket\"]",
+            ),
+            (
+                r#"{"spec": {"hostPath": null, "iscsi": {"targetPortal": "10.0.0.1", "iqn": "x", "lun": 0}}}"#,
+                "spec.iscsi.iqn: Invalid value: \"x\": must be valid format",
+            ),
+            (
                 r#"{"spec": {"hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Recycle"}}"#,
                 "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'",
             ),

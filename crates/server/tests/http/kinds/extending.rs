@@ -278,10 +278,6 @@ async fn devices_and_claims() {
         wrong: &[
             (r#"{"spec": {"selectors": [{}]}}"#, "spec.selectors[0].cel: Required value"),
             (r#"{"spec": {"config": [{}]}}"#, "spec.config[0].opaque: Required value"),
-            (
-                r#"{"spec": {"extendedResourceName": "x"}}"#,
-                "spec.extendedResourceName: Invalid value: \"x\": must be a valid extended resource name",
-            ),
         ],
         columns: "Name|Age",
         cells: json!(["gpu", null]),
@@ -337,6 +333,33 @@ async fn devices_and_claims() {
     }
     .check()
     .await;
+}
+
+#[tokio::test]
+async fn what_devices_and_claims_say_of_features_that_are_off_is_dropped() {
+    let api = Api::new().await;
+    let path = "/apis/resource.k8s.io/v1";
+    let exactly = json!({"deviceClassName": "gpu", "tolerations": [{"key": "k", "operator": "Exists"}]});
+    let claim = json!({"devices": {"requests": [{"name": "r", "exactly": exactly}]}});
+    let slice = json!({"driver": "example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1,
+        "resourceSliceCount": 1}, "devices": [{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule"}]}]});
+    for (collection, spec, dropped) in [
+        ("deviceclasses", json!({"extendedResourceName": "x"}), "/spec/extendedResourceName"),
+        ("namespaces/default/resourceclaims", claim.clone(), "/spec/devices/requests/0/exactly/tolerations"),
+        (
+            "namespaces/default/resourceclaimtemplates",
+            json!({"spec": claim}),
+            "/spec/spec/devices/requests/0/exactly/tolerations",
+        ),
+        ("resourceslices", slice, "/spec/devices/0/taints"),
+    ] {
+        let object = json!({"metadata": {"name": "x"}, "spec": spec});
+        assert!(object.pointer(dropped).is_some());
+        let made = api.check(post(format!("{path}/{collection}"), &object), 201, json!({})).await.body;
+        assert_eq!(made.pointer(dropped), None, "{collection}");
+        let again = api.check(put(format!("{path}/{collection}/x"), &made), 200, json!({})).await.body;
+        assert_eq!(again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "{collection}");
+    }
 }
 
 #[tokio::test]

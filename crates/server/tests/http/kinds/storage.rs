@@ -130,6 +130,14 @@ async fn drivers_and_what_they_attach() {
                 r#"{"spec": {"source": {"inlineVolumeSpec": {"csi": {"driver": "d", "volumeHandle": "h"}, "accessModes": ["ReadWriteOnce"]}}}}"#,
                 "spec.source: Forbidden: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
             ),
+            (
+                r#"{"spec": {"source": {"persistentVolumeName": null, "inlineVolumeSpec": {"csi": {"driver": "d", "volumeHandle": ""}, "accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}}}}"#,
+                "[spec.source.inlineVolumeSpec.csi.volumeHandle: Required value, spec.source.inlineVolumeSpec.volumeMode: Forbidden: may not specify volumeMode other than Filesystem in the context of inline volumes]",
+            ),
+            (
+                r#"{"spec": {"source": {"persistentVolumeName": null, "inlineVolumeSpec": {"hostPath": {"path": "/d"}, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Delete", "storageClassName": "slow"}}}}"#,
+                "[spec.source.inlineVolumeSpec.capacity: Forbidden: may not be specified in the context of inline volumes, spec.source.inlineVolumeSpec.csi: Required value: has to be specified in the context of inline volumes, spec.source.inlineVolumeSpec.persistentVolumeReclaimPolicy: Forbidden: may only be Retain in the context of inline volumes, spec.source.inlineVolumeSpec.storageClassName: Forbidden: may not be specified in the context of inline volumes]",
+            ),
         ],
         columns: "Name|Attacher|PV|Node|Attached|Age",
         cells: json!(["a", "example.com", "v", "n", false, null]),

@@ -4,12 +4,15 @@ mod elsewhere;
 mod projected;
 
 use super::{container, descending_path, items, required_label, text};
-use crate::kinds::{FieldErrors, FieldPath};
+use crate::kinds::{
+    FieldErrors, FieldPath,
+    volume_source::{self, Owner},
+};
 use api::quantity::Amount;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The volumes of a Pod by name, each with its kind.
+/// The volumes of a Pod that are right, by name, each with its kind.
 pub(super) type Volumes = BTreeMap<String, String>;
 
 /// What a `downwardAPI` volume can show.
@@ -21,27 +24,27 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> V
     let mut names = Volumes::new();
     for (i, v) in items(spec, "volumes").enumerate() {
         let path = path.index(i);
+        let (name, before) = (text(v, "name"), errors.0.len());
+        let kind = source(v, &path, errors);
         required_label(&v["name"], &path.child("name"), errors);
-        let kind = v.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| *key != "name");
-        if names.insert(text(v, "name").to_owned(), kind.cloned().unwrap_or_default()).is_some() {
+        if names.contains_key(name) {
             errors.duplicate(&path.child("name"), &v["name"]);
         }
-        source(v, &path, errors);
+        // What is wrong counts as not there, for its name as for who mounts it.
+        if errors.0.len() == before {
+            names.insert(name.to_owned(), kind.to_owned());
+        }
     }
     names
 }
 
-fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut kinds = v.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
-    let Some((kind, source)) = kinds.next() else {
-        return errors.required(path, "must specify a volume type");
-    };
-    for (other, _) in kinds {
-        errors.forbidden(&path.child(other), "may not specify more than 1 volume type");
-    }
+/// Checks the source of a volume; gives its kind.
+fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) -> &'static str {
+    let owner = Owner::Pod(text(v, "name"));
+    let Some((kind, source)) = volume_source::only(v, owner, path, errors) else { return "" };
+    volume_source::check(kind, source, owner, path, errors);
     let path = path.child(kind);
-    match kind.as_str() {
-        "hostPath" => host_path(source, &path, errors),
+    match kind {
         "emptyDir" => {
             let limit = source["sizeLimit"].as_str().and_then(|s| Amount::parse(s).ok());
             if limit.is_some_and(Amount::is_negative) {
@@ -59,24 +62,12 @@ fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.required(&path.child("claimName"), "");
         }
         "projected" => projected::source(source, &path, errors),
-        "nfs" => elsewhere::nfs(source, &path, errors),
         "csi" => elsewhere::csi(source, &path, errors),
         "ephemeral" => elsewhere::ephemeral(source, &path, errors),
         "image" => elsewhere::image(source, &path, errors),
         _ => {}
     }
-}
-
-fn host_path(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if text(source, "path").is_empty() {
-        errors.required(&path.child("path"), "");
-    } else if text(source, "path").split('/').any(|p| p == "..") {
-        errors.invalid(&path.child("path"), &source["path"], "must not contain '..'");
-    }
-    let types = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-    if !types.contains(&text(source, "type")) {
-        errors.not_supported(&path.child("type"), &source["type"], &types);
-    }
+    kind
 }
 
 fn mode(v: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {

@@ -9,18 +9,6 @@ use serde_json::{Map, Value, json};
 const LONGEST_DRIVER: usize = 63;
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// A server and a path on it.
-pub(super) fn nfs(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["server", "path"] {
-        if text(source, field).is_empty() {
-            errors.required(&path.child(field), "");
-        }
-    }
-    if !text(source, "path").starts_with('/') {
-        errors.invalid(&path.child("path"), &json!(text(source, "path")), "must be an absolute path");
-    }
-}
-
 /// An image; without a reference only in a template, whose owner fills it in.
 pub(super) fn image(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if text(source, "reference").is_empty() {

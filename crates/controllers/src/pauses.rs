@@ -1,0 +1,71 @@
+//! How long what failed waits before it is made again: twice as long each time, until it has not failed for a good while
+//! (`flowcontrol.Backoff`).
+
+use crate::clock::after;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const FIRST: Duration = Duration::from_secs(1);
+
+/// By owner, and by what its owner calls it: until when to wait, and for how long that was.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    most: Duration,
+    known: HashMap<(String, String), (Instant, Duration)>,
+}
+
+impl Pauses {
+    pub(crate) fn of_at_most(most: Duration) -> Self {
+        Self { most, known: HashMap::new() }
+    }
+
+    /// How long it must wait now; if it need not, it must the next time, twice as long.
+    pub(crate) fn next(&mut self, owner: &str, what: String, now: Instant) -> Option<Duration> {
+        let at = (owner.to_owned(), what);
+        let pause = match self.known.get(&at) {
+            Some((until, _)) if now < *until => return Some(until.saturating_duration_since(now)),
+            Some((until, pause)) if self.counts(*until, now) => pause.saturating_mul(2).min(self.most),
+            _ => FIRST,
+        };
+        let known = std::mem::take(&mut self.known);
+        self.known = known.into_iter().filter(|(_, (until, _))| self.counts(*until, now)).collect();
+        self.known.insert(at, (after(now, pause), pause));
+        None
+    }
+
+    /// Whether a pause was not so long ago that all begins anew.
+    fn counts(&self, until: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(until) < self.most
+    }
+
+    pub(crate) fn forget(&mut self, owner: &str) {
+        self.known.retain(|(of, _), _| of != owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_again_and_again_waits_twice_as_long_each_time() {
+        let (mut pauses, start) = (Pauses::of_at_most(Duration::from_secs(5)), Instant::now());
+        let mut ask = |at, what: &str| {
+            let left = pauses.next("a", what.to_owned(), start + Duration::from_secs(at));
+            left.map(|left| left.as_secs())
+        };
+        assert_eq!(ask(0, "x"), None);
+        assert_eq!(ask(0, "x"), Some(1));
+        assert_eq!((ask(1, "x"), ask(1, "x")), (None, Some(2)));
+        // Others have nothing to do with it.
+        assert_eq!(ask(1, "y"), None);
+        assert_eq!((ask(4, "x"), ask(5, "x")), (None, Some(3)));
+        assert_eq!((ask(9, "x"), ask(9, "x")), (None, Some(5)));
+        // After a good while it begins anew.
+        assert_eq!((ask(20, "x"), ask(20, "x")), (None, Some(1)));
+        assert_eq!(pauses.known.len(), 1, "what is long ago is forgotten");
+        pauses.forget("a");
+        assert!(pauses.known.is_empty());
+    }
+}
