@@ -106,6 +106,18 @@ fn metrics_of_objects_and_of_elsewhere_have_their_names_too() {
 }
 
 #[test]
+fn values_below_zero_stay_below_zero() {
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    let spec = json!({"type": "External", "external": {"metric": metric("queue"), "target": target}});
+    let (computed, _) = computed(vec![(spec, Ok(Reading::External(vec![5_000, -36_000])))]);
+    let current = json!({"averageValue": "-10333m"});
+    assert_eq!(to_value(&computed.statuses[0]).unwrap()["external"]["current"], current);
+    let desired = computed.desired.clone().unwrap().0;
+    let bounds = Bounds { replicas: 3, least: 1, most: 9 };
+    assert_eq!((desired, bounds.wanted(&computed).unwrap()), (-3, (0, "All metrics below target".to_owned())));
+}
+
+#[test]
 fn the_metric_that_calls_for_most_counts() {
     let hits = json!({"type": "Pods", "pods": {"metric": metric("hits"), "target": {"type": "AverageValue", "averageValue": "10"}}});
     let (computed, _) = computed(vec![(cpu(50), using(200)), (hits, using(30_000)), (cpu(50), using(700))]);
