@@ -122,8 +122,10 @@ impl Controller for Autoscalers {
 }
 
 impl Autoscalers {
-    async fn tell(&self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
-        self.recorder.tell(&hpa.object_ref(&()), true, reason, message).await;
+    async fn warn(&mut self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
+        if self.histories.entry(key(hpa)).or_default().may_warn(Instant::now()) {
+            self.recorder.tell(&hpa.object_ref(&()), true, reason, message).await;
+        }
     }
 
     /// Brings a scale towards what it should be; nothing is found where it cannot be read.
@@ -131,7 +133,7 @@ impl Autoscalers {
         let (resource, scale) = match self.targets.scale(namespace(round.hpa), &round.spec.scale_target_ref).await {
             Ok(found) => found,
             Err(why) => {
-                self.tell(round.hpa, "FailedGetScale", &why).await;
+                self.warn(round.hpa, "FailedGetScale", &why).await;
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
                 round.conditions.able(false, ("FailedGetScale", &message));
                 return None;
@@ -179,7 +181,7 @@ impl Autoscalers {
         let pods = match self.selected(round, text).await {
             Ok(pods) => pods,
             Err(why) => {
-                self.tell(round.hpa, "FailedComputeMetricsReplicas", &why).await;
+                self.warn(round.hpa, "FailedComputeMetricsReplicas", &why).await;
                 return (None, None);
             }
         };
@@ -196,11 +198,11 @@ impl Autoscalers {
         };
         let computed = compute(specs, readings, &calculator, namespace, &mut round.conditions);
         for (reason, message) in &computed.told {
-            self.tell(round.hpa, reason, message).await;
+            self.warn(round.hpa, reason, message).await;
         }
         let wanted = bounds.wanted(&computed);
         if let (None, Some(why)) = (&wanted, &computed.error) {
-            self.tell(round.hpa, "FailedComputeMetricsReplicas", why).await;
+            self.warn(round.hpa, "FailedComputeMetricsReplicas", why).await;
         }
         (Some(computed), wanted)
     }
@@ -209,7 +211,7 @@ impl Autoscalers {
     async fn selected(&mut self, round: &mut Round<'_>, text: &str) -> Result<Vec<Arc<Member>>, String> {
         if text.is_empty() {
             let said = "selector is required";
-            self.tell(round.hpa, "SelectorRequired", said).await;
+            self.warn(round.hpa, "SelectorRequired", said).await;
             round.conditions.active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
             return Err(said.to_owned());
         }
@@ -217,7 +219,7 @@ impl Autoscalers {
             Ok(selector) => selector,
             Err(e) => {
                 let said = format!("couldn't convert selector into a corresponding internal selector object: {e}");
-                self.tell(round.hpa, "InvalidSelector", &said).await;
+                self.warn(round.hpa, "InvalidSelector", &said).await;
                 round.conditions.active(false, ("InvalidSelector", &said));
                 return Err(said);
             }
@@ -229,7 +231,7 @@ impl Autoscalers {
         if others.len() > 1 {
             let others = others.join(" ");
             let said = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
-            self.tell(round.hpa, "AmbiguousSelector", &said).await;
+            self.warn(round.hpa, "AmbiguousSelector", &said).await;
             round.conditions.active(false, ("AmbiguousSelector", &said));
             return Err(said);
         }
@@ -257,7 +259,7 @@ impl Autoscalers {
         scale.spec.get_or_insert_default().replicas = Some(desired);
         if let Err(e) = self.targets.update(namespace(round.hpa), resource, &scale).await {
             let said = format!("New size: {desired}; reason: {why}; error: {e}");
-            self.tell(round.hpa, "FailedRescale", &said).await;
+            self.warn(round.hpa, "FailedRescale", &said).await;
             let said = format!("the HPA controller was unable to update the target scale: {e}");
             round.conditions.able(false, ("FailedUpdateScale", &said));
             return Found { desired: None, ..found };
@@ -278,7 +280,7 @@ impl Autoscalers {
     }
 
     /// Writes the status, if it is another.
-    async fn report(&self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
+    async fn report(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
         if hpa.status.clone().unwrap_or_default() == status {
             return;
         }
@@ -288,7 +290,7 @@ impl Autoscalers {
         let name = hpa.metadata.name.as_deref().unwrap_or_default();
         match api.replace_status(name, &PostParams::default(), &new).await {
             // It has gone meanwhile: the watch says so.
-            Err(e) if !is_code(&e, 404) => self.tell(hpa, "FailedUpdateStatus", &said(&e)).await,
+            Err(e) if !is_code(&e, 404) => self.warn(hpa, "FailedUpdateStatus", &said(&e)).await,
             _ => {}
         }
     }

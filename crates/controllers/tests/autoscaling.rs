@@ -141,12 +141,15 @@ async fn a_status_that_says_nothing_new_is_not_written() {
     let said = format!("the HPA was unable to compute the replica count: {why}");
     assert_eq!(condition(&api, "a", "ScalingActive").1, said);
     assert_eq!(reason(&api, "a", "AbleToScale"), "True SucceededGetScale");
-    sleep(Duration::from_secs(600)).await;
+    sleep(Duration::from_secs(590)).await;
     assert_eq!(told(&api, "FailedGetResourceMetric"), [why], "the same again counts up");
     let whole = "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: ";
     assert_eq!(told(&api, "FailedComputeMetricsReplicas"), [format!("{whole}{why}")]);
     let written = format!("PUT {AUTOSCALERS}/a/status");
     assert_eq!(api.writes().iter().filter(|line| **line == written).count(), 1);
+    // What fails again and again is told less and less often.
+    let counts = api.list("api/v1/namespaces/x/events").into_iter().map(|event| event["count"].as_i64().unwrap_or(0));
+    assert_eq!(counts.sum::<i64>(), 26);
     assert_eq!(replicas(&api), 2);
 }
 

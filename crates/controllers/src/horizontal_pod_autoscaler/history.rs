@@ -14,7 +14,14 @@ pub(super) struct History {
     /// How many were added, and how many removed.
     added: Noted,
     removed: Noted,
+    /// How many warnings may still be told, and when that was counted.
+    warnings: Option<(f64, Instant)>,
 }
+
+/// So many warnings are told at once, and then one in five minutes (`EventSourceObjectSpamFilter`): what fails, fails with
+/// every sync.
+const WARNINGS: f64 = 25.0;
+const NEXT_WARNING: Duration = Duration::from_secs(300);
 
 impl History {
     /// When nothing is known, what there is was right (`recordInitialRecommendation`).
@@ -22,6 +29,16 @@ impl History {
         if self.recommended.is_empty() {
             self.recommended.push((replicas, now));
         }
+    }
+
+    /// Whether a warning may be told.
+    pub(super) fn may_warn(&mut self, now: Instant) -> bool {
+        let left = self.warnings.map_or(WARNINGS, |(left, counted)| {
+            (left + age(counted, now).as_secs_f64() / NEXT_WARNING.as_secs_f64()).min(WARNINGS)
+        });
+        let may = left >= 1.0;
+        self.warnings = Some((if may { left - 1.0 } else { left }, now));
+        may
     }
 
     /// What metrics call for, which is remembered as long as anyone asks for it.

@@ -53,9 +53,12 @@ fn without_a_behavior_it_doubles_at_most_and_at_least_becomes_four() {
     let mut scaled = Scaled::new(1, &Value::Null);
     scaled.check(0, 50, 4, READY, "ScaleUpLimit");
     scaled.check(15, 50, 8, READY, "ScaleUpLimit");
-    scaled.check(30, 12, 12, READY, WITHIN);
+    // What was called for before still is.
+    scaled.check(30, 12, 16, DOWN, "ScaleUpLimit");
+    let mut scaled = Scaled::new(12, &Value::Null);
     scaled.bounds.most = 20;
-    scaled.check(45, 30, 20, READY, "TooManyReplicas");
+    scaled.check(0, 30, 20, READY, "TooManyReplicas");
+    scaled.check(15, 20, 20, DOWN, "TooManyReplicas");
 }
 
 #[test]
