@@ -89,9 +89,9 @@ fn custom_kinds(cluster: &Cluster) {
     eventually("there is no such kind", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
     kubectl.apply(&definition.to_string());
     kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
-    let foo =
+    let object =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 1}});
-    kubectl.apply(&foo.to_string());
+    kubectl.apply(&object.to_string());
     eventually("it is found and scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
     eventually("it has no selector", || condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector");
     kubectl.run("delete hpa web").ok();
