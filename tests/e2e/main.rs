@@ -10,6 +10,7 @@ mod access;
 mod admission;
 mod aggregation;
 mod audit;
+mod autoscaling;
 mod certificates;
 mod claims;
 mod clusters;
@@ -115,6 +116,7 @@ fn main() {
     let shared = [
         access::TESTS,
         aggregation::TESTS,
+        autoscaling::TESTS,
         certificates::TESTS,
         claims::TESTS,
         companions::TESTS,

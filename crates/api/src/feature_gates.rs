@@ -101,6 +101,8 @@ gates! {
     MutatingAdmissionPolicy: Beta, false;
     /// KEP-961: several Pods of a StatefulSet may be replaced at once.
     MaxUnavailableStatefulSet: Beta, true;
+    /// KEP-4951: an autoscaler's own tolerance.
+    HPAConfigurableTolerance: Beta, true;
     /// KEP-2535: an image that was pulled with a secret is only for Pods that have one, too.
     KubeletEnsureSecretPulledImages: Beta, true;
 }

@@ -74,6 +74,13 @@ impl Amount {
         clamp(div_ceil(self.0, NANO / 1000))
     }
 
+    /// Units, as near as a float comes (`Quantity.AsApproximateFloat64`).
+    #[must_use]
+    pub fn approximate(self) -> f64 {
+        // Both are exact up to 2^53, and so is a decimal that was written with few digits.
+        self.0 as f64 / NANO as f64
+    }
+
     /// Whether it is below zero.
     #[must_use]
     pub fn is_negative(self) -> bool {

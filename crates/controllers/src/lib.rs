@@ -24,6 +24,7 @@ mod ephemeral_volume;
 mod garbage_collector;
 mod going;
 mod history;
+mod horizontal_pod_autoscaler;
 mod in_use;
 mod job;
 mod legacy_token_cleaner;
@@ -87,7 +88,7 @@ pub struct Options {
     pub terminated_pod_gc_threshold: usize,
     /// Which features are on.
     pub gates: FeatureGates,
-    /// When CronJobs start Jobs, and how long nobody has used a token.
+    /// When CronJobs start Jobs, for how long Pods are ready, and how long nobody has used a token.
     pub clock: Clock,
 }
 
@@ -146,6 +147,8 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         controllers.spawn(load_balancer::run(clients.clone(), services.clone(), pool, stop.clone()));
     }
     controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
+    let (gates, clock) = (&options.gates, options.clock.clone());
+    controllers.spawn(horizontal_pod_autoscaler::run(clients.clone(), pods.clone(), gates, clock, stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
     controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));

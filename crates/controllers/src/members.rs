@@ -1,8 +1,10 @@
-//! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints and of disruption budgets.
+//! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints, of disruption budgets and of
+//! autoscalers.
 
 use crate::amount::total;
 use crate::cache::Kept;
 use crate::daemon_set::tied;
+use crate::horizontal_pod_autoscaler::Measured;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -55,6 +57,8 @@ pub(crate) struct Member {
     pub(crate) own_claims: Vec<String>,
     /// Whether its kubelet is done with it, or was not waited for: what still is there waits for a finalizer.
     pub(crate) is_shut_down: bool,
+    /// What an autoscaler must know of it.
+    pub(crate) measured: Box<Measured>,
     /// What a Job must know of it; nothing of Pods of others.
     pub(crate) job: Option<Box<JobPart>>,
 }
@@ -124,6 +128,7 @@ impl Member {
             place: Place::of(&spec, &status),
             claims: claims(&spec),
             own_claims: own_claims(&spec, meta.name.as_deref().unwrap_or_default()),
+            measured: Box::new(Measured::of(&spec, &status)),
             is_shut_down: terminating && meta.deletion_grace_period_seconds == Some(0),
             job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),

@@ -11,6 +11,10 @@ use serde_json::{Map, Value};
 /// Messages that name their version and kind although they stand in another.
 pub(crate) const WITH_TYPE: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
 
+/// Lists of which an empty one is another thing than none, for what fills in what is not there (`copyHPAScalingRules`).
+/// None is stored: validation refuses them.
+const EMPTY_SAYS: [(&str, &str); 1] = [("autoscaling/v2.HPAScalingRules", "policies")];
+
 /// Makes of an object what its kind has of it; gives `unknown field "path"` for each field that it has not. A kind without
 /// facts is taken as it is.
 ///
@@ -86,7 +90,8 @@ impl Reader {
             Some(_) if value.is_null() => false,
             Some(field) => {
                 self.field(field, value, struct_name(message))?;
-                field.shape == Shape::Pointer || field.always || !is_empty(field, value)
+                let says = EMPTY_SAYS.contains(&(message.name.as_str(), key));
+                field.shape == Shape::Pointer || field.always || says || !is_empty(field, value)
             }
         };
         self.path.truncate(at);

@@ -23,8 +23,18 @@ pub(crate) fn document(path: &str) -> Option<Value> {
         "apis" => Some(aggregated("coordination.k8s.io", &coordination)),
         "api/v1" => list("v1", &core),
         "apis/coordination.k8s.io/v1" => list("coordination.k8s.io/v1", &coordination),
+        // Of others: what autoscalers look for, and nobody else finds.
+        "apis/example.com" => Some(group("example.com", "v1")),
+        "apis/example.com/v1" => list("example.com/v1", &[resource("widgets", "Widget", true, &all)]),
+        "apis/custom.metrics.k8s.io" => Some(group("custom.metrics.k8s.io", "v1beta2")),
         _ => None,
     }
+}
+
+/// A group of one version.
+fn group(name: &str, version: &str) -> Value {
+    let version = json!({ "groupVersion": format!("{name}/{version}"), "version": version });
+    json!({ "kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version })
 }
 
 /// All of a group in one document.

@@ -264,6 +264,10 @@ impl State {
                 None => status(404, "NotFound"),
             };
         }
+        if target.resource.ends_with('/') {
+            // A group, or a version of one, that nobody serves.
+            return status(404, "NotFound");
+        }
         if query.contains("watch=") {
             return self.watch(target, query);
         }

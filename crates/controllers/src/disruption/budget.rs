@@ -104,7 +104,7 @@ fn tell(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, messa
 }
 
 /// A selector in Go's words, for an Event.
-pub(super) fn in_words(selector: Option<&LabelSelector>) -> String {
+pub(crate) fn in_words(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
     let one = |r: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {

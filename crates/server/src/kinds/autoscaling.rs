@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscaler (`autoscaling/v2`, and `v1` in the form of which it was made). Nothing scales yet.
+//! HorizontalPodAutoscaler (`autoscaling/v2`, and `v1` in the form of which it was made).
 
 mod behavior;
 mod v1;
@@ -139,6 +139,9 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     for direction in ["scaleUp", "scaleDown"] {
         let path = path.child("behavior").child(direction);
         rules(&spec["behavior"][direction], &path, errors);
+        if spec["behavior"][direction].is_object() && items(&spec["behavior"][direction], "policies").next().is_none() {
+            errors.required(&path.child("policies"), "must specify at least one Policy");
+        }
         for (i, policy) in items(&spec["behavior"][direction], "policies").enumerate() {
             let path = path.child("policies").index(i);
             if !matches!(text_of(policy, "type"), "Percent" | "Pods") {

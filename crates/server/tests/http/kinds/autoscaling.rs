@@ -47,6 +47,10 @@ async fn both_versions() {
                 "[spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600, spec.behavior.scaleDown.selectPolicy: Unsupported value: \"Avg\": supported values: \"Disabled\", \"Max\", \"Min\", spec.behavior.scaleDown.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800]",
             ),
             (
+                r#"{"spec": {"behavior": {"scaleUp": {"policies": []}}}}"#,
+                "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy",
+            ),
+            (
                 r#"{"spec": {"metrics": [{"type": "Pods", "pods": {"metric": {"name": "a/b"}, "target": {"type": "AverageValue", "averageValue": "1"}}}]}}"#,
                 "spec.metrics[0].pods.metric.name: Invalid value: \"a/b\": may not contain '/'",
             ),

@@ -1,0 +1,135 @@
+//! How fast an autoscaler may change a number (`spec.behavior`), with upstream's defaults (`pkg/apis/autoscaling/v2/defaults.go`).
+
+use super::calculator::{Tolerances, ceil};
+use super::history::History;
+use api::resources::Amount;
+use k8s_openapi::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerBehavior};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// `--horizontal-pod-autoscaler-downscale-stabilization`.
+pub(super) const DOWNSCALE_STABILIZATION: Duration = Duration::from_secs(300);
+
+/// Which of several policies counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Select {
+    /// The one that allows the greatest change.
+    Most,
+    Least,
+    /// No change at all.
+    Disabled,
+}
+
+/// So much may change within a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Pods(i32),
+    Percent(i32),
+}
+
+/// How a number may change in one direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// What was recommended within that time counts.
+    pub(super) window: Duration,
+    select: Select,
+    policies: Vec<(Change, Duration)>,
+}
+
+/// How a number may change in both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Behavior {
+    pub(super) up: Rules,
+    pub(super) down: Rules,
+}
+
+const PERIOD: Duration = Duration::from_secs(15);
+
+impl Behavior {
+    pub(super) fn of(behavior: &HorizontalPodAutoscalerBehavior) -> Self {
+        let up = vec![(Change::Pods(4), PERIOD), (Change::Percent(100), PERIOD)];
+        let up = Rules { window: Duration::ZERO, select: Select::Most, policies: up };
+        let down = vec![(Change::Percent(100), PERIOD)];
+        let down = Rules { window: DOWNSCALE_STABILIZATION, select: Select::Most, policies: down };
+        Self { up: up.with(behavior.scale_up.as_ref()), down: down.with(behavior.scale_down.as_ref()) }
+    }
+}
+
+impl Rules {
+    fn with(mut self, rules: Option<&HPAScalingRules>) -> Self {
+        let Some(rules) = rules else { return self };
+        if let Some(window) = rules.stabilization_window_seconds {
+            self.window = seconds(window);
+        }
+        match rules.select_policy.as_deref() {
+            Some("Disabled") => self.select = Select::Disabled,
+            Some("Min") => self.select = Select::Least,
+            _ => {}
+        }
+        if let Some(policies) = &rules.policies {
+            let change = |kind: &str, value| if kind == "Pods" { Change::Pods(value) } else { Change::Percent(value) };
+            self.policies = policies.iter().map(|p| (change(&p.type_, p.value), seconds(p.period_seconds))).collect();
+        }
+        self
+    }
+
+    /// How far its policies look back (`getLongestPolicyPeriod`).
+    pub(super) fn longest(&self) -> Duration {
+        self.policies.iter().map(|(_, period)| *period).max().unwrap_or_default()
+    }
+
+    /// How many there may be at most now (`calculateScaleUpLimitWithScalingRules`).
+    pub(super) fn highest(&self, replicas: i32, history: &History, now: Instant) -> i32 {
+        let proposals = self.policies.iter().map(|(change, period)| {
+            let start = history.at_start(replicas, *period, now);
+            match change {
+                Change::Pods(value) => start.saturating_add(*value),
+                // Up, for a part of a Pod would never become one.
+                Change::Percent(value) => ceil(f64::from(start) * (1.0 + f64::from(*value) / 100.0)),
+            }
+        });
+        match self.select {
+            Select::Disabled => replicas,
+            Select::Least => proposals.min().unwrap_or(i32::MAX),
+            Select::Most => proposals.max().unwrap_or(i32::MIN),
+        }
+    }
+
+    /// How many there must be at least now (`calculateScaleDownLimitWithBehaviors`).
+    pub(super) fn lowest(&self, replicas: i32, history: &History, now: Instant) -> i32 {
+        let proposals = self.policies.iter().map(|(change, period)| {
+            let start = history.at_start(replicas, *period, now);
+            match change {
+                Change::Pods(value) => start.saturating_sub(*value),
+                Change::Percent(value) => trunc(f64::from(start) * (1.0 - f64::from(*value) / 100.0)),
+            }
+        });
+        match self.select {
+            Select::Disabled => replicas,
+            Select::Least => proposals.max().unwrap_or(i32::MIN),
+            Select::Most => proposals.min().unwrap_or(i32::MAX),
+        }
+    }
+}
+
+/// What an autoscaler says of its tolerances (KEP-4951).
+pub(super) fn tolerances(behavior: Option<&HorizontalPodAutoscalerBehavior>) -> Tolerances {
+    let of = |rules: Option<&HPAScalingRules>| {
+        let amount = Amount::try_from(rules?.tolerance.as_ref()?).ok()?;
+        Some(amount.approximate())
+    };
+    let default = Tolerances::default();
+    Tolerances {
+        down: behavior.and_then(|b| of(b.scale_down.as_ref())).unwrap_or(default.down),
+        up: behavior.and_then(|b| of(b.scale_up.as_ref())).unwrap_or(default.up),
+    }
+}
+
+fn seconds(number: i32) -> Duration {
+    Duration::from_secs(u64::try_from(number).unwrap_or(0))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes the largest number")]
+fn trunc(number: f64) -> i32 {
+    number as i32
+}

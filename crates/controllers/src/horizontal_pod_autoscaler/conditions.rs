@@ -1,0 +1,57 @@
+//! The conditions of an autoscaler (`setCondition`).
+
+use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// A reason and a message.
+pub(super) type Told<'a> = (&'a str, &'a str);
+
+/// What the status says of an autoscaler.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Conditions {
+    all: Vec<HorizontalPodAutoscalerCondition>,
+    now: Timestamp,
+}
+
+impl Conditions {
+    pub(super) fn new(all: Vec<HorizontalPodAutoscalerCondition>, now: Timestamp) -> Self {
+        // The API keeps seconds.
+        Self { all, now: Timestamp::from_second(now.as_second()).unwrap_or(now) }
+    }
+
+    pub(super) fn into_list(self) -> Option<Vec<HorizontalPodAutoscalerCondition>> {
+        Some(self.all).filter(|all| !all.is_empty())
+    }
+
+    /// Whether the scale can be read and written.
+    pub(super) fn able(&mut self, is: bool, why: Told<'_>) {
+        self.set("AbleToScale", is, why);
+    }
+
+    /// Whether it is known how many there should be.
+    pub(super) fn active(&mut self, is: bool, why: Told<'_>) {
+        self.set("ScalingActive", is, why);
+    }
+
+    /// Whether there should be more, or fewer, than may be.
+    pub(super) fn limited(&mut self, is: bool, why: Told<'_>) {
+        self.set("ScalingLimited", is, why);
+    }
+
+    fn set(&mut self, type_: &str, is: bool, (reason, message): Told<'_>) {
+        let status = if is { "True" } else { "False" };
+        let at = self.all.iter().position(|c| c.type_ == type_);
+        let at = at.unwrap_or_else(|| {
+            self.all.push(HorizontalPodAutoscalerCondition { type_: type_.to_owned(), ..Default::default() });
+            self.all.len().saturating_sub(1)
+        });
+        let Some(condition) = self.all.get_mut(at) else { return };
+        if condition.status != status {
+            condition.last_transition_time = Some(Time(self.now));
+        }
+        condition.status = status.to_owned();
+        condition.reason = Some(reason.to_owned());
+        condition.message = Some(message.to_owned());
+    }
+}

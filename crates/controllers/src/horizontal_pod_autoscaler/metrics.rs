@@ -1,0 +1,276 @@
+//! What metrics APIs say: `metrics.k8s.io`, and `custom.metrics.k8s.io` and `external.metrics.k8s.io`, which other servers
+//! answer (`metrics/client.go`, `k8s.io/metrics/pkg/client`).
+
+use super::calculator::{Sample, Samples};
+use super::target::{Targets, get, group_of, in_words};
+use api::resources::Amount;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier, MetricSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, LabelSelector, Time};
+use kube::Client;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// No server of metrics is waited for longer: others' autoscalers wait meanwhile.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// What custom metrics are measured over, unless they say it.
+const WINDOW: SignedDuration = SignedDuration::from_mins(1);
+const CUSTOM: &str = "custom.metrics.k8s.io";
+/// What stands for itself in a part of a path.
+const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Of each Pod.
+    Pods(Samples),
+    /// Of one object, in thousandths.
+    Object(i64),
+    /// Of something elsewhere.
+    External(Vec<i64>),
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct List<T> {
+    items: Option<Vec<T>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PodMetrics {
+    metadata: Named,
+    timestamp: Option<Time>,
+    window: Option<String>,
+    containers: Option<Vec<ContainerMetrics>>,
+}
+
+#[derive(Deserialize)]
+struct ContainerMetrics {
+    name: String,
+    usage: Option<BTreeMap<String, Quantity>>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// Of custom metrics in either version, and of external ones.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetricValue {
+    described_object: Option<Named>,
+    timestamp: Option<Time>,
+    #[serde(alias = "window")]
+    window_seconds: Option<i64>,
+    value: Quantity,
+}
+
+/// Reads a metric.
+pub(super) async fn read(
+    client: &Client,
+    targets: &Targets,
+    spec: &MetricSpec,
+    namespace: &str,
+    selector: &str,
+) -> Result<Reading, String> {
+    let reading = async {
+        match spec.type_.as_str() {
+            "Resource" => {
+                let name = spec.resource.as_ref().map(|r| r.name.as_str()).unwrap_or_default();
+                resource(client, namespace, selector, name, None).await
+            }
+            "ContainerResource" => {
+                let source = spec.container_resource.as_ref().ok_or("there is no container")?;
+                resource(client, namespace, selector, &source.name, Some(&source.container)).await
+            }
+            "Pods" => {
+                let source = spec.pods.as_ref().ok_or("there is no metric")?;
+                custom_of_pods(client, namespace, selector, &source.metric).await
+            }
+            "Object" => {
+                let source = spec.object.as_ref().ok_or("there is no metric")?;
+                custom_of(client, targets, namespace, &source.described_object, &source.metric).await
+            }
+            "External" => {
+                let source = spec.external.as_ref().ok_or("there is no metric")?;
+                external(client, namespace, &source.metric).await
+            }
+            _ => Err(String::new()),
+        }
+    };
+    match tokio::time::timeout(DEADLINE, reading).await {
+        Ok(read) => read,
+        Err(_) => Err("unable to fetch metrics: context deadline exceeded".to_owned()),
+    }
+}
+
+async fn resource(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+    name: &str,
+    container: Option<&str>,
+) -> Result<Reading, String> {
+    let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods{}", query(selector, ""));
+    let list: Result<List<PodMetrics>, _> = get(client, &path).await;
+    let list = list.map_err(|e| failed("resource", &in_words(&e, "get pods.metrics.k8s.io")))?;
+    let items = some(list, "resource")?;
+    Ok(Reading::Pods(items.iter().filter_map(|pod| sample(pod, name, container)).collect()))
+}
+
+/// What a Pod uses, if it is known of all its containers, or of the one that is named.
+pub(super) fn sample(pod: &PodMetrics, resource: &str, container: Option<&str>) -> Option<(String, Sample)> {
+    let usage = |c: &ContainerMetrics| Some(Amount::try_from(c.usage.as_ref()?.get(resource)?).ok()?.milli());
+    let mut containers = pod.containers.iter().flatten();
+    let value = match container {
+        Some(name) => usage(containers.find(|c| c.name == name)?)?,
+        None => {
+            let all: Option<Vec<i64>> = containers.map(usage).collect();
+            all.filter(|all| !all.is_empty())?.into_iter().fold(0, i64::saturating_add)
+        }
+    };
+    let window = pod.window.as_ref().and_then(|text| text.parse().ok()).unwrap_or_default();
+    Some((pod.metadata.name.clone(), Sample { value, at: time(pod.timestamp.as_ref()), window }))
+}
+
+async fn custom_of_pods(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+    metric: &MetricIdentifier,
+) -> Result<Reading, String> {
+    let of = query(selector, &selector_text(metric.selector.as_ref())?);
+    let path = format!("namespaces/{namespace}/pods/*/{}{of}", encoded(&metric.name));
+    let items = some(custom(client, &path, "get pods.custom.metrics.k8s.io *").await?, "custom")?;
+    let sample = |item: &MetricValue| {
+        let window = item.window_seconds.map_or(WINDOW, SignedDuration::from_secs);
+        let name = item.described_object.as_ref()?.name.clone();
+        Some((name, Sample { value: milli(&item.value), at: time(item.timestamp.as_ref()), window }))
+    };
+    Ok(Reading::Pods(items.iter().filter_map(sample).collect()))
+}
+
+async fn custom_of(
+    client: &Client,
+    targets: &Targets,
+    namespace: &str,
+    object: &CrossVersionObjectReference,
+    metric: &MetricIdentifier,
+) -> Result<Reading, String> {
+    let of = query("", &selector_text(metric.selector.as_ref())?);
+    let group = group_of(object.api_version.as_deref().unwrap_or_default()).unwrap_or_default();
+    let (resource, name) = if object.kind == "Namespace" && group.is_empty() {
+        // One of a namespace, which is not one of something in it.
+        ("metrics".to_owned(), String::new())
+    } else {
+        let found = targets.resource(&group, &object.kind).await;
+        let qualified = format!("{}.{group}", object.kind);
+        let found = found
+            .map_err(|e| format!("unable to map kind {} to resource: {e}", qualified.trim_end_matches('.')))
+            .map_err(|e| failed("custom", &e))?;
+        let resource = format!("{}.{group}", found.plural);
+        (resource.trim_end_matches('.').to_owned(), format!("/{}", encoded(&object.name)))
+    };
+    let path = format!("namespaces/{namespace}/{resource}{name}/{}{of}", encoded(&metric.name));
+    let what = format!("get {resource}.{CUSTOM} {}", object.name);
+    let items = custom(client, &path, &what).await?.items.unwrap_or_default();
+    match items.as_slice() {
+        [one] => Ok(Reading::Object(milli(&one.value))),
+        _ => {
+            let count = items.len();
+            let why = format!("the custom metrics API server returned {count} results when we asked for exactly one");
+            Err(failed("custom", &why))
+        }
+    }
+}
+
+async fn custom(client: &Client, path: &str, what: &str) -> Result<List<MetricValue>, String> {
+    let version = version(client).await.map_err(|e| failed("custom", &e))?;
+    let read = get(client, &format!("/apis/{version}/{path}")).await;
+    read.map_err(|e| failed("custom", &in_words(&e, what)))
+}
+
+/// The version that the server of custom metrics prefers, if it is one that is known, else the first that is.
+async fn version(client: &Client) -> Result<String, String> {
+    let group: Option<APIGroup> = match get(client, &format!("/apis/{CUSTOM}")).await {
+        Ok(group) => Some(group),
+        Err(e) if crate::worker::is_code(&e, 404) => None,
+        Err(e) => return Err(in_words(&e, &format!("get {CUSTOM}"))),
+    };
+    let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
+    let all = group.preferred_version.iter().chain(&group.versions).map(|version| version.group_version.clone());
+    let known = |version: &String| {
+        let name = version.strip_prefix(CUSTOM).and_then(|rest| rest.strip_prefix('/'));
+        matches!(name, Some("v1beta1" | "v1beta2"))
+    };
+    all.into_iter().find(known).ok_or_else(|| "no known available metric versions found".to_owned())
+}
+
+async fn external(client: &Client, namespace: &str, metric: &MetricIdentifier) -> Result<Reading, String> {
+    let of = query(&selector_text(metric.selector.as_ref())?, "");
+    let name = encoded(&metric.name);
+    let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}{of}");
+    let list: Result<List<MetricValue>, _> = get(client, &path).await;
+    let what = format!("get {}.external.metrics.k8s.io", metric.name);
+    let items = some(list.map_err(|e| failed("external", &in_words(&e, &what)))?, "external")?;
+    Ok(Reading::External(items.iter().map(|item| milli(&item.value)).collect()))
+}
+
+fn some<T>(list: List<T>, api: &str) -> Result<Vec<T>, String> {
+    let items = list.items.unwrap_or_default();
+    if items.is_empty() { Err(format!("no metrics returned from {api} metrics API")) } else { Ok(items) }
+}
+
+fn failed(api: &str, why: &str) -> String {
+    format!("unable to fetch metrics from {api} metrics API: {why}")
+}
+
+fn milli(value: &Quantity) -> i64 {
+    Amount::try_from(value).unwrap_or_default().milli()
+}
+
+fn time(time: Option<&Time>) -> Timestamp {
+    time.map_or(Timestamp::MIN, |time| time.0)
+}
+
+fn encoded(part: &str) -> String {
+    utf8_percent_encode(part, &PLAIN).to_string()
+}
+
+/// Which objects, and which metrics, if it is said.
+fn query(labels: &str, metric_labels: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in [("labelSelector", labels), ("metricLabelSelector", metric_labels)] {
+        if !value.is_empty() {
+            query.append_pair(name, value);
+        }
+    }
+    let query = query.finish();
+    if query.is_empty() { query } else { format!("?{query}") }
+}
+
+/// A selector as queries have it (`LabelSelectorAsSelector`); none, and one that is empty, is no text.
+pub(super) fn selector_text(selector: Option<&LabelSelector>) -> Result<String, String> {
+    let Some(selector) = selector else { return Ok(String::new()) };
+    let labels = selector.match_labels.iter().flatten();
+    let mut all: Vec<(&str, String)> = labels.map(|(key, value)| (key.as_str(), format!("{key}={value}"))).collect();
+    for one in selector.match_expressions.iter().flatten() {
+        let (key, values) = (one.key.as_str(), one.values.clone().unwrap_or_default().join(","));
+        let text = match one.operator.as_str() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            other => return Err(format!("{other:?} is not a valid label selector operator")),
+        };
+        all.push((key, text));
+    }
+    // Upstream's selectors are in the order of their keys.
+    all.sort_by(|one, other| one.0.cmp(other.0));
+    Ok(all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(","))
+}

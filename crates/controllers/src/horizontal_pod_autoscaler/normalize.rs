@@ -1,0 +1,109 @@
+//! From what metrics call for to what is done: not too fast, not to and fro, and within the bounds (`horizontal.go`).
+
+use super::behavior::{Behavior, DOWNSCALE_STABILIZATION};
+use super::conditions::{Conditions, Told};
+use super::history::History;
+use tokio::time::Instant;
+
+/// What is known when a number is made one that may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// How many there should be so far.
+    pub(super) replicas: i32,
+    pub(super) least: i32,
+    pub(super) most: i32,
+}
+
+const WITHIN: Told<'_> = ("DesiredWithinRange", "the desired count is within the acceptable range");
+const TOO_MANY: Told<'_> = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+const TOO_FEW: Told<'_> = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+const TOO_FAST: Told<'_> =
+    ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
+const TOO_FAST_DOWN: Told<'_> =
+    ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
+const READY: Told<'_> = ("ReadyForNewScale", "recommended size matches current size");
+const STABLE_UP: Told<'_> = (
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+);
+const STABLE_DOWN: Told<'_> = (
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, applying the highest recent recommendation",
+);
+
+impl Bounds {
+    /// How many there should be, when metrics call for `desired`.
+    pub(super) fn normalize(
+        self,
+        desired: i32,
+        behavior: Option<&Behavior>,
+        history: &mut History,
+        conditions: &mut Conditions,
+        now: Instant,
+    ) -> i32 {
+        let (stable, why) = match behavior {
+            None => (without_behavior(desired, history, now), STABLE_DOWN),
+            Some(behavior) => self.stabilized(desired, behavior, history, now),
+        };
+        conditions.able(true, if stable == desired { READY } else { why });
+        let (replicas, why) = match behavior {
+            None => self.limited(stable),
+            Some(behavior) => self.rated(stable, behavior, history, now),
+        };
+        conditions.limited(replicas != stable, why);
+        replicas
+    }
+
+    /// `convertDesiredReplicasWithRules`: never more than twice as many at once, lest a false measurement be obeyed.
+    fn limited(self, desired: i32) -> (i32, Told<'static>) {
+        let limit = self.replicas.saturating_mul(2).max(4);
+        let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
+        if desired < self.least {
+            (self.least, TOO_FEW)
+        } else if desired > most {
+            (most, why)
+        } else {
+            (desired, WITHIN)
+        }
+    }
+
+    /// `stabilizeRecommendationWithBehaviors`: up to the least, and down to the most that was recommended lately.
+    fn stabilized(
+        self,
+        desired: i32,
+        behavior: &Behavior,
+        history: &mut History,
+        now: Instant,
+    ) -> (i32, Told<'static>) {
+        let up = history.lately_recommended(behavior.up.window, now).fold(desired, i32::min);
+        let down = history.lately_recommended(behavior.down.window, now).fold(desired, i32::max);
+        history.recommend(desired, behavior.up.window.max(behavior.down.window), now);
+        let why = if desired >= self.replicas { STABLE_UP } else { STABLE_DOWN };
+        (self.replicas.max(up).min(down), why)
+    }
+
+    /// `convertDesiredReplicasWithBehaviorRate`: as far as the policies let it change now.
+    fn rated(self, desired: i32, behavior: &Behavior, history: &History, now: Instant) -> (i32, Told<'static>) {
+        if desired > self.replicas {
+            let limit = behavior.up.highest(self.replicas, history, now).max(self.replicas);
+            let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
+            if desired > most {
+                return (most, why);
+            }
+        } else if desired < self.replicas {
+            let limit = behavior.down.lowest(self.replicas, history, now).min(self.replicas);
+            let (least, why) = if self.least < limit { (limit, TOO_FAST_DOWN) } else { (self.least, TOO_FEW) };
+            if desired < least {
+                return (least, why);
+            }
+        }
+        (desired, WITHIN)
+    }
+}
+
+/// `stabilizeRecommendation`: the most that was recommended lately.
+fn without_behavior(desired: i32, history: &mut History, now: Instant) -> i32 {
+    let stable = history.recommended(DOWNSCALE_STABILIZATION, now).fold(desired, i32::max);
+    history.recommend(desired, DOWNSCALE_STABILIZATION, now);
+    stable
+}

@@ -1,0 +1,278 @@
+//! What each metric of an autoscaler calls for, and what all of them do (`computeReplicasForMetrics`).
+
+use super::calculator::{Calculator, Samples};
+use super::conditions::Conditions;
+use super::metrics::{Reading, selector_text};
+use crate::disruption::in_words;
+use api::resources::Amount;
+use k8s_openapi::api::autoscaling::v2::{
+    ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricSpec, MetricStatus, MetricTarget,
+    MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
+    ResourceMetricStatus,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// What a metric calls for.
+#[derive(Debug, Clone, PartialEq)]
+struct Proposal {
+    replicas: i32,
+    /// What it is called in messages.
+    name: String,
+    status: MetricStatus,
+}
+
+/// Why a metric calls for nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failure {
+    reason: &'static str,
+    /// What the Event and the condition say.
+    said: String,
+    /// The same, in the words around it.
+    error: String,
+}
+
+/// What all metrics call for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Computed {
+    /// How many replicas, and for which metric; nothing if too little is known.
+    pub(super) desired: Option<(i32, String)>,
+    pub(super) statuses: Vec<MetricStatus>,
+    /// Reasons and messages of warnings.
+    pub(super) told: Vec<(&'static str, String)>,
+    pub(super) error: Option<String>,
+}
+
+/// The largest number that any metric calls for. While one is not known, nothing becomes less.
+pub(super) fn compute(
+    specs: &[MetricSpec],
+    readings: Vec<Result<Reading, String>>,
+    calculator: &Calculator<'_>,
+    namespace: &str,
+    conditions: &mut Conditions,
+) -> Computed {
+    let (mut best, mut statuses, mut failures) = (None::<(i32, String)>, Vec::new(), Vec::new());
+    for (spec, reading) in specs.iter().zip(readings) {
+        match propose(spec, reading, calculator, namespace) {
+            Ok(proposal) => {
+                if best.as_ref().is_none_or(|(most, _)| *most == 0 || proposal.replicas > *most) {
+                    best = Some((proposal.replicas, proposal.name));
+                }
+                statuses.push(proposal.status);
+            }
+            Err(failure) => {
+                failures.push(failure);
+                statuses.push(MetricStatus::default());
+            }
+        }
+    }
+    let error = failures.first().map(|first| {
+        let (invalid, all) = (failures.len(), specs.len());
+        format!("invalid metrics ({invalid} invalid out of {all}), first error is: {}", first.error)
+    });
+    let desired = best.filter(|(desired, _)| failures.is_empty() || *desired >= calculator.replicas);
+    match (&desired, failures.first()) {
+        (Some((_, metric)), _) => {
+            let message = format!("the HPA was able to successfully calculate a replica count from {metric}");
+            conditions.active(true, ("ValidMetricFound", &message));
+        }
+        (None, Some(first)) => {
+            let message = format!("the HPA was unable to compute the replica count: {}", first.said);
+            conditions.active(false, (first.reason, &message));
+        }
+        (None, None) => {}
+    }
+    Computed { desired, statuses, told: failures.into_iter().map(|f| (f.reason, f.said)).collect(), error }
+}
+
+fn propose(
+    spec: &MetricSpec,
+    reading: Result<Reading, String>,
+    calculator: &Calculator<'_>,
+    namespace: &str,
+) -> Result<Proposal, Failure> {
+    match (spec.type_.as_str(), &spec.resource, &spec.container_resource, &spec.pods, &spec.object, &spec.external) {
+        ("Resource", Some(source), ..) => {
+            let counted = resource(&source.target, &source.name, None, reading, calculator);
+            let (replicas, name, current) = counted.map_err(|said| Failure {
+                error: format!("failed to get {} resource metric value: {said}", source.name),
+                reason: "FailedGetResourceMetric",
+                said,
+            })?;
+            let status = ResourceMetricStatus { name: source.name.clone(), current };
+            Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..of(spec) } })
+        }
+        ("ContainerResource", _, Some(source), ..) => {
+            let counted = resource(&source.target, &source.name, Some(&source.container), reading, calculator);
+            let (replicas, name, current) = counted.map_err(|said| Failure {
+                error: format!("failed to get {} container metric value: {said}", source.container),
+                reason: "FailedGetContainerResourceMetric",
+                said,
+            })?;
+            let (container, metric) = (source.container.clone(), source.name.clone());
+            let status = ContainerResourceMetricStatus { container, name: metric, current };
+            Ok(Proposal { replicas, name, status: MetricStatus { container_resource: Some(status), ..of(spec) } })
+        }
+        ("Pods", _, _, Some(source), ..) => pods(spec, source, reading, calculator),
+        ("Object", _, _, _, Some(source), _) => object(spec, source, reading, calculator, namespace),
+        ("External", .., Some(source)) => external(spec, source, reading, calculator, namespace),
+        // Validation lets none in.
+        (other, ..) => {
+            let said = format!("unknown metric source type {other:?}");
+            Err(Failure { reason: "InvalidMetricSourceType", error: said.clone(), said })
+        }
+    }
+}
+
+fn of(spec: &MetricSpec) -> MetricStatus {
+    MetricStatus { type_: spec.type_.clone(), ..MetricStatus::default() }
+}
+
+/// `computeStatusForResourceMetricGeneric`.
+fn resource(
+    target: &MetricTarget,
+    resource: &str,
+    container: Option<&str>,
+    reading: Result<Reading, String>,
+    calculator: &Calculator<'_>,
+) -> Result<(i32, String, MetricValueStatus), String> {
+    let reading = reading.map_err(|e| format!("unable to get metrics for resource {resource}: {e}"));
+    if let Some(wanted) = &target.average_value {
+        let counted = reading.map(samples);
+        let counted = counted.and_then(|samples| calculator.by_average(&samples, milli(wanted), resource == "cpu"));
+        let (replicas, average) = counted.map_err(|e| format!("failed to get {resource} usage: {e}"))?;
+        return Ok((replicas, format!("{resource} resource"), average_value(average)));
+    }
+    let Some(wanted) = target.average_utilization else {
+        let neither = "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set";
+        return Err(neither.to_owned());
+    };
+    let counted = reading.map(samples);
+    let counted = counted.and_then(|samples| calculator.by_utilization(&samples, wanted, resource, container));
+    let (replicas, used) = counted.map_err(|e| format!("failed to get {resource} utilization: {e}"))?;
+    let of = if container.is_some() { "container resource" } else { "resource" };
+    let current = MetricValueStatus { average_utilization: Some(used.percent), ..average_value(used.average) };
+    Ok((replicas, format!("{resource} {of} utilization (percentage of request)"), current))
+}
+
+/// `computeStatusForPodsMetric`.
+fn pods(
+    spec: &MetricSpec,
+    source: &PodsMetricSource,
+    reading: Result<Reading, String>,
+    calculator: &Calculator<'_>,
+) -> Result<Proposal, Failure> {
+    let (metric, wanted) = (&source.metric, source.target.average_value.as_ref().map_or(0, milli));
+    let counted = selector_text(metric.selector.as_ref()).and_then(|_| {
+        let samples = reading.map(samples).map_err(|e| format!("unable to get metric {}: {e}", metric.name))?;
+        calculator.by_average(&samples, wanted, false)
+    });
+    let (replicas, average) = counted.map_err(|said| Failure {
+        reason: "FailedGetPodsMetric",
+        error: format!("failed to get pods metric value: {said}"),
+        said,
+    })?;
+    let status = PodsMetricStatus { metric: metric.clone(), current: average_value(average) };
+    let name = format!("pods metric {}", metric.name);
+    Ok(Proposal { replicas, name, status: MetricStatus { pods: Some(status), ..of(spec) } })
+}
+
+/// `computeStatusForObjectMetric`.
+fn object(
+    spec: &MetricSpec,
+    source: &ObjectMetricSource,
+    reading: Result<Reading, String>,
+    calculator: &Calculator<'_>,
+    namespace: &str,
+) -> Result<Proposal, Failure> {
+    let (metric, object, target) = (&source.metric, &source.described_object, &source.target);
+    let failure = |said: String, error: String| Failure {
+        reason: "FailedGetObjectMetric",
+        error: format!("failed to get object metric value: {error}"),
+        said,
+    };
+    selector_text(metric.selector.as_ref()).map_err(|e| failure(e.clone(), e))?;
+    // The order of these is that of upstream's arguments, which is not that of its words.
+    let usage = match reading {
+        Ok(Reading::Object(usage)) => Ok(usage),
+        Ok(_) => Err("no metrics".to_owned()),
+        Err(e) => {
+            Err(format!("unable to get metric {}: {} on {namespace} {}/{e}", metric.name, object.kind, object.name))
+        }
+    };
+    let (replicas, name, current) = match (target.type_.as_str(), &target.value, &target.average_value) {
+        ("Value", Some(wanted), _) => {
+            let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
+            let (replicas, usage) = counted.map_err(|e| failure(e.clone(), e))?;
+            (replicas, format!("{} metric {}", object.kind, metric.name), value(usage))
+        }
+        ("AverageValue", _, Some(wanted)) => {
+            let said = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
+            let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
+            let selector = in_words(metric.selector.as_ref());
+            (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
+        }
+        _ => {
+            let neither = "invalid object metric source: neither a value target nor an average value target was set";
+            return Err(failure(neither.to_owned(), neither.to_owned()));
+        }
+    };
+    let status = ObjectMetricStatus { described_object: object.clone(), metric: metric.clone(), current };
+    Ok(Proposal { replicas, name, status: MetricStatus { object: Some(status), ..of(spec) } })
+}
+
+/// `computeStatusForExternalMetric`.
+fn external(
+    spec: &MetricSpec,
+    source: &ExternalMetricSource,
+    reading: Result<Reading, String>,
+    calculator: &Calculator<'_>,
+    namespace: &str,
+) -> Result<Proposal, Failure> {
+    let (metric, target) = (&source.metric, &source.target);
+    let failure = |said: String, error: String| Failure {
+        reason: "FailedGetExternalMetric",
+        error: format!("failed to get {} external metric value: {error}", metric.name),
+        said,
+    };
+    let selector = in_words(metric.selector.as_ref());
+    let usage = selector_text(metric.selector.as_ref()).and_then(|_| match reading {
+        Ok(Reading::External(values)) => Ok(values.into_iter().fold(0, i64::saturating_add)),
+        Ok(_) => Err("no metrics".to_owned()),
+        Err(e) => Err(format!("unable to get external metric {namespace}/{}/{selector}: {e}", metric.name)),
+    });
+    let (replicas, current) = if let Some(wanted) = &target.average_value {
+        let said = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
+        let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
+        (replicas, average_value(share))
+    } else if let Some(wanted) = &target.value {
+        let said = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
+        let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
+        let (replicas, usage) = counted.map_err(said)?;
+        (replicas, value(usage))
+    } else {
+        let neither = "invalid external metric source: neither a value target nor an average value target was set";
+        return Err(failure(neither.to_owned(), neither.to_owned()));
+    };
+    let status = ExternalMetricStatus { metric: metric.clone(), current };
+    let name = format!("external metric {}({selector})", metric.name);
+    Ok(Proposal { replicas, name, status: MetricStatus { external: Some(status), ..of(spec) } })
+}
+
+fn samples(reading: Reading) -> Samples {
+    match reading {
+        Reading::Pods(samples) => samples,
+        Reading::Object(_) | Reading::External(_) => Samples::new(),
+    }
+}
+
+fn milli(quantity: &Quantity) -> i64 {
+    Amount::try_from(quantity).unwrap_or_default().milli()
+}
+
+fn value(usage: i64) -> MetricValueStatus {
+    MetricValueStatus { value: Some(Amount::milli_units(usage).to_quantity()), ..MetricValueStatus::default() }
+}
+
+fn average_value(usage: i64) -> MetricValueStatus {
+    MetricValueStatus { average_value: Some(Amount::milli_units(usage).to_quantity()), ..MetricValueStatus::default() }
+}

@@ -1,0 +1,125 @@
+//! What is scaled: an object of any kind that has the subresource `scale`, which is found as a RESTMapper finds it.
+
+use crate::worker::is_code;
+use k8s_openapi::api::autoscaling::v1::Scale;
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use kube::api::{DynamicObject, PostParams};
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+
+/// Finds and reads what is scaled, and writes how many there should be.
+pub(super) struct Targets {
+    client: Client,
+    /// Kinds that were found, by group and name. One that is gone is looked for again.
+    known: Mutex<HashMap<(String, String), ApiResource>>,
+}
+
+impl Targets {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, known: Mutex::default() }
+    }
+
+    /// The scale of an object, and of which kind it is.
+    pub(super) async fn scale(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<(ApiResource, Scale), String> {
+        let group = group_of(target.api_version.as_deref().unwrap_or_default())?;
+        let resource = self.resource(&group, &target.kind).await?;
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
+        match api.get_scale(&target.name).await {
+            Ok(scale) => Ok((resource, scale)),
+            Err(e) => {
+                // Its kind may be served otherwise by now.
+                self.known.lock().remove(&(group, target.kind.clone()));
+                Err(in_words(&e, &format!("get {}.{} {}", resource.plural, resource.group, target.name)))
+            }
+        }
+    }
+
+    /// Writes how many there should be.
+    pub(super) async fn update(&self, namespace: &str, resource: &ApiResource, scale: &Scale) -> Result<(), String> {
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, resource);
+        let name = scale.metadata.name.as_deref().unwrap_or_default();
+        let written = api.replace_scale(name, &PostParams::default(), scale).await;
+        written.map(drop).map_err(|e| in_words(&e, &format!("put {}.{} {name}", resource.plural, resource.group)))
+    }
+
+    /// How a kind is served, in the version that its group prefers, or another that has it.
+    pub(super) async fn resource(&self, group: &str, kind: &str) -> Result<ApiResource, String> {
+        let place = (group.to_owned(), kind.to_owned());
+        if let Some(known) = self.known.lock().get(&place) {
+            return Ok(known.clone());
+        }
+        for (version, path) in self.versions(group).await? {
+            // A version whose server does not answer hides no other.
+            let Ok(list) = get::<APIResourceList>(&self.client, &path).await else { continue };
+            let named = |name: &str| name == kind || name.to_lowercase() == kind;
+            let found = list.resources.iter().find(|r| named(&r.kind) && !r.name.contains('/'));
+            if let Some(found) = found {
+                let resource = ApiResource {
+                    group: group.to_owned(),
+                    api_version: list.group_version.clone(),
+                    version,
+                    kind: found.kind.clone(),
+                    plural: found.name.clone(),
+                };
+                self.known.lock().insert(place, resource.clone());
+                return Ok(resource);
+            }
+        }
+        Err(format!("no matches for kind {kind:?} in group {group:?}"))
+    }
+
+    /// The versions of a group, the preferred one first, with their paths; none of a group that there is not.
+    async fn versions(&self, group: &str) -> Result<Vec<(String, String)>, String> {
+        if group.is_empty() {
+            return Ok(vec![("v1".to_owned(), "/api/v1".to_owned())]);
+        }
+        let found: APIGroup = match get(&self.client, &format!("/apis/{group}")).await {
+            Ok(found) => found,
+            Err(e) if is_code(&e, 404) => return Ok(vec![]),
+            Err(e) => return Err(in_words(&e, &format!("get {group}"))),
+        };
+        let mut all: Vec<String> =
+            found.preferred_version.into_iter().chain(found.versions).map(|version| version.version).collect();
+        let first = all.first().cloned();
+        let mut at = 0_usize;
+        all.retain(|version| {
+            at = at.saturating_add(1);
+            at == 1 || first.as_ref() != Some(version)
+        });
+        Ok(all.into_iter().map(|version| (version.clone(), format!("/apis/{group}/{version}"))).collect())
+    }
+}
+
+pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, kube::Error> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+/// The group of an `apiVersion` (`schema.ParseGroupVersion`).
+pub(super) fn group_of(api_version: &str) -> Result<String, String> {
+    match api_version.split('/').collect::<Vec<_>>().as_slice() {
+        [_] => Ok(String::new()),
+        [group, _] => Ok((*group).to_owned()),
+        _ => Err(format!("unexpected GroupVersion string: {api_version}")),
+    }
+}
+
+/// What a server said, or what Go's client says for one that said nothing (`NewGenericServerResponse`).
+pub(super) fn in_words(error: &kube::Error, what: &str) -> String {
+    let kube::Error::Api(status) = error else { return error.to_string() };
+    let what = what.trim_end_matches('.').replace(". ", " ");
+    match status.code {
+        _ if status.reason != "Failed to parse error data" => status.message.clone(),
+        404 => format!("the server could not find the requested resource ({what})"),
+        503 => format!("the server is currently unable to handle the request ({what})"),
+        _ => status.message.clone(),
+    }
+}

@@ -1,0 +1,161 @@
+//! How many replicas a metric calls for.
+
+use super::super::behavior::tolerances;
+use super::*;
+use serde_json::from_value;
+
+const STARTING: &str = "did not receive metrics for targeted pods (pods might be unready)";
+
+/// `wanted` is a percentage of what Pods ask for; what is expected is a number of replicas, and the percentage in use.
+#[track_caller]
+fn check(pods: &[Arc<Member>], values: &[i64], wanted: i32, expected: Result<(i32, i32), &str>) {
+    let replicas = i32::try_from(pods.len()).unwrap();
+    let counted = calculator(replicas, pods).by_utilization(&samples(values), wanted, "cpu", None);
+    assert_eq!(counted.map(|(replicas, used)| (replicas, used.percent)), expected.map_err(str::to_owned));
+}
+
+#[test]
+fn the_number_is_to_the_old_one_as_what_is_used_to_what_is_wanted_rounded_up() {
+    check(&pods(3), &[600, 600, 600], 30, Ok((6, 60)));
+    check(&pods(3), &[150, 150, 150], 30, Ok((2, 15)));
+    check(&pods(2), &[700, 800], 50, Ok((3, 75)));
+    check(&pods(3), &[300, 200, 250], 50, Ok((2, 25)));
+    check(&pods(4), &[0, 0, 0, 0], 50, Ok((0, 0)));
+    check(&pods(3), &[10_000, 10_000, 10_000], 50, Ok((60, 1000)));
+}
+
+#[test]
+fn what_is_close_enough_changes_nothing() {
+    check(&pods(3), &[540, 540, 540], 50, Ok((3, 54)));
+    check(&pods(3), &[460, 460, 460], 50, Ok((3, 46)));
+    check(&pods(3), &[560, 560, 560], 50, Ok((4, 56)));
+    let pods = pods(3);
+    let own = Tolerances { down: 0.4, up: 0.0 };
+    let calculator = Calculator { tolerances: own, ..calculator(3, &pods) };
+    let counted = |values: &[i64]| calculator.by_utilization(&samples(values), 50, "cpu", None).unwrap().0;
+    assert_eq!((counted(&[510, 510, 510]), counted(&[310, 310, 310])), (4, 3));
+}
+
+#[test]
+fn of_which_nothing_is_known_that_is_counted_against_a_change() {
+    // Up: as if they used nothing.
+    check(&pods(4), &[1000, 1000, 1000], 50, Ok((6, 100)));
+    // Down: as if they used all they ask for, or what they may.
+    check(&pods(4), &[100, 100, 100], 50, Ok((3, 10)));
+    check(&pods(4), &[300, 300, 300], 150, Ok((2, 30)));
+    // Never in the other direction.
+    check(&pods(4), &[600], 50, Ok((4, 60)));
+    check(&pods(4), &[400], 50, Ok((4, 40)));
+    check(&pods(2), &[500], 50, Ok((2, 50)));
+}
+
+#[test]
+fn what_is_not_ready_counts_as_unused_when_there_should_be_more() {
+    let pending = json!({"status": {"phase": "Pending"}});
+    let mut some = pods(2);
+    some.push(pod("2", &pending));
+    check(&some, &[900, 900], 50, Ok((4, 90)));
+    // It is not counted when there should be fewer.
+    check(&some, &[100, 100], 50, Ok((1, 10)));
+    check(&[pod("0", &pending)], &[900], 50, Err(STARTING));
+}
+
+#[test]
+fn what_has_failed_or_goes_is_not_counted() {
+    let mut some = pods(2);
+    some.push(pod("2", &json!({"status": {"phase": "Failed"}})));
+    some.push(pod("3", &json!({"metadata": {"deletionTimestamp": seconds(NOW)}})));
+    check(&some, &[750, 750, 9000, 9000], 50, Ok((3, 75)));
+}
+
+#[test]
+fn where_nothing_is_known_nothing_is_counted() {
+    check(&[], &[], 50, Err("no pods returned by selector while calculating replica count"));
+    check(&pods(2), &[], 50, Err(STARTING));
+    let bare = pod("0", &json!({"spec": {"containers": [{"name": "c"}]}}));
+    check(&[bare], &[500], 50, Err("missing request for cpu in container c of Pod 0"));
+    let nothing = pod("0", &json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "0"}}}]}}));
+    check(&[nothing], &[500], 50, Err("no metrics returned matched known pods"));
+}
+
+/// Whether a Pod counts, by when it started, whether and since when it is ready, and when it was measured, all in seconds
+/// before now.
+#[track_caller]
+fn check_start(started: i64, ready: &str, since: i64, measured: i64, expected: bool) {
+    let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": seconds(NOW - since)});
+    let one = [pod("0", &json!({"status": {"startTime": seconds(NOW - started), "conditions": [condition]}}))];
+    let mut samples = samples(&[500]);
+    samples.get_mut("0").unwrap().at = at(NOW - measured);
+    let counted = calculator(1, &one).by_utilization(&samples, 50, "cpu", None);
+    assert_eq!(counted.is_ok(), expected, "{counted:?}");
+    // What it keeps in memory does not depend on that.
+    assert!(calculator(1, &one).by_utilization(&samples, 50, "memory", None).is_ok());
+}
+
+#[test]
+fn what_a_start_takes_is_not_counted() {
+    // Within five minutes: once it was measured for a whole window (30 s) since it became ready.
+    check_start(60, "True", 50, 30, false);
+    check_start(60, "True", 50, 20, true);
+    check_start(60, "False", 50, 10, false);
+    check_start(299, "True", 20, 0, false);
+    check_start(300, "True", 20, 0, true);
+    // After that: unless it never became ready.
+    check_start(400, "False", 380, 0, false);
+    check_start(400, "False", 370, 0, true);
+    let unknown = [pod("0", &json!({"status": {"conditions": []}}))];
+    assert!(calculator(1, &unknown).by_utilization(&samples(&[500]), 50, "cpu", None).is_err());
+}
+
+#[test]
+fn one_container_can_be_meant() {
+    let resources = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let containers = json!([{"name": "a", "resources": resources("2")}, {"name": "b"}]);
+    let one = [pod("0", &json!({"spec": {"containers": containers}}))];
+    let counted = calculator(1, &one).by_utilization(&samples(&[1000]), 25, "cpu", Some("a")).unwrap();
+    assert_eq!((counted.0, counted.1.percent, counted.1.average), (2, 50, 1000));
+}
+
+#[track_caller]
+fn check_average(pods: &[Arc<Member>], values: &[i64], wanted: i64, expected: (i32, i64)) {
+    let replicas = i32::try_from(pods.len()).unwrap();
+    assert_eq!(calculator(replicas, pods).by_average(&samples(values), wanted, false), Ok(expected));
+}
+
+#[test]
+fn an_average_of_pods_is_compared_with_what_it_should_be() {
+    check_average(&pods(3), &[20_000, 10_000, 30_000], 10_000, (6, 20_000));
+    check_average(&pods(3), &[20_000, 10_000, 30_000], 19_000, (3, 20_000));
+    check_average(&pods(4), &[10_000, 10_000], 40_000, (3, 10_000));
+    check_average(&pods(4), &[90_000, 90_000], 30_000, (6, 90_000));
+    check_average(&pods(2), &[i64::MAX, i64::MAX], 1, (i32::MAX, i64::MAX));
+}
+
+#[test]
+fn one_value_for_all_is_compared_with_what_it_should_be() {
+    let mut some = pods(3);
+    some.push(pod("3", &json!({"status": {"phase": "Pending", "conditions": []}})));
+    let of = |replicas, usage, wanted| calculator(replicas, &some).by_value(usage, wanted);
+    assert_eq!((of(4, 20, 10), of(4, 105, 100), of(4, 1, 100)), (Ok(6), Ok(4), Ok(1)));
+    // From nothing, and back to it.
+    assert_eq!((of(0, 20, 10), of(0, 21, 10), of(0, 0, 10)), (Ok(2), Ok(3), Ok(0)));
+    assert_eq!(of(4, i64::MAX, 1), Ok(i32::MAX));
+    assert!(calculator(4, &[]).by_value(20, 10).unwrap_err().starts_with("unable to calculate ready pods: no pods"));
+}
+
+#[test]
+fn one_value_for_all_is_divided_among_them() {
+    let of = |replicas, usage, wanted| calculator(replicas, &[]).by_share(usage, wanted);
+    assert_eq!((of(4, 900, 100), of(4, 410, 100), of(4, 101, 100)), ((9, 225), (4, 103), (2, 26)));
+    assert_eq!((of(0, 900, 100), of(0, 0, 100)), ((9, 0), (0, 0)));
+    assert_eq!(of(1, i64::MAX, 1), (i32::MAX, i64::MAX));
+}
+
+#[test]
+fn tolerances_are_the_autoscalers_own_where_it_has_some() {
+    let of = |behavior: Value| tolerances(Some(&from_value(behavior).unwrap()));
+    let default = Tolerances::default();
+    assert_eq!((tolerances(None), of(json!({"scaleUp": {}}))), (default, default));
+    assert_eq!(of(json!({"scaleUp": {"tolerance": "50m"}})), Tolerances { up: 0.05, ..default });
+    assert_eq!(of(json!({"scaleDown": {"tolerance": "0"}})), Tolerances { down: 0.0, ..default });
+}

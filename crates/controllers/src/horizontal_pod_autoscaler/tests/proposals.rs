@@ -1,0 +1,253 @@
+//! What several metrics call for together, and what is said of them.
+
+use super::super::conditions::Conditions;
+use super::super::metrics::{PodMetrics, Reading, sample, selector_text};
+use super::super::normalize::Bounds;
+use super::super::plan::Course;
+use super::super::proposal::{Computed, compute};
+use super::super::target::group_of;
+use super::*;
+use k8s_openapi::api::autoscaling::v2::MetricSpec;
+use serde_json::{from_value, to_value};
+
+type Read = Result<Reading, String>;
+
+fn cpu(percent: i32) -> Value {
+    let target = json!({"type": "Utilization", "averageUtilization": percent});
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+fn metric(name: &str) -> Value {
+    json!({"name": name})
+}
+
+/// What is computed of three Pods, and what the condition `ScalingActive` says.
+fn computed(all: Vec<(Value, Read)>) -> (Computed, Value) {
+    let (specs, readings): (Vec<Value>, Vec<Read>) = all.into_iter().unzip();
+    let specs: Vec<MetricSpec> = specs.into_iter().map(|spec| from_value(spec).unwrap()).collect();
+    let (pods, mut conditions) = (pods(3), Conditions::new(vec![], at(NOW)));
+    let computed = compute(&specs, readings, &calculator(3, &pods), "x", &mut conditions);
+    (computed, to_value(conditions.into_list().unwrap_or_default()).unwrap()[0].clone())
+}
+
+fn using(milli: i64) -> Read {
+    Ok(Reading::Pods(samples(&[milli, milli, milli])))
+}
+
+const GONE: &str = "unable to fetch metrics from resource metrics API: gone";
+
+#[track_caller]
+fn check(spec: Value, read: Read, replicas: i32, name: &str, status: Value) {
+    let (computed, condition) = computed(vec![(spec, read)]);
+    assert_eq!(computed.desired, Some((replicas, name.to_owned())));
+    assert_eq!(to_value(&computed.statuses[0]).unwrap(), status);
+    let message = format!("the HPA was able to successfully calculate a replica count from {name}");
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("ValidMetricFound")));
+    assert_eq!((condition["message"].as_str().unwrap(), computed.error), (message.as_str(), None));
+}
+
+#[test]
+fn each_kind_of_metric_has_its_name_and_its_status() {
+    let current = json!({"averageUtilization": 60, "averageValue": "600m"});
+    check(
+        cpu(30),
+        using(600),
+        6,
+        "cpu resource utilization (percentage of request)",
+        json!({"type": "Resource", "resource": {"name": "cpu", "current": current}}),
+    );
+    let target = json!({"type": "AverageValue", "averageValue": "300m"});
+    check(
+        json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}),
+        using(600),
+        6,
+        "cpu resource",
+        json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageValue": "600m"}}}),
+    );
+    let target = json!({"type": "Utilization", "averageUtilization": 30});
+    check(
+        json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c", "target": target}}),
+        using(600),
+        6,
+        "cpu container resource utilization (percentage of request)",
+        json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c", "current": current}}),
+    );
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    check(
+        json!({"type": "Pods", "pods": {"metric": metric("hits"), "target": target}}),
+        using(20_000),
+        6,
+        "pods metric hits",
+        json!({"type": "Pods", "pods": {"metric": metric("hits"), "current": {"averageValue": "20"}}}),
+    );
+}
+
+#[test]
+fn metrics_of_objects_and_of_elsewhere_have_their_names_too() {
+    let object = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"});
+    let of = |target: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "target": target}});
+    let is = |current: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "current": current}});
+    let (value, average) =
+        (json!({"type": "Value", "value": "10"}), json!({"type": "AverageValue", "averageValue": "10"}));
+    check(of(value.clone()), Ok(Reading::Object(20_000)), 6, "Ingress metric hits", is(json!({"value": "20"})));
+    check(
+        of(average.clone()),
+        Ok(Reading::Object(50_000)),
+        5,
+        "external metric hits(nil)",
+        is(json!({"averageValue": "16667m"})),
+    );
+    let queue = json!({"name": "queue", "selector": {"matchLabels": {"a": "b"}}});
+    let of = |target: Value| json!({"type": "External", "external": {"metric": queue, "target": target}});
+    let is = |current: Value| json!({"type": "External", "external": {"metric": queue, "current": current}});
+    let name = "external metric queue(&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},})";
+    check(of(value), Ok(Reading::External(vec![12_000, 8_000])), 6, name, is(json!({"value": "20"})));
+    check(of(average), Ok(Reading::External(vec![50_000])), 5, name, is(json!({"averageValue": "16667m"})));
+}
+
+#[test]
+fn values_below_zero_stay_below_zero() {
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    let spec = json!({"type": "External", "external": {"metric": metric("queue"), "target": target}});
+    let (computed, _) = computed(vec![(spec, Ok(Reading::External(vec![5_000, -36_000])))]);
+    let current = json!({"averageValue": "-10333m"});
+    assert_eq!(to_value(&computed.statuses[0]).unwrap()["external"]["current"], current);
+    let desired = computed.desired.clone().unwrap().0;
+    let bounds = Bounds { replicas: 3, least: 1, most: 9 };
+    assert_eq!((desired, bounds.wanted(&computed).unwrap()), (-3, (0, "All metrics below target".to_owned())));
+}
+
+#[test]
+fn the_metric_that_calls_for_most_counts() {
+    let hits = json!({"type": "Pods", "pods": {"metric": metric("hits"), "target": {"type": "AverageValue", "averageValue": "10"}}});
+    let (computed, _) = computed(vec![(cpu(50), using(200)), (hits, using(30_000)), (cpu(50), using(700))]);
+    assert_eq!(computed.desired, Some((9, "pods metric hits".to_owned())));
+    assert_eq!(computed.statuses.len(), 3);
+}
+
+#[test]
+fn while_a_metric_is_not_known_nothing_becomes_less() {
+    let unknown = || (cpu(50), Err(GONE.to_owned()));
+    let why = "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: gone";
+    let error = format!("first error is: failed to get cpu resource metric value: {why}");
+    let (fewer, condition) = computed(vec![unknown(), (cpu(50), using(200))]);
+    assert_eq!(fewer.desired, None);
+    assert_eq!(fewer.error, Some(format!("invalid metrics (1 invalid out of 2), {error}")));
+    assert_eq!(fewer.told, [("FailedGetResourceMetric", why.to_owned())]);
+    assert_eq!(to_value(&fewer.statuses[0]).unwrap(), json!({"type": ""}));
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("FailedGetResourceMetric")));
+    assert_eq!(condition["message"], format!("the HPA was unable to compute the replica count: {why}"));
+    // It may become more, or stay.
+    let (more, condition) = computed(vec![unknown(), (cpu(50), using(900))]);
+    assert_eq!((more.desired.unwrap().0, more.error.is_some(), &condition["status"]), (6, true, &json!("True")));
+    assert_eq!(computed(vec![unknown(), (cpu(50), using(500))]).0.desired.unwrap().0, 3);
+    let (none, _) = computed(vec![unknown(), unknown()]);
+    assert_eq!((none.desired, none.error), (None, Some(format!("invalid metrics (2 invalid out of 2), {error}"))));
+}
+
+#[track_caller]
+fn check_failure(spec: Value, read: Read, reason: &str, said: &str, error: &str) {
+    let (computed, condition) = computed(vec![(spec, read)]);
+    assert_eq!((computed.told[0].0, computed.told[0].1.as_str()), (reason, said));
+    let whole = format!("invalid metrics (1 invalid out of 1), first error is: {error}");
+    assert_eq!((computed.error, &condition["reason"]), (Some(whole), &json!(reason)));
+}
+
+#[test]
+fn what_is_not_known_is_told_in_upstreams_words() {
+    let gone = || Err("gone".to_owned());
+    let object = json!({"kind": "Service", "name": "web"});
+    let of = |kind: &str, field: &str, source: Value| json!({"type": kind, field: source});
+    let value = json!({"type": "Value", "value": "1"});
+    let average = json!({"type": "AverageValue", "averageValue": "1"});
+    let said = "unable to get metric hits: Service on x web/gone";
+    let source = json!({"metric": metric("hits"), "describedObject": object, "target": value});
+    let error = format!("failed to get object metric value: {said}");
+    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", said, &error);
+    let source = json!({"metric": metric("hits"), "describedObject": object, "target": average});
+    let error = format!("failed to get object metric value: failed to get hits object metric: {said}");
+    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", said, &error);
+    let said = "unable to get metric hits: gone";
+    let source = json!({"metric": metric("hits"), "target": average});
+    let error = format!("failed to get pods metric value: {said}");
+    check_failure(of("Pods", "pods", source), gone(), "FailedGetPodsMetric", said, &error);
+    let said = "unable to get external metric x/queue/nil: gone";
+    let source = json!({"metric": metric("queue"), "target": value});
+    let error = format!("failed to get queue external metric value: failed to get external metric queue: {said}");
+    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", said, &error);
+    let source = json!({"metric": metric("queue"), "target": average});
+    let error = format!("failed to get queue external metric value: failed to get queue external metric: {said}");
+    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", said, &error);
+    let said = "failed to get cpu usage: unable to get metrics for resource cpu: gone";
+    let source = json!({"name": "cpu", "container": "c", "target": average});
+    let error = format!("failed to get c container metric value: {said}");
+    let reason = "FailedGetContainerResourceMetric";
+    check_failure(of("ContainerResource", "containerResource", source), gone(), reason, said, &error);
+    let said = "unknown metric source type \"What\"";
+    check_failure(json!({"type": "What"}), gone(), "InvalidMetricSourceType", said, said);
+}
+
+#[test]
+fn a_selector_that_makes_no_sense_is_told() {
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
+    let said = "\"Near\" is not a valid label selector operator";
+    let average = json!({"type": "AverageValue", "averageValue": "1"});
+    let spec = json!({"type": "Pods", "pods": {"metric": {"name": "hits", "selector": selector}, "target": average}});
+    let error = format!("failed to get pods metric value: {said}");
+    check_failure(spec, Err(String::new()), "FailedGetPodsMetric", said, &error);
+    let text = |selector: Value| selector_text(Some(&from_value(selector).unwrap()));
+    let all = json!({"matchLabels": {"c": "d"}, "matchExpressions": [{"key": "b", "operator": "In", "values": ["x", "y"]},
+        {"key": "e", "operator": "Exists"}, {"key": "a", "operator": "DoesNotExist"}, {"key": "f", "operator": "NotIn", "values": ["z"]}]});
+    assert_eq!(text(all).unwrap(), "!a,b in (x,y),c=d,e,f notin (z)");
+    assert_eq!((selector_text(None), text(json!({}))), (Ok(String::new()), Ok(String::new())));
+}
+
+#[test]
+fn what_a_pod_uses_is_known_once_it_is_known_of_all_its_containers() {
+    let check = |containers: Value, container: Option<&str>, expected: Option<i64>| {
+        let all = json!({"metadata": {"name": "p"}, "timestamp": seconds(NOW), "window": "1m10.5s", "containers": containers});
+        let read: PodMetrics = from_value(all).unwrap();
+        let sample = sample(&read, "cpu", container);
+        assert_eq!(sample.as_ref().map(|(_, sample)| sample.value), expected);
+        let window = SignedDuration::from_millis(70_500);
+        assert!(sample.is_none_or(|(name, sample)| name == "p" && sample.window == window && sample.at == at(NOW)));
+    };
+    let uses = |name: &str, usage: Value| json!({"name": name, "usage": usage});
+    let both = json!([uses("a", json!({"cpu": "100m"})), uses("b", json!({"cpu": "5500000n"}))]);
+    check(both.clone(), None, Some(106));
+    check(both.clone(), Some("a"), Some(100));
+    check(both, Some("c"), None);
+    check(json!([uses("a", json!({"cpu": "1"})), uses("b", json!({"memory": "1Ki"}))]), None, None);
+    check(json!([]), None, None);
+}
+
+#[test]
+fn bounds_and_nothing_come_before_metrics() {
+    let course = |replicas, least, most| Bounds { replicas, least, most }.course();
+    assert_eq!(course(0, 1, 5), Course::Disabled);
+    assert_eq!(course(0, 0, 5), Course::Measure);
+    assert_eq!(course(6, 1, 5), Course::Bound(5, "Current number of replicas above Spec.MaxReplicas"));
+    assert_eq!(course(1, 2, 5), Course::Bound(2, "Current number of replicas below Spec.MinReplicas"));
+    assert_eq!((course(2, 2, 5), course(5, 2, 5)), (Course::Measure, Course::Measure));
+}
+
+#[test]
+fn a_condition_keeps_the_time_while_its_status_stays() {
+    let mut conditions = Conditions::new(vec![], at(100));
+    conditions.able(true, ("SucceededGetScale", "one"));
+    let mut conditions = Conditions::new(conditions.into_list().unwrap(), at(200));
+    conditions.able(true, ("ReadyForNewScale", "two"));
+    conditions.active(false, ("ScalingDisabled", "three"));
+    let all = to_value(conditions.into_list().unwrap()).unwrap();
+    assert_eq!((&all[0]["lastTransitionTime"], &all[0]["reason"]), (&json!(seconds(100)), &json!("ReadyForNewScale")));
+    assert_eq!((&all[1]["lastTransitionTime"], &all[1]["status"]), (&json!(seconds(200)), &json!("False")));
+}
+
+#[test]
+fn the_group_of_a_target_is_read_as_upstream_reads_it() {
+    assert_eq!(
+        (group_of("apps/v1"), group_of("v1"), group_of("")),
+        (Ok("apps".into()), Ok(String::new()), Ok(String::new()))
+    );
+    assert_eq!(group_of("a/b/c"), Err("unexpected GroupVersion string: a/b/c".to_owned()));
+}

@@ -1,0 +1,297 @@
+//! Autoscalers against a small API server, on a paused clock.
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+use controllers::{Clock, Options};
+use fake_api::FakeApi;
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+const WIDGET: &str = "apis/example.com/v1/namespaces/x/widgets/web";
+const AUTOSCALERS: &str = "apis/autoscaling/v2/namespaces/x/horizontalpodautoscalers";
+const METRICS: &str = "apis/metrics.k8s.io/v1beta1/namespaces/x/pods";
+
+fn start() -> FakeApi {
+    let (began, midnight) = (Instant::now(), "2026-01-01T00:00:00Z".parse::<Timestamp>().expect("a time"));
+    let now = move || midnight + SignedDuration::try_from(began.elapsed()).expect("a duration");
+    let options = Options { clock: Clock::new(now, TimeZone::UTC), ..Options::default() };
+    let api = FakeApi::new();
+    tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
+    api
+}
+
+/// Something of another's kind that is shown as a scale, with two Pods that have been ready since the day before.
+fn widget(api: &FakeApi, replicas: i32, selector: &str) {
+    let status = json!({"replicas": replicas, "selector": selector});
+    let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web", "namespace": "x"},
+        "spec": {"replicas": replicas}, "status": status});
+    api.put(WIDGET, object);
+    let yesterday = "2025-12-31T00:00:00Z";
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": yesterday});
+    for name in ["one", "two"] {
+        let pod = json!({"metadata": {"name": name, "namespace": "x", "labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Running", "startTime": yesterday, "conditions": [ready]}});
+        api.put(&format!("api/v1/namespaces/x/pods/{name}"), pod);
+    }
+}
+
+/// What each of the Pods uses.
+fn uses(api: &FakeApi, cpu: &str) {
+    for name in ["one", "two"] {
+        let usage = json!([{"name": "c", "usage": {"cpu": cpu, "memory": "1Mi"}}]);
+        let metrics = json!({"metadata": {"name": name, "namespace": "x"}, "timestamp": "2026-01-01T00:00:00Z",
+            "window": "30s", "containers": usage});
+        api.put(&format!("{METRICS}/{name}"), metrics);
+    }
+}
+
+fn autoscaler(api: &FakeApi, name: &str, change: &Value) {
+    let target = json!({"type": "Utilization", "averageUtilization": 50});
+    let mut spec = json!({"minReplicas": 1, "maxReplicas": 10,
+        "scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Widget", "name": "web"},
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});
+    for (field, value) in change.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let path = format!("{AUTOSCALERS}/{name}");
+    let mut object = api.get(&path).unwrap_or_else(|| json!({"metadata": {"name": name, "namespace": "x"}}));
+    object["spec"] = spec;
+    api.put(&path, object);
+}
+
+fn replicas(api: &FakeApi) -> Value {
+    api.get(WIDGET).expect("a widget")["spec"]["replicas"].clone()
+}
+
+fn status(api: &FakeApi, name: &str) -> Value {
+    api.get(&format!("{AUTOSCALERS}/{name}")).unwrap_or_default()["status"].clone()
+}
+
+/// Reason and message of a condition.
+fn condition(api: &FakeApi, name: &str, type_: &str) -> (String, String) {
+    let status = status(api, name);
+    let mut all = status["conditions"].as_array().into_iter().flatten();
+    let condition = all.find(|c| c["type"] == type_).cloned().unwrap_or_default();
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    (format!("{} {}", text("status"), text("reason")), text("message"))
+}
+
+fn reason(api: &FakeApi, name: &str, type_: &str) -> String {
+    condition(api, name, type_).0
+}
+
+fn told(api: &FakeApi, reason: &str) -> Vec<String> {
+    let events = api.list("api/v1/namespaces/x/events");
+    let some = events.iter().filter(|event| event["reason"] == reason);
+    some.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_used_makes_more_and_less() {
+    let (api, began) = (start(), Instant::now());
+    widget(&api, 2, "app=web");
+    uses(&api, "800m");
+    autoscaler(&api, "a", &json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}));
+    api.until("there are more", |api| replicas(api) == 4).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "at once");
+    api.until("it is told", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
+    let of = "cpu resource utilization (percentage of request)";
+    assert_eq!(told(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {of} above target")]);
+    let status = status(&api, "a");
+    assert_eq!((&status["currentReplicas"], &status["desiredReplicas"]), (&json!(2), &json!(4)));
+    assert!(status["lastScaleTime"].as_str().is_some_and(|time| time.starts_with("2026-01-01T00:00:0")), "{status}");
+    let current = json!({"averageUtilization": 80, "averageValue": "800m"});
+    assert_eq!(
+        status["currentMetrics"],
+        json!([{"type": "Resource", "resource": {"name": "cpu", "current": current}}])
+    );
+    assert_eq!(reason(&api, "a", "ScalingActive"), "True ValidMetricFound");
+    assert_eq!(reason(&api, "a", "ScalingLimited"), "False DesiredWithinRange");
+    uses(&api, "100m");
+    api.until("there are fewer", |api| replicas(api) == 1).await;
+    let waited = began.elapsed().as_millis();
+    assert!((15_000..16_000).contains(&waited), "{waited} ms");
+    assert_eq!(told(&api, "SuccessfulRescale")[1], "New size: 1; reason: All metrics below target");
+    api.until("it is told", |api| condition(api, "a", "AbleToScale").1.ends_with("to update the target scale to 1"))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_behavior_it_is_reluctant_to_go_down() {
+    let (api, began) = (start(), Instant::now());
+    widget(&api, 4, "app=web");
+    uses(&api, "100m");
+    autoscaler(&api, "a", &json!({}));
+    api.until("it waits", |api| reason(api, "a", "AbleToScale") == "True ScaleDownStabilized").await;
+    api.until("there are fewer", |api| replicas(api) == 1).await;
+    let waited = began.elapsed().as_secs();
+    assert!((300..=330).contains(&waited), "{waited} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_says_nothing_new_is_not_written() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    autoscaler(&api, "a", &json!({}));
+    api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
+    let why = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
+    let said = format!("the HPA was unable to compute the replica count: {why}");
+    assert_eq!(condition(&api, "a", "ScalingActive").1, said);
+    assert_eq!(reason(&api, "a", "AbleToScale"), "True SucceededGetScale");
+    sleep(Duration::from_secs(590)).await;
+    assert_eq!(told(&api, "FailedGetResourceMetric"), [why], "the same again counts up");
+    let whole = "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: ";
+    assert_eq!(told(&api, "FailedComputeMetricsReplicas"), [format!("{whole}{why}")]);
+    let written = format!("PUT {AUTOSCALERS}/a/status");
+    assert_eq!(api.writes().iter().filter(|line| **line == written).count(), 1);
+    // What fails again and again is told less and less often.
+    let counts = api.list("api/v1/namespaces/x/events").into_iter().map(|event| event["count"].as_i64().unwrap_or(0));
+    assert_eq!(counts.sum::<i64>(), 26);
+    assert_eq!(replicas(&api), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bounds_count_at_once_when_they_are_others() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    uses(&api, "500m");
+    autoscaler(&api, "a", &json!({}));
+    api.until("it is content", |api| reason(api, "a", "AbleToScale") == "True ReadyForNewScale").await;
+    let began = Instant::now();
+    autoscaler(&api, "a", &json!({"minReplicas": 5}));
+    api.until("there are as many", |api| replicas(api) == 5).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "at once");
+    let reason = "New size: 5; reason: Current number of replicas below Spec.MinReplicas";
+    assert_eq!(told(&api, "SuccessfulRescale"), [reason]);
+    autoscaler(&api, "a", &json!({"maxReplicas": 3}));
+    api.until("there are no more", |api| replicas(api) == 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_scaled_to_nothing_stays_so() {
+    let api = start();
+    widget(&api, 0, "app=web");
+    uses(&api, "900m");
+    autoscaler(&api, "a", &json!({}));
+    api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False ScalingDisabled").await;
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(replicas(&api), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_found_is_told_in_upstreams_words() {
+    let api = start();
+    let check = async |name: &str, api_version: &str, kind: &str, why: &str| {
+        let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
+        autoscaler(&api, name, &json!({"scaleTargetRef": target}));
+        api.until("it is told", |api| reason(api, name, "AbleToScale") == "False FailedGetScale").await;
+        let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+        assert_eq!(condition(&api, name, "AbleToScale").1, message);
+    };
+    check("kind", "example.com/v1", "Gadget", "no matches for kind \"Gadget\" in group \"example.com\"").await;
+    check("group", "nowhere.org/v1", "Widget", "no matches for kind \"Widget\" in group \"nowhere.org\"").await;
+    check("version", "a/b/c", "Widget", "unexpected GroupVersion string: a/b/c").await;
+    check("object", "example.com/v1", "Widget", "NotFound").await;
+    // Of another version of its group it is the same.
+    widget(&api, 12, "app=web");
+    let target = json!({"apiVersion": "example.com/v9", "kind": "widget", "name": "web"});
+    autoscaler(&api, "object", &json!({"scaleTargetRef": target}));
+    api.until("it is found", |api| replicas(api) == 10).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_scale_the_same_pods_scale_neither() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    uses(&api, "500m");
+    for name in ["a", "b"] {
+        autoscaler(&api, name, &json!({}));
+    }
+    for name in ["a", "b"] {
+        api.until("it is told", |api| reason(api, name, "ScalingActive") == "False AmbiguousSelector").await;
+        let message = "pods by selector app=web are controlled by multiple HPAs: [x/a x/b]";
+        assert_eq!(condition(&api, name, "ScalingActive").1, message);
+    }
+    uses(&api, "900m");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(replicas(&api), 2);
+    api.delete(&format!("{AUTOSCALERS}/b"));
+    api.until("the other does", |api| replicas(api) == 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_without_a_selector_or_with_a_wrong_one_is_told() {
+    let api = start();
+    widget(&api, 2, "");
+    autoscaler(&api, "a", &json!({}));
+    api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False InvalidSelector").await;
+    assert_eq!(condition(&api, "a", "ScalingActive").1, "the HPA target's scale is missing a selector");
+    assert_eq!(told(&api, "SelectorRequired"), ["selector is required"]);
+    assert_eq!(told(&api, "FailedComputeMetricsReplicas"), ["selector is required"]);
+    widget(&api, 2, "app in web");
+    let wrong = "couldn't convert selector into a corresponding internal selector object: ";
+    api.until("it is told", |api| condition(api, "a", "ScalingActive").1.starts_with(wrong)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_that_cannot_be_written_is_tried_again() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    uses(&api, "800m");
+    api.refuse(&format!("PUT {WIDGET}/scale"), 409);
+    autoscaler(&api, "a", &json!({}));
+    api.until("it is told", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
+    let of = "cpu resource utilization (percentage of request)";
+    assert_eq!(told(&api, "FailedRescale"), [format!("New size: 4; reason: {of} above target; error: Conflict")]);
+    assert_eq!(replicas(&api), 2);
+    api.until("there are more", |api| replicas(api) == 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_of_other_servers_scale() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    let average = json!({"type": "AverageValue", "averageValue": "10"});
+    let hits = json!([{"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": average}}]);
+    let item = |pod: &str, value: &str| {
+        json!({"describedObject": {"kind": "Pod", "name": pod}, "value": value,
+        "metric": {"name": "hits"}, "timestamp": "2026-01-01T00:00:00Z"})
+    };
+    let values = json!({"items": [item("one", "10"), item("two", "20")]});
+    api.put("apis/custom.metrics.k8s.io/v1beta2/namespaces/x/pods/*", values);
+    autoscaler(&api, "a", &json!({"metrics": hits}));
+    api.until("it is measured", |api| replicas(api) == 3).await;
+    assert_eq!(told(&api, "SuccessfulRescale"), ["New size: 3; reason: pods metric hits above target"]);
+    let queue = json!([{"type": "External", "external": {"metric": {"name": "queue"}, "target": average}}]);
+    api.put("apis/external.metrics.k8s.io/v1beta1/namespaces/x/queue/all", json!({"metadata": {}, "value": "60"}));
+    autoscaler(&api, "a", &json!({"metrics": queue}));
+    api.until("it is measured", |api| replicas(api) == 6).await;
+    let gadget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "web"});
+    let value = json!({"type": "Value", "value": "1k"});
+    let load =
+        json!([{"type": "Object", "object": {"metric": {"name": "load"}, "describedObject": gadget, "target": value}}]);
+    let values = json!({"items": [item("web", "5k")]});
+    api.put("apis/custom.metrics.k8s.io/v1beta2/namespaces/x/widgets.example.com/web", values);
+    autoscaler(&api, "a", &json!({"metrics": load}));
+    api.until("it is measured", |api| replicas(api) == 10).await;
+    assert!(
+        told(&api, "SuccessfulRescale").contains(&"New size: 10; reason: Widget metric load above target".to_owned())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_metrics_that_does_not_answer_holds_nothing_up_for_long() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    uses(&api, "800m");
+    api.hang(&format!("GET {METRICS}"));
+    let began = Instant::now();
+    autoscaler(&api, "a", &json!({}));
+    api.until("it is told", |api| condition(api, "a", "ScalingActive").1.ends_with("context deadline exceeded")).await;
+    assert!(began.elapsed() < Duration::from_secs(11));
+    api.until("it is measured", |api| replicas(api) == 4).await;
+    assert!(began.elapsed() < Duration::from_secs(27));
+}

@@ -1,0 +1,120 @@
+//! Autoscalers: as many replicas as what is measured calls for.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tests::{Cluster, Kubectl, eventually, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("an autoscaler keeps a Deployment within its bounds, and says what it cannot measure", bounds),
+    ("an autoscaler finds the scale of a custom kind, and says what it does not find", custom_kinds),
+    ("what Pods use makes more of them, and fewer once they rest", loads),
+];
+
+/// A Deployment called `web`, whose containers run a script.
+fn deployment(kubectl: &Kubectl, script: &str, resources: &Value) {
+    let labels = json!({"app": "web"});
+    let container =
+        json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "resources": resources});
+    let template = json!({"metadata": {"labels": labels},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template}});
+    kubectl.apply(&object.to_string());
+}
+
+fn condition(kubectl: &Kubectl, type_: &str) -> Value {
+    let all = kubectl.value("hpa/web", "/status/conditions");
+    all.as_array().into_iter().flatten().find(|c| c["type"] == type_).cloned().unwrap_or_default()
+}
+
+fn replicas(kubectl: &Kubectl) -> Value {
+    kubectl.value("deployment/web", "/spec/replicas")
+}
+
+/// Waits for a number of replicas that metrics call for, which are measured for a while before they count.
+fn measured(kubectl: &Kubectl, what: &str, expected: i64) {
+    wait_for(what, Duration::from_secs(180), || match replicas(kubectl) {
+        found if found == expected => Ok(()),
+        found => Err(format!("{found}, {}", condition(kubectl, "ScalingActive"))),
+    });
+}
+
+fn bounds(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    deployment(&kubectl, "sleep 100000", &json!({}));
+    kubectl.run("autoscale deployment web --cpu-percent=50 --min=2 --max=3").ok();
+    eventually("there are as many as there must be", || replicas(&kubectl) == 2);
+    eventually("it is told", || {
+        let said = "New size: 2; reason: Current number of replicas below Spec.MinReplicas";
+        kubectl.events("web").contains(&("SuccessfulRescale".to_owned(), said.to_owned()))
+    });
+    eventually("what cannot be measured is told", || {
+        condition(&kubectl, "ScalingActive")["reason"] == "FailedGetResourceMetric"
+    });
+    let table = kubectl.run("get hpa web --no-headers").ok();
+    let cells: Vec<&str> = table.split_whitespace().take(7).collect();
+    assert_eq!(cells, ["web", "Deployment/web", "cpu:", "<unknown>/50%", "2", "3", "2"]);
+    let described = kubectl.run("describe hpa web").ok();
+    for part in ["Deployment pods:", "2 current / 2 desired", "AbleToScale", "SucceededGetScale", "SuccessfulRescale"] {
+        assert!(described.contains(part), "{part:?} is not in {described}");
+    }
+    kubectl.run("scale deployment web --replicas=9").ok();
+    eventually("there are no more than there may be", || replicas(&kubectl) == 3);
+    kubectl.run("scale deployment web --replicas=0").ok();
+    eventually("what somebody scaled to nothing stays so", || {
+        condition(&kubectl, "ScalingActive")["reason"] == "ScalingDisabled"
+    });
+    assert_eq!(replicas(&kubectl), 0);
+    kubectl.run("delete hpa,deployment web").ok();
+}
+
+fn custom_kinds(cluster: &Cluster) {
+    let (kubectl, group) = (cluster.kubectl(), "scaled.example.com");
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector"});
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any},
+        "subresources": {"scale": scale}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("foos.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [version]}});
+    let target = json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "name": "f"});
+    let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"}, "spec": {"minReplicas": 4, "maxReplicas": 5, "scaleTargetRef": target}});
+    kubectl.apply(&autoscaler.to_string());
+    let unknown = format!(
+        "the HPA controller was unable to get the target's current scale: no matches for kind \"Foo\" in group \"{group}\""
+    );
+    eventually("there is no such kind", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
+    kubectl.apply(&definition.to_string());
+    kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
+    let object =
+        json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 1}});
+    kubectl.apply(&object.to_string());
+    eventually("it is found and scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
+    eventually("it has no selector", || condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector");
+    kubectl.run("delete hpa web").ok();
+    kubectl.run(&format!("delete crd foos.{group}")).ok();
+}
+
+fn loads(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let resources = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}});
+    deployment(&kubectl, "while [ ! -e /tmp/rest ]; do :; done; sleep 100000", &resources);
+    kubectl.run("autoscale deployment web --cpu-percent=50 --min=1 --max=3").ok();
+    let at_once = json!({"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}}).to_string();
+    kubectl.args(&["patch", "hpa", "web", "--type=merge", "-p", &at_once], "").ok();
+    measured(&kubectl, "more, for what it uses", 3);
+    eventually("it is told", || {
+        let said = "reason: cpu resource utilization (percentage of request) above target";
+        kubectl.events("web").iter().any(|(reason, text)| reason == "SuccessfulRescale" && text.ends_with(said))
+    });
+    assert_eq!(condition(&kubectl, "ScalingActive")["reason"], "ValidMetricFound");
+    kubectl.run("rollout status deployment web --timeout=120s").ok();
+    for pod in kubectl.run("get pods -l app=web -o name").ok().lines() {
+        kubectl.args(&["exec", pod, "--", "touch", "/tmp/rest"], "").ok();
+    }
+    measured(&kubectl, "fewer, for they rest", 1);
+    kubectl.run("delete hpa,deployment web").ok();
+}
