@@ -188,7 +188,11 @@ fn balanced(cluster: &Cluster) {
     eventually("the node reaches it, too", || ["a", "b"].contains(&get_here(&format!("{ip}:80")).as_str()));
     kubectl.run("patch service web --type=merge -p {\"spec\":{\"type\":\"ClusterIP\"}}").ok();
     kubectl.wait_value("service/web", "/status/loadBalancer", &json!({}));
-    eventually("nobody answers there any more", || get_here(&format!("{ip}:80")).is_empty());
+    // And no packet for it leaves the node.
+    eventually("who asks there is refused", || {
+        let asked = TcpStream::connect_timeout(&format!("{ip}:80").parse().unwrap(), Duration::from_secs(5));
+        asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+    });
 }
 
 fn headless(cluster: &Cluster) {

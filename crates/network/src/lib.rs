@@ -117,6 +117,7 @@ impl Network {
             bridge: self.bridge.clone(),
             pods: self.cidr,
             services: options.service_cidr,
+            load_balancers: options.load_balancer_cidr,
             sees_bridge: self.sees_bridge,
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
@@ -145,6 +146,8 @@ pub struct ServiceOptions {
     pub node_name: String,
     /// Where Services have their addresses.
     pub service_cidr: Ipv4Net,
+    /// Where Services of type LoadBalancer have theirs, if this node gives them some.
+    pub load_balancer_cidr: Option<Ipv4Net>,
     /// The address of the Service of the name server.
     pub dns_ip: Ipv4Addr,
     /// The domain of the cluster (`clusterDomain`).

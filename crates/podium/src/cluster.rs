@@ -108,7 +108,7 @@ impl Cluster {
         let address = listener.local_addr()?;
         let node = node_name(args)?;
         let services = match network.filter(|network| network.leads_services) {
-            Some(network) => Some(Services::prepare(network, address, &mut config).await?),
+            Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config).await?),
             None => None,
         };
         let reached = match &services {

@@ -15,6 +15,7 @@ const DOMAIN: &str = "cluster.local";
 /// Services before anybody has asked for one: all places are taken.
 pub(crate) struct Services {
     network: Network,
+    load_balancer_pool: Option<Ipv4Net>,
     names: NameServer,
     /// Where Pods reach the API, if that is not where everybody does.
     api: Option<TcpListener>,
@@ -23,7 +24,12 @@ pub(crate) struct Services {
 
 impl Services {
     /// Takes the places, and tells Pods of the name server unless they are told of another.
-    pub(crate) async fn prepare(network: Network, api: SocketAddr, config: &mut KubeletConfiguration) -> Result<Self> {
+    pub(crate) async fn prepare(
+        network: Network,
+        load_balancer_pool: Option<Ipv4Net>,
+        api: SocketAddr,
+        config: &mut KubeletConfiguration,
+    ) -> Result<Self> {
         let names = network.name_server().await?;
         if config.cluster_dns.is_empty() {
             config.cluster_dns.push(server::DNS_IP.to_string());
@@ -42,7 +48,7 @@ impl Services {
             ip if ip.is_unspecified() => (None, at_gateway),
             _ => (None, api),
         };
-        Ok(Self { network, names, api, api_address })
+        Ok(Self { network, load_balancer_pool, names, api, api_address })
     }
 
     /// Where Pods reach the API.
@@ -68,6 +74,7 @@ impl Services {
         let options = ServiceOptions {
             node_name: node.to_owned(),
             service_cidr: Ipv4Net::new_assert(ip, prefix),
+            load_balancer_cidr: self.load_balancer_pool,
             dns_ip: server::DNS_IP,
             cluster_domain: config.cluster_domain.clone(),
             resolv_conf: config.resolv_conf.clone().into(),

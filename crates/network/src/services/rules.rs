@@ -18,6 +18,8 @@ pub(crate) struct Place {
     pub(crate) pods: Ipv4Net,
     /// Where Services have their addresses.
     pub(crate) services: Ipv4Net,
+    /// Where load balancers have theirs, if this node gives them some.
+    pub(crate) load_balancers: Option<Ipv4Net>,
     /// Whether connection tracking sees what Pods of the bridge say to each other. Where it does not, an answer would
     /// come from an address that the client never asked: then Pods see the gateway's address as the client's.
     pub(crate) sees_bridge: bool,
@@ -85,8 +87,12 @@ fn base(place: &Place) -> Table {
     // to a Service that there is: beyond that the network may be somebody else's.
     let unserved = format!("ct state new ip daddr vmap @{KNOWN_IPS}");
     let unknown = format!("{of_pods}ip daddr {services} reject");
-    chain("forward", Some("type filter hook forward priority -110"), &[format!("{of_pods}{refused}"), unknown]);
-    chain("filter-output", Some("type filter hook output priority -90"), &[refused, refused_here.clone(), unserved]);
+    // Those of load balancers are this node's alone.
+    let unbalanced = place.load_balancers.map(|pool| format!("ip daddr {pool} reject"));
+    let forward = [format!("{of_pods}{refused}"), unknown].into_iter().chain(unbalanced.clone());
+    chain("forward", Some("type filter hook forward priority -110"), &forward.collect::<Vec<_>>());
+    let output = [refused, refused_here.clone(), unserved].into_iter().chain(unbalanced);
+    chain("filter-output", Some("type filter hook output priority -90"), &output.collect::<Vec<_>>());
     chain("filter-input", Some("type filter hook input priority -110"), &[refused_here]);
     // The bridge lets 127.0.0.1 through so that node ports answer there: for nobody but this node.
     let guard = [format!("iifname {bridge} ip daddr 127.0.0.0/8 drop")];
