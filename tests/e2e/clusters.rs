@@ -181,6 +181,8 @@ fn what_stands_in_the_way_is_named() {
     check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
     check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 block"]);
     check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["overlaps with the addresses of Services"]);
+    check(&mut up(&fresh, &["--load-balancer-cidr", "some"]), &["--load-balancer-cidr", "an IPv4 block, or none"]);
+    check(&mut up(&fresh, &["--load-balancer-cidr", "127.0.0.0/24"]), &["overlap", "--load-balancer-cidr"]);
     let unmade = dir.path().join("unmade");
     // Somebody else in a user namespace of its own: to files it is root still, wherever the binary lies.
     let mut nobody = Command::new("unshare");

@@ -90,6 +90,22 @@ fn told(api: &FakeApi, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_that_pods_do_not_have_is_named() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    uses(&api, "800m");
+    let target = json!({"type": "Utilization", "averageUtilization": 50});
+    let source = json!({"name": "cpu", "container": "other", "target": target});
+    autoscaler(&api, "a", &json!({"metrics": [{"type": "ContainerResource", "containerResource": source}]}));
+    let why = "failed to get container metrics: container other not present in metrics for pod x/one";
+    api.until("it is told", |api| condition(api, "a", "ScalingActive").1.contains(why)).await;
+    assert_eq!(
+        (reason(&api, "a", "ScalingActive").as_str(), replicas(&api)),
+        ("False FailedGetContainerResourceMetric", json!(2))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_used_makes_more_and_less() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 2, "app=web");

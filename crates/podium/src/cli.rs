@@ -93,14 +93,20 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
     /// Addresses for Services of type LoadBalancer, IPv4, or `none`: somebody else gives them [default: 10.97.N.0/24 where
-    /// Pods have the block N].
+    /// Pods have 10.244.N.0/24, else one of 10.98.0.0/16].
     #[arg(long, value_name = "CIDR", value_parser = LoadBalancerCidr::parse, conflicts_with = "runtime_endpoint")]
     pub(crate) load_balancer_cidr: Option<LoadBalancerCidr>,
     /// A CRI v1 runtime to use as it is; without it Podium runs its own containerd.
     #[arg(long, value_name = "unix://SOCK")]
     pub(crate) runtime_endpoint: Option<String>,
     /// The OCI runtime of Pods that name no RuntimeClass, in Podium's own containerd: runc, or crun, which is faster.
-    #[arg(long, value_name = "NAME", default_value = "runc", conflicts_with = "runtime_endpoint")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "PODIUM_DEFAULT_RUNTIME",
+        default_value = "runc",
+        conflicts_with = "runtime_endpoint"
+    )]
     pub(crate) default_runtime: OciRuntime,
     /// A KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
     #[arg(long, value_name = "FILE")]

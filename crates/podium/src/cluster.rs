@@ -313,10 +313,10 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<Started> {
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(pod_cidr).transpose()?;
     let network = Network::prepare(options).await?;
-    let load_balancer_pool = if network.leads_services {
-        load_balancers::pool(args.load_balancer_cidr.as_ref(), network.cidr)?
-    } else {
-        None
+    let own: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
+    let load_balancer_pool = match network.leads_services {
+        true => load_balancers::pool(args.load_balancer_cidr.as_ref(), network.cidr, &own)?,
+        false => None,
     };
     let containerd =
         OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
@@ -347,8 +347,13 @@ fn node_name(args: &NodeArgs) -> Result<String> {
 
 /// The first address that is not loopback's, else loopback's.
 fn node_ip() -> IpAddr {
-    let addresses = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    let mut ips = addresses.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())));
-    let found = ips.find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
+    let found =
+        interfaces().find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
     found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, ip)| IpAddr::V4(ip))
+}
+
+/// The machine's interfaces with their addresses.
+fn interfaces() -> impl Iterator<Item = (String, Ipv4Addr)> {
+    let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    all.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())))
 }

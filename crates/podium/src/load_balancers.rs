@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use network::Ipv4Net;
+use sha2::{Digest, Sha256};
 use std::net::Ipv4Addr;
 
 /// What `--load-balancer-cidr` says.
@@ -27,19 +28,39 @@ impl LoadBalancerCidr {
     }
 }
 
-/// The block of a cluster whose Pods have these addresses: by default one beside the Services' range that has the
-/// number of the Pods' block, so that clusters side by side differ.
+/// The default for Pods in this block, beside the Services' range: clusters side by side differ.
+fn beside(pods: Ipv4Net) -> Ipv4Net {
+    let first = match pods.addr().octets() {
+        // The blocks that clusters take by themselves are numbered.
+        [10, 244, number, _] => Ipv4Addr::new(10, 97, number, 0),
+        other => Ipv4Addr::new(10, 98, Sha256::digest(other)[0], 0),
+    };
+    Ipv4Net::new_assert(first, 24)
+}
+
+/// The block of a cluster whose Pods have these addresses.
 ///
 /// # Errors
-/// When it overlaps with the addresses of Pods or Services.
-pub(crate) fn pool(asked: Option<&LoadBalancerCidr>, pods: Ipv4Net) -> Result<Option<Ipv4Net>> {
+/// When it overlaps with the addresses of Pods or Services, or has some that are used already: what nobody answers there
+/// is refused, so that the machine would not reach itself.
+pub(crate) fn pool(asked: Option<&LoadBalancerCidr>, pods: Ipv4Net, own: &[Ipv4Addr]) -> Result<Option<Ipv4Net>> {
     let pool = match asked {
         Some(LoadBalancerCidr::None) => return Ok(None),
         Some(LoadBalancerCidr::Some(cidr)) => *cidr,
-        None => Ipv4Net::new_assert(Ipv4Addr::new(10, 97, pods.addr().octets()[2], 0), 24),
+        None => beside(pods),
     };
     let (first, prefix) = server::SERVICE_RANGE;
-    for (whose, other) in [("Pods", pods), ("Services", Ipv4Net::new_assert(first, prefix))] {
+    let block = |first, prefix| Ipv4Net::new_assert(first, prefix);
+    let own = own.iter().map(|ip| ("this machine", block(*ip, 32)));
+    let others = [
+        ("Pods", pods),
+        ("Services", block(first, prefix)),
+        ("every machine", block(Ipv4Addr::LOCALHOST, 8)),
+        ("this network", block(Ipv4Addr::UNSPECIFIED, 8)),
+        ("single links", block(Ipv4Addr::new(169, 254, 0, 0), 16)),
+        ("groups and of nobody", block(Ipv4Addr::new(224, 0, 0, 0), 3)),
+    ];
+    for (whose, other) in others.into_iter().chain(own) {
         if pool.contains(&other) || other.contains(&pool) {
             bail!(
                 "the addresses of load balancers, {pool}, overlap with those of {whose}, {other}: choose others with --load-balancer-cidr"
@@ -57,7 +78,7 @@ mod tests {
     fn the_pool_is_the_one_that_was_asked_for_or_goes_with_the_pods_block() {
         let check = |asked: Option<&str>, pods: &str, expected: Result<Option<&str>, &str>| {
             let asked = asked.map(|text| LoadBalancerCidr::parse(text).unwrap());
-            let chosen = pool(asked.as_ref(), pods.parse().unwrap());
+            let chosen = pool(asked.as_ref(), pods.parse().unwrap(), &[Ipv4Addr::new(192, 168, 1, 7)]);
             match (chosen, expected) {
                 (Ok(chosen), Ok(expected)) => assert_eq!(chosen, expected.map(|cidr| cidr.parse().unwrap())),
                 (Err(e), Err(expected)) => assert!(e.to_string().contains(expected), "{e}"),
@@ -66,11 +87,22 @@ mod tests {
         };
         check(None, "10.244.0.0/24", Ok(Some("10.97.0.0/24")));
         check(None, "10.244.7.0/24", Ok(Some("10.97.7.0/24")));
+        check(None, "10.166.0.0/24", Ok(Some("10.98.130.0/24")));
+        check(None, "10.167.0.0/24", Ok(Some("10.98.212.0/24")));
         check(Some("none"), "10.244.7.0/24", Ok(None));
         check(Some("192.0.2.9/28"), "10.244.7.0/24", Ok(Some("192.0.2.0/28")));
         check(Some("10.244.7.128/25"), "10.244.7.0/24", Err("those of Pods, 10.244.7.0/24"));
         check(Some("10.0.0.0/8"), "192.168.7.0/24", Err("those of Services, 10.96.0.0/16"));
-        check(None, "10.97.0.0/16", Err("--load-balancer-cidr"));
+        for (cidr, whose) in [
+            ("192.168.1.0/24", "those of this machine, 192.168.1.7/32"),
+            ("127.0.1.0/24", "those of every machine"),
+            ("0.0.0.0/0", "those of"),
+            ("169.254.169.254/32", "those of single links"),
+            ("239.0.0.0/8", "those of groups"),
+        ] {
+            check(Some(cidr), "10.244.7.0/24", Err(whose));
+        }
+        check(None, "10.98.0.0/16", Err("--load-balancer-cidr"));
     }
 
     #[test]

@@ -120,6 +120,15 @@ async fn resource(
     let list: Result<List<PodMetrics>, _> = get(client, &path).await;
     let list = list.map_err(|e| failed("resource", &in_words(&e, "get pods.metrics.k8s.io")))?;
     let items = some(list, "resource")?;
+    if let Some(container) = container {
+        let lacks = |pod: &&PodMetrics| pod.containers.iter().flatten().all(|c| c.name != container);
+        if let Some(PodMetrics { metadata, .. }) = items.iter().find(lacks) {
+            let pod = format!("{namespace}/{}", metadata.name);
+            return Err(format!(
+                "failed to get container metrics: container {container} not present in metrics for pod {pod}"
+            ));
+        }
+    }
     Ok(Reading::Pods(items.iter().filter_map(|pod| sample(pod, name, container)).collect()))
 }
 

@@ -88,7 +88,7 @@ fn base(place: &Place) -> Table {
     let unserved = format!("ct state new ip daddr vmap @{KNOWN_IPS}");
     let unknown = format!("{of_pods}ip daddr {services} reject");
     // Those of load balancers are this node's alone.
-    let unbalanced = place.load_balancers.map(|pool| format!("ip daddr {pool} reject"));
+    let unbalanced = place.load_balancers.map(|pool| format!("ct state new ip daddr {pool} reject"));
     let forward = [format!("{of_pods}{refused}"), unknown].into_iter().chain(unbalanced.clone());
     chain("forward", Some("type filter hook forward priority -110"), &forward.collect::<Vec<_>>());
     let output = [refused, refused_here.clone(), unserved].into_iter().chain(unbalanced);

@@ -122,10 +122,10 @@ fn without_services_the_table_only_looks() {
         add rule ip t filter-output ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
         add rule ip t filter-output ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
         add rule ip t filter-output ct state new ip daddr vmap @known-ips
-        add rule ip t filter-output ip daddr 10.97.0.0/24 reject
+        add rule ip t filter-output ct state new ip daddr 10.97.0.0/24 reject
         add rule ip t forward ip saddr 10.0.0.0/24 ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
         add rule ip t forward ip saddr 10.0.0.0/24 ip daddr 10.96.0.0/16 reject
-        add rule ip t forward ip daddr 10.97.0.0/24 reject
+        add rule ip t forward ct state new ip daddr 10.97.0.0/24 reject
         add rule ip t loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
         add rule ip t mark-for-masquerade meta mark set meta mark or 0x4000
         add rule ip t output ip daddr . meta l4proto . th dport vmap @cluster-ips

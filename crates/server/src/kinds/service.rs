@@ -7,11 +7,14 @@ mod validate;
 mod warnings;
 
 use super::{
-    AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, Subresource, WriteContext, WriteTarget, fill::set, or_none,
-    selector, text,
+    AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, Subresource, WriteContext, WriteTarget,
+    checks::{items, text as text_of},
+    fill::set,
+    or_none, selector, text,
 };
 use serde_json::{Value, json};
 pub(super) use status::host_name;
+use std::collections::BTreeSet;
 pub(crate) use traffic::is_told_by_others;
 
 pub(super) struct Service;
@@ -150,17 +153,15 @@ fn can_be_reached_from_outside(spec: &Value) -> bool {
 
 fn external(object: &Value) -> String {
     let spec = &object["spec"];
-    let list = |values: &Value, field: Option<&str>| -> Vec<String> {
-        let items = values.as_array().into_iter().flatten();
-        let text = |v: &Value| field.map_or(v, |f| &v[f]).as_str().unwrap_or("").to_owned();
-        items.map(text).filter(|t| !t.is_empty()).collect()
-    };
-    let own = list(&spec["externalIPs"], None);
+    let own: Vec<&str> = items(spec, "externalIPs").filter_map(Value::as_str).filter(|ip| !ip.is_empty()).collect();
     match spec["type"].as_str() {
         Some("ExternalName") => spec["externalName"].as_str().unwrap_or("").to_owned(),
         Some("LoadBalancer") => {
-            let given = list(&object["status"]["loadBalancer"]["ingress"], Some("ip"));
-            let all: Vec<String> = given.into_iter().chain(own).collect();
+            // Each by its address, or by its name if it has none (`loadBalancerStatusStringer`).
+            let given = items(&object["status"]["loadBalancer"], "ingress");
+            let given =
+                given.filter_map(|one| ["ip", "hostname"].map(|f| text_of(one, f)).into_iter().find(|t| !t.is_empty()));
+            let all: Vec<&str> = given.collect::<BTreeSet<_>>().into_iter().chain(own).collect();
             if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
         }
         _ if own.is_empty() => "<none>".to_owned(),
@@ -174,4 +175,26 @@ fn ports(spec: &Value) -> String {
         format!("{}{node}/{}", p["port"], p["protocol"].as_str().unwrap_or("TCP"))
     };
     spec["ports"].as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_external_address_is_that_of_the_load_balancer_by_whatever_it_is_called() {
+        let check = |ingress: Value, own: Value, expected: &str| {
+            let spec = json!({"type": "LoadBalancer", "externalIPs": own});
+            assert_eq!(external(&json!({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}})), expected);
+        };
+        check(json!(null), json!(null), "<pending>");
+        check(json!([{"ip": "192.0.2.1"}]), json!(null), "192.0.2.1");
+        check(json!([{"hostname": "a.example"}]), json!(null), "a.example");
+        check(
+            json!([{"ip": "192.0.2.9", "hostname": "a"}, {"ip": "192.0.2.1"}]),
+            json!(["10.0.0.1"]),
+            "192.0.2.1,192.0.2.9,10.0.0.1",
+        );
+        check(json!([]), json!(["10.0.0.1"]), "10.0.0.1");
+    }
 }
