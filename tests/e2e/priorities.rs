@@ -98,7 +98,8 @@ fn a_higher_priority_takes_a_place(cluster: &Cluster) {
 fn nobody_is_preempted_for_these(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 1);
-    let (class, mut never) = (seats.class(10), seats.class(1000));
+    // Below what Pods of other tests have: where some have less, it is told that to take their places would not help.
+    let (class, mut never) = (seats.class(-10), seats.class(1000));
     seats.pod("first", 1, &class);
     ready(&kubectl, "first");
     never["preemptionPolicy"] = json!("Never");
