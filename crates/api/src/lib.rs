@@ -7,6 +7,7 @@ pub mod address;
 pub mod affinity;
 pub mod claim;
 pub mod cron;
+pub mod duration;
 pub mod feature_gates;
 pub mod field;
 pub mod host_port;

@@ -2,6 +2,8 @@
 
 mod labels;
 
+pub use labels::text;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Why a selector cannot be used; upstream answers 400 with these words.

@@ -40,6 +40,11 @@ pub(crate) fn after(now: Instant, by: Duration) -> Instant {
     now.checked_add(by.min(FAR)).unwrap_or(now)
 }
 
+/// To the second, as the API keeps times.
+pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 impl fmt::Debug for Clock {

@@ -20,7 +20,7 @@ pub(crate) use pod::Measured;
 
 use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::clock::Clock;
+use crate::clock::{Clock, whole_seconds};
 use crate::members::Member;
 use crate::pod_control::said;
 use crate::recorder::Recorder;
@@ -33,7 +33,6 @@ use conditions::Conditions;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use history::History;
-use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
@@ -273,9 +272,7 @@ impl Autoscalers {
             let history = self.histories.entry(round.key.to_owned()).or_default();
             history.scaled(replicas, desired, rules.longest(), round.now);
         }
-        // The API keeps seconds.
-        let now = self.clock.now();
-        let scaled = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
+        let scaled = Time(whole_seconds(self.clock.now()));
         Found { desired: Some(desired), scaled: Some(scaled), ..found }
     }
 

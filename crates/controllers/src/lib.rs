@@ -44,6 +44,7 @@ mod replica_set;
 mod resource_quota;
 mod revisions;
 mod root_ca;
+mod selector_words;
 mod service_account;
 mod service_cidrs;
 mod stateful_set;

@@ -22,21 +22,16 @@ impl Pauses {
 
     /// How long it must wait now; if it need not, it must the next time, twice as long.
     pub(crate) fn next(&mut self, owner: &str, what: String, now: Instant) -> Option<Duration> {
-        let at = (owner.to_owned(), what);
+        let (at, most) = ((owner.to_owned(), what), self.most);
+        // After a good while all begins anew.
+        self.known.retain(|_, (until, _)| now.saturating_duration_since(*until) < most);
         let pause = match self.known.get(&at) {
             Some((until, _)) if now < *until => return Some(until.saturating_duration_since(now)),
-            Some((until, pause)) if self.counts(*until, now) => pause.saturating_mul(2).min(self.most),
-            _ => FIRST,
+            Some((_, pause)) => pause.saturating_mul(2).min(most),
+            None => FIRST,
         };
-        let known = std::mem::take(&mut self.known);
-        self.known = known.into_iter().filter(|(_, (until, _))| self.counts(*until, now)).collect();
         self.known.insert(at, (after(now, pause), pause));
         None
-    }
-
-    /// Whether a pause was not so long ago that all begins anew.
-    fn counts(&self, until: Instant, now: Instant) -> bool {
-        now.saturating_duration_since(until) < self.most
     }
 
     pub(crate) fn forget(&mut self, owner: &str) {

@@ -328,17 +328,7 @@ fn trouble(pod: &Pod, spec: &Spec, container: &Container, now: Timestamp) -> Opt
 
 /// As Go prints a duration, to the millisecond: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
 pub(crate) fn human(d: Duration) -> String {
-    let (seconds, millis) = (d.as_secs(), d.subsec_millis());
-    if seconds == 0 && millis > 0 {
-        return format!("{millis}ms");
-    }
-    let fraction = if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };
-    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{rest}{fraction}s"),
-        (0, _) => format!("{minutes}m{rest}{fraction}s"),
-        _ => format!("{hours}h{minutes}m{rest}{fraction}s"),
-    }
+    api::duration::written(Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

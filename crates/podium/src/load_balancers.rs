@@ -8,10 +8,10 @@ use std::net::Ipv4Addr;
 /// What `--load-balancer-cidr` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoadBalancerCidr {
-    /// None are given: somebody else does.
-    None,
+    /// `none`: somebody else gives them.
+    OfOthers,
     /// These.
-    Some(Ipv4Net),
+    Block(Ipv4Net),
 }
 
 impl LoadBalancerCidr {
@@ -21,10 +21,10 @@ impl LoadBalancerCidr {
     /// When it is neither `none` nor an IPv4 block.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         if text == "none" {
-            return Ok(Self::None);
+            return Ok(Self::OfOthers);
         }
         let cidr: Ipv4Net = text.parse().context("it must be an IPv4 block, or none")?;
-        Ok(Self::Some(cidr.trunc()))
+        Ok(Self::Block(cidr.trunc()))
     }
 }
 
@@ -45,8 +45,8 @@ fn beside(pods: Ipv4Net) -> Ipv4Net {
 /// is refused, so that the machine would not reach itself.
 pub(crate) fn pool(asked: Option<&LoadBalancerCidr>, pods: Ipv4Net, own: &[Ipv4Addr]) -> Result<Option<Ipv4Net>> {
     let pool = match asked {
-        Some(LoadBalancerCidr::None) => return Ok(None),
-        Some(LoadBalancerCidr::Some(cidr)) => *cidr,
+        Some(LoadBalancerCidr::OfOthers) => return Ok(None),
+        Some(LoadBalancerCidr::Block(cidr)) => *cidr,
         None => beside(pods),
     };
     let (first, prefix) = server::SERVICE_RANGE;

@@ -106,22 +106,21 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
 }
 
 async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
-    let request = Request::get(path).header(header::HOST, node).body(Empty::new());
-    let response = send(server, node, request).await?;
-    if !response.status().is_success() {
-        return Err(refused(response).await);
-    }
+    let response = get(server, node, path).await?;
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
 }
 
 /// The whole of what a node's kubelet answers.
 pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
-    let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
-    if !response.status().is_success() {
-        return Err(refused(response).await);
-    }
+    let response = get(server, node, path).await?;
     let body: BoxFuture<'static, Result<Bytes, ApiError>> = read_body(response.into_body()).boxed();
     Ok(String::from_utf8_lossy(&body.await?).into_owned())
+}
+
+/// What a node's kubelet answers, if it does not refuse.
+async fn get(server: &ApiServer, node: &str, path: &str) -> Result<Response<Incoming>, ApiError> {
+    let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
+    if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
 }
 
 /// Sends a request to a node's kubelet, on a connection of its own: it may become something else than HTTP.

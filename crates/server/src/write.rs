@@ -97,8 +97,12 @@ pub(crate) fn show_value(kind: &dyn Kind, code: u16, value: Value, call: &Call) 
 
 /// Now, to the second, as Kubernetes writes times.
 pub(crate) fn now() -> jiff::Timestamp {
-    let now = jiff::Timestamp::now();
-    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now)
+    whole_seconds(jiff::Timestamp::now())
+}
+
+/// To the second.
+pub(crate) fn whole_seconds(time: jiff::Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// Whether a list has elements.

@@ -8,6 +8,32 @@ use std::collections::BTreeSet;
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
+/// Writes what a `LabelSelector` says, in the order of its keys (`labels.Selector.String`): labels with their values, and
+/// expressions as key, operator and values. Empty when it says nothing.
+///
+/// # Errors
+/// For an unknown operator, in upstream's words.
+pub fn text<'a>(
+    labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+    expressions: impl IntoIterator<Item = (&'a str, &'a str, Vec<&'a str>)>,
+) -> Result<String, String> {
+    let mut all: Vec<(&str, String)> = labels.into_iter().map(|(key, value)| (key, format!("{key}={value}"))).collect();
+    for (key, operator, mut values) in expressions {
+        values.sort_unstable();
+        let values = values.join(",");
+        let written = match operator {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            other => return Err(format!("{other:?} is not a valid label selector operator")),
+        };
+        all.push((key, written));
+    }
+    all.sort();
+    Ok(all.into_iter().map(|(_, written)| written).collect::<Vec<_>>().join(","))
+}
+
 /// The requirements of a selector.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut tokens = Tokens { all: split(text), at: 0 };

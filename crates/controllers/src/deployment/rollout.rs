@@ -4,6 +4,7 @@ use super::limits::{most, replicas};
 use super::set::{REVISION, Set};
 use super::template::{self, HASH};
 use crate::amount::total;
+use crate::clock::whole_seconds;
 use crate::pod_control::owner;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
@@ -40,8 +41,7 @@ impl<'a> Rollout<'a> {
             template.is_some_and(|template| template::same(template, &spec.template))
         });
         let status = deployment.status.clone().unwrap_or_default();
-        // The API keeps seconds.
-        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let now = whole_seconds(now);
         Self { deployment, spec, sets, new, status, revision: None, now }
     }
 

@@ -1,10 +1,11 @@
 //! What the status of a PodDisruptionBudget says (`trySync`).
 
 use crate::amount::{Rounded, scaled};
+use crate::clock::whole_seconds;
 use crate::members::Member;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,25 +99,8 @@ fn tell(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, messa
         reason: reason.to_owned(),
         message,
         observed_generation,
-        // The API keeps seconds.
-        last_transition_time: since.unwrap_or_else(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+        last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
     });
-}
-
-/// A selector in Go's words, for an Event.
-pub(crate) fn in_words(selector: Option<&LabelSelector>) -> String {
-    let Some(selector) = selector else { return "nil".to_owned() };
-    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
-    let one = |r: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {
-        let values = r.values.clone().unwrap_or_default().join(" ");
-        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", r.key, r.operator)
-    };
-    let expressions = selector.match_expressions.iter().flatten().map(one);
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{}}},MatchExpressions:[]LabelSelectorRequirement{{{}}},}}",
-        labels.collect::<String>(),
-        expressions.collect::<String>()
-    )
 }
 
 #[cfg(test)]
@@ -191,15 +175,5 @@ mod tests {
         let status = failed(&budget(json!({"maxUnavailable": 1}), Value::Null), "why".into(), at(NOW));
         let condition = &status.conditions.unwrap()[0];
         assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("SyncFailed", "why"));
-    }
-
-    #[test]
-    fn a_selector_is_told_in_upstreams_words() {
-        let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}]});
-        let selector: LabelSelector = serde_json::from_value(selector).unwrap();
-        assert_eq!(
-            in_words(Some(&selector)),
-            "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:c,Operator:In,Values:[d e],},},}"
-        );
     }
 }

@@ -1,5 +1,6 @@
 //! The conditions of an autoscaler (`setCondition`).
 
+use crate::clock::whole_seconds;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,8 +17,7 @@ pub(super) struct Conditions {
 
 impl Conditions {
     pub(super) fn new(all: Vec<HorizontalPodAutoscalerCondition>, now: Timestamp) -> Self {
-        // The API keeps seconds.
-        Self { all, now: Timestamp::from_second(now.as_second()).unwrap_or(now) }
+        Self { all, now: whole_seconds(now) }
     }
 
     pub(super) fn into_list(self) -> Option<Vec<HorizontalPodAutoscalerCondition>> {

@@ -239,7 +239,8 @@ fn failed(api: &str, why: &str) -> String {
     format!("unable to fetch metrics from {api} metrics API: {why}")
 }
 
-fn milli(value: &Quantity) -> i64 {
+/// A quantity in thousandths.
+pub(super) fn milli(value: &Quantity) -> i64 {
     Amount::try_from(value).unwrap_or_default().milli()
 }
 
@@ -266,20 +267,10 @@ fn query(labels: &str, metric_labels: &str) -> String {
 /// A selector as queries have it (`LabelSelectorAsSelector`); none, and one that is empty, is no text.
 pub(super) fn selector_text(selector: Option<&LabelSelector>) -> Result<String, String> {
     let Some(selector) = selector else { return Ok(String::new()) };
-    let labels = selector.match_labels.iter().flatten();
-    let mut all: Vec<(&str, String)> = labels.map(|(key, value)| (key.as_str(), format!("{key}={value}"))).collect();
-    for one in selector.match_expressions.iter().flatten() {
-        let (key, values) = (one.key.as_str(), one.values.clone().unwrap_or_default().join(","));
-        let text = match one.operator.as_str() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            other => return Err(format!("{other:?} is not a valid label selector operator")),
-        };
-        all.push((key, text));
-    }
-    // Upstream's selectors are in the order of their keys.
-    all.sort_by(|one, other| one.0.cmp(other.0));
-    Ok(all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(","))
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+    let expressions = selector.match_expressions.iter().flatten().map(|one| {
+        let values = one.values.iter().flatten().map(String::as_str).collect();
+        (one.key.as_str(), one.operator.as_str(), values)
+    });
+    api::selector::text(labels, expressions)
 }

@@ -2,15 +2,14 @@
 
 use super::calculator::{Calculator, Samples};
 use super::conditions::Conditions;
-use super::metrics::{Reading, selector_text};
-use crate::disruption::in_words;
+use super::metrics::{Reading, milli, selector_text};
+use crate::selector_words::in_words;
 use api::resources::Amount;
 use k8s_openapi::api::autoscaling::v2::{
     ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricSpec, MetricStatus, MetricTarget,
     MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
     ResourceMetricStatus,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// What a metric calls for.
 #[derive(Debug, Clone, PartialEq)]
@@ -263,10 +262,6 @@ fn samples(reading: Reading) -> Samples {
         Reading::Pods(samples) => samples,
         Reading::Object(_) | Reading::External(_) => Samples::new(),
     }
-}
-
-fn milli(quantity: &Quantity) -> i64 {
-    Amount::try_from(quantity).unwrap_or_default().milli()
 }
 
 fn value(usage: i64) -> MetricValueStatus {

@@ -86,15 +86,10 @@ impl Targets {
             Err(e) if is_code(&e, 404) => return Ok(vec![]),
             Err(e) => return Err(in_words(&e, &format!("get {group}"))),
         };
-        let mut all: Vec<String> =
-            found.preferred_version.into_iter().chain(found.versions).map(|version| version.version).collect();
-        let first = all.first().cloned();
-        let mut at = 0_usize;
-        all.retain(|version| {
-            at = at.saturating_add(1);
-            at == 1 || first.as_ref() != Some(version)
-        });
-        Ok(all.into_iter().map(|version| (version.clone(), format!("/apis/{group}/{version}"))).collect())
+        let preferred = found.preferred_version.map(|version| version.version);
+        let others = found.versions.into_iter().map(|version| version.version);
+        let all = preferred.iter().cloned().chain(others.filter(|version| preferred.as_ref() != Some(version)));
+        Ok(all.map(|version| (version.clone(), format!("/apis/{group}/{version}"))).collect())
     }
 }
 

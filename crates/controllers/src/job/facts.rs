@@ -3,6 +3,7 @@
 use super::backoff::Backoff;
 use super::indexes::Indexes;
 use super::policy::{Verdict, failed};
+use crate::clock::whole_seconds;
 use crate::members::{JobPart, Member};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
@@ -57,8 +58,7 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let mut status = job.status.clone().unwrap_or_default();
         status.uncounted_terminated_pods.get_or_insert_default();
-        // The API keeps seconds.
-        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let now = whole_seconds(now);
         Self { job, spec, status, pods, backoff, now }
     }
 

@@ -1,5 +1,6 @@
 //! What the status of a ReplicaSet says (`calculateStatus`).
 
+use crate::clock::whole_seconds;
 use crate::members::Member;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
@@ -30,7 +31,7 @@ pub(super) fn status(
             status: "True".to_owned(),
             reason: Some(reason.to_owned()),
             message: Some(message),
-            last_transition_time: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+            last_transition_time: Some(Time(whole_seconds(now))),
         }),
         (None, true) => conditions.retain(|c| c.type_ != FAILURE),
         _ => {}

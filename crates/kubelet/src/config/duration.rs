@@ -1,5 +1,6 @@
 //! Durations as Go writes them: `10s`, `1m30s`, `1.5h`, `100ms`.
 
+pub(super) use api::duration::written as text;
 use serde::{Deserialize, Deserializer, Serializer};
 use std::time::Duration;
 
@@ -31,25 +32,6 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 
 pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     deserialize(deserializer).map(Some)
-}
-
-/// As Go writes them: `1m30s`, `5m0s`, `100ms`, `1.5s`.
-pub(super) fn text(duration: Duration) -> String {
-    if duration.is_zero() {
-        return "0s".to_owned();
-    }
-    if duration < Duration::from_secs(1) {
-        let unit = if duration >= Duration::from_millis(1) { "ms" } else { "µs" };
-        let scale = if unit == "ms" { 1e3 } else { 1e6 };
-        return format!("{}{unit}", duration.as_secs_f64() * scale);
-    }
-    let (minutes, seconds) = (duration.as_secs() / 60, duration - Duration::from_secs(duration.as_secs() / 60 * 60));
-    let (hours, minutes, seconds) = (minutes / 60, minutes % 60, seconds.as_secs_f64());
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, _) => format!("{minutes}m{seconds}s"),
-        _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
 }
 
 pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -43,7 +43,7 @@ pub(super) static RESOURCE_CLAIM: Plain = Plain {
 };
 pub(super) static RESOURCE_CLAIM_TEMPLATE: Plain = Plain {
     default: |object| default_requests(object, "/spec/spec/devices/requests"),
-    prepare: |object, old, _| drop_fields(object, old, disabled::OF_TEMPLATES),
+    prepare: |object, old, _| disabled::drop_fields_of_template(object, old),
     validate_new: |object, errors| {
         claim::spec(&object["spec"]["spec"], &FieldPath::new("spec").child("spec"), errors);
     },

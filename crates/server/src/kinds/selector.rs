@@ -84,23 +84,13 @@ pub(in crate::kinds) fn shown(selector: &Value) -> Value {
 /// A selector in the form of query parameters, ordered by its keys; empty when it says nothing.
 pub(crate) fn as_text(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut all: Vec<(String, String)> =
-        labels.map(|(k, v)| (k.clone(), format!("{k}={}", v.as_str().unwrap_or("")))).collect();
-    for r in items(selector, "matchExpressions") {
-        let key = text(r, "key");
-        let mut values: Vec<&str> = items(r, "values").filter_map(Value::as_str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let requirement = match text(r, "operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        };
-        all.push((key.to_owned(), requirement));
-    }
-    all.sort();
-    all.into_iter().map(|(_, requirement)| requirement).collect::<Vec<_>>().join(",")
+    let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or("")));
+    let expressions = items(selector, "matchExpressions").map(|one| {
+        let values = items(one, "values").filter_map(Value::as_str).collect();
+        (text(one, "key"), text(one, "operator"), values)
+    });
+    // Validation lets no other operators in.
+    api::selector::text(labels, expressions).unwrap_or_default()
 }
 
 /// Plain labels in the form of query parameters.

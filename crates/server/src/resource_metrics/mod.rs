@@ -20,7 +20,6 @@ use crate::{
     write,
 };
 use api::quantity::Amount;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
@@ -163,7 +162,7 @@ fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Valu
 }
 
 fn interval(metadata: Value, usage: &Usage) -> Value {
-    let at = Timestamp::from_second(usage.at.as_second()).unwrap_or(usage.at);
+    let at = write::whole_seconds(usage.at);
     json!({"metadata": metadata, "timestamp": at.to_string(), "window": duration::written(usage.window)})
 }
 

@@ -31,16 +31,6 @@ pub(super) const OF_CLAIMS: &[Feature] = &[
     ],
 ];
 
-/// The first two of the same, within a template.
-pub(super) const OF_TEMPLATES: &[Feature] = &[
-    &["spec.spec.devices.requests.*.exactly.tolerations", "spec.spec.devices.requests.*.firstAvailable.*.tolerations"],
-    &[
-        "spec.spec.devices.constraints.*.distinctAttribute",
-        "spec.spec.devices.requests.*.exactly.capacity",
-        "spec.spec.devices.requests.*.firstAvailable.*.capacity",
-    ],
-];
-
 /// `DRADeviceTaints`, `DRAPartitionableDevices`, `DRADeviceBindingConditions` and `DRAConsumableCapacity`.
 pub(super) const OF_SLICES: &[Feature] = &[
     &["spec.devices.*.taints"],
@@ -62,6 +52,13 @@ pub(super) fn drop_fields(object: &mut Value, old: Option<&Value>, features: &[F
         if !old.is_some_and(is_used) {
             fields.iter().for_each(|path| remove(object, &parts(path)));
         }
+    }
+}
+
+/// A template has in its spec what a claim is.
+pub(super) fn drop_fields_of_template(object: &mut Value, old: Option<&Value>) {
+    if let Some(claim) = object.get_mut("spec") {
+        drop_fields(claim, old.map(|old| &old["spec"]), OF_CLAIMS);
     }
 }
 
@@ -137,7 +134,9 @@ mod tests {
         let mut full = claim(request());
         full["devices"]["constraints"][0]["distinctAttribute"] = json!("a");
         check(OF_CLAIMS, None, json!({"spec": full}), json!({"spec": claim(bare())}));
-        check(OF_TEMPLATES, None, json!({"spec": {"spec": full}}), json!({"spec": {"spec": claim(bare())}}));
+        let mut template = json!({"spec": {"spec": full}});
+        drop_fields_of_template(&mut template, None);
+        assert_eq!(template, json!({"spec": {"spec": claim(bare())}}));
         let result = json!({"device": "d", "shareID": "s", "consumedCapacity": {"c": "1"}, "tolerations": [{}],
             "bindingConditions": ["b"], "bindingFailureConditions": ["f"]});
         let status = json!({"allocation": {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": [result]}},
