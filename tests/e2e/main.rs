@@ -48,6 +48,7 @@ mod kustomize;
 mod lifecycle;
 mod lost_nodes;
 mod namespaces;
+mod network_policies;
 mod node;
 mod node_config;
 mod node_https;
@@ -193,6 +194,7 @@ fn main() {
         kills::TESTS,
         kubectl::ALONE,
         lost_nodes::TESTS,
+        network_policies::ALONE,
         node::ALONE,
         node_config::TESTS,
         node_https::TESTS,

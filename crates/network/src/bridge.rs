@@ -1,4 +1,4 @@
-//! What Services need of the bridge.
+//! What Services and NetworkPolicies need of the bridge.
 
 use crate::program::run;
 use std::path::Path;
@@ -22,6 +22,21 @@ pub(crate) async fn track(bridge: &str) -> bool {
 pub(crate) fn route_loopback(bridge: &str) {
     if !write(&format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")) {
         tracing::info!("node ports do not answer at 127.0.0.1 here");
+    }
+}
+
+/// Keeps Pods of the bridge from speaking IPv6 with each other: they have no such addresses but those that every
+/// interface gives itself, of which no policy knows.
+pub(crate) async fn part_ip6(bridge: &str, table: &str) {
+    // Without it nothing of it is seen.
+    let seen = write(&format!("/sys/class/net/{bridge}/bridge/nf_call_ip6tables"));
+    let script = format!(
+        "add table ip6 {table}\ndelete table ip6 {table}\nadd table ip6 {table}\n\
+         add chain ip6 {table} forward {{ type filter hook forward priority -100 ; }}\n\
+         add rule ip6 {table} forward iifname {bridge} oifname {bridge} drop\n"
+    );
+    if !seen || run("nft", &["-f", "-"], &script).await.is_err() {
+        tracing::info!("NetworkPolicies do not keep Pods from speaking IPv6 with each other here");
     }
 }
 

@@ -99,4 +99,4 @@ async fn remove_rules(names: &Names) -> Result<(), Error> {
 
 #[cfg(test)]
 #[path = "real_tests.rs"]
-mod real_tests;
+pub(crate) mod real_tests;

@@ -4,7 +4,7 @@
 //! removed as a whole, and nobody else's flush touches it.
 
 use crate::program::{find, run};
-use crate::{Error, Names, services};
+use crate::{Error, Names, policies, services};
 use ipnet::Ipv4Net;
 
 /// Pods reach the outside with the node's address. Without a program that can, Pods reach the node and each other only, and the log says so.
@@ -64,9 +64,10 @@ async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Re
 /// Removes the nftables tables; rules of iptables go with [`crate::leftovers`], which reads their tables anyway.
 pub(crate) async fn remove_tables(names: &Names) {
     if find("nft").is_some() {
-        for table in [names.bridge.clone(), services::table_name(&names.bridge)] {
+        let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
+        for (family, table) in [("ip", &names.bridge), ("ip", &services), ("ip", &policies), ("ip6", &policies)] {
             // There is nothing to remove where it was never made, or where the kernel has no nf_tables.
-            let _ = run("nft", &["delete", "table", "ip", &table], "").await;
+            let _ = run("nft", &["delete", "table", family, table], "").await;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Pods are connected through CNI: a bridge per data directory, addresses from `host-local`, and host ports from
 //! `portmap`. This crate chooses the CIDR, makes the bridge, writes the configuration that the runtime reads, and
 //! takes all of it away again. On that network it leads the traffic of Services ([`services`]) and answers for their
-//! names ([`dns`]).
+//! names ([`dns`]), and lets NetworkPolicies act ([`policies`]).
 //!
 //! **Invariant:** several Podiums share a machine. Every name and every file here is derived from the data
 //! directory, the kernel's own tables say which CIDRs are taken, and a lock holds between looking and taking.
@@ -20,13 +20,16 @@ mod destroy;
 mod dns;
 mod firewall;
 mod follow;
+mod kept;
 mod leftovers;
 mod links;
 mod names;
+mod policies;
 mod prepare;
 mod program;
 mod services;
 mod state;
+mod table;
 
 use kube::Client;
 use names::Names;
@@ -91,6 +94,14 @@ impl Network {
         prepare::prepare(options).await
     }
 
+    /// The machines through which this one reaches others, as its routes say.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub async fn gateways() -> Result<Vec<Ipv4Addr>, Error> {
+        links::Netlink::open()?.gateways().await
+    }
+
     /// Removes what is left of the data directory's network: the network namespaces of its Pods, host ports, the
     /// bridge with every veth in it, masquerading, and the record of addresses. Does nothing where nothing is.
     ///
@@ -109,10 +120,11 @@ impl Network {
         Ok(NameServer(listener))
     }
 
-    /// Leads the traffic of Services, and answers for their names, until it is told to stop; the rules stay then.
-    /// `client` lists and watches Services and EndpointSlices (`system:node-proxier`).
-    pub async fn serve(self, client: &Client, options: ServiceOptions, stop: CancellationToken) {
-        let followed = follow::Followed::start(client, &stop);
+    /// Leads the traffic of Services, answers for their names, and lets NetworkPolicies act, until it is told to stop;
+    /// the rules stay then.
+    pub async fn serve(self, clients: &Clients, options: ServiceOptions, stop: CancellationToken) {
+        let followed = follow::Followed::start(&clients.services, &stop);
+        let guarded = policies::Place { bridge: self.bridge.clone(), pods: self.cidr, sees_bridge: self.sees_bridge };
         let place = services::Place {
             bridge: self.bridge.clone(),
             pods: self.cidr,
@@ -122,8 +134,9 @@ impl Network {
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
         let names = dns::serve(options.name_server.0, followed.clone(), options.cluster_domain, forward);
-        let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names) };
-        stop.run_until_cancelled(work).await;
+        let policies = policies::lead(&clients.policies, guarded, &stop);
+        let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names, policies) };
+        Box::pin(stop.run_until_cancelled(work)).await;
     }
 }
 
@@ -137,6 +150,15 @@ impl NameServer {
     pub fn port(&self) -> u16 {
         self.0.port()
     }
+}
+
+/// As whom [`Network::serve`] asks the API.
+#[derive(Clone)]
+pub struct Clients {
+    /// Lists and watches Services and EndpointSlices (`system:node-proxier`).
+    pub services: Client,
+    /// Lists and watches NetworkPolicies, Pods and Namespaces.
+    pub policies: Client,
 }
 
 /// What [`Network::serve`] has to know of the cluster.

@@ -122,6 +122,19 @@ impl Netlink {
         })
     }
 
+    /// The machines through which this one reaches others.
+    pub(crate) async fn gateways(&self) -> Result<Vec<Ipv4Addr>, Error> {
+        let every_route = RouteMessageBuilder::<Ipv4Addr>::new().build();
+        let routes = self.handle.route().get(every_route).execute();
+        let gateways = routes.try_filter_map(async |m| {
+            Ok(m.attributes.iter().find_map(|a| match a {
+                RouteAttribute::Gateway(RouteAddress::Inet(ip)) => Some(*ip),
+                _ => None,
+            }))
+        });
+        gateways.try_collect().await.map_err(Error::netlink("list routes"))
+    }
+
     /// Makes the bridge if it is missing, marks it as ours, gives it its address and sets it up.
     pub(crate) async fn ensure_bridge(
         &self,

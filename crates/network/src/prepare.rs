@@ -37,6 +37,9 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::replace(&file, format!("{list:#}\n").as_bytes())?;
     let sees_bridge = has_nftables && bridge::track(&names.bridge).await;
     let leads_services = has_nftables;
+    if !has_nftables {
+        tracing::warn!("without nftables nobody leads the traffic of Services, and NetworkPolicies do not act");
+    }
     Ok(Network {
         conf_dir: names.conf_dir(),
         bin_dir,

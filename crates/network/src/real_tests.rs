@@ -5,11 +5,13 @@ use crate::{Network, Options};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
 
 /// Runs `test` on a thread of its own with a network and mounts of its own, or says why not.
-fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let missing = ["/usr/lib/cni/bridge", "/usr/lib/cni/host-local"].into_iter().find(|p| !Path::new(p).is_file());
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: needs root");
@@ -189,5 +191,25 @@ fn a_bridge_of_somebody_else_is_an_error() {
         destroy(dir.path(), &Places::default()).await.expect("nothing to do");
         let machine = netlink.machine().await.expect("links");
         assert!(machine.link(&names.bridge).is_some(), "what is not ours stays");
+    });
+}
+
+/// A machine's gateways are known, so that no pool of addresses swallows them.
+#[test]
+fn gateways_are_those_of_the_routes() {
+    in_a_namespace(|| async {
+        let told = async |args: &str| {
+            let done = Command::new("ip").args(args.split(' ')).status().await.expect("ip runs");
+            assert!(done.success(), "{args}");
+        };
+        assert_eq!(Network::gateways().await.expect("routes"), Vec::<Ipv4Addr>::new());
+        told("link add d0 type bridge").await;
+        told("addr add 192.0.2.2/24 dev d0").await;
+        told("link set d0 up").await;
+        told("route add default via 192.0.2.1").await;
+        told("route add 198.51.100.0/24 via 192.0.2.77").await;
+        let mut gateways = Network::gateways().await.expect("routes");
+        gateways.sort_unstable();
+        assert_eq!(gateways, [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 77)]);
     });
 }

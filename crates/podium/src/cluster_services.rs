@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use kube::Client;
 use kubelet::KubeletConfiguration;
-use network::{Ipv4Net, NameServer, Network, ServiceOptions};
+use network::{Clients, Ipv4Net, NameServer, Network, ServiceOptions};
 use server::{ApiServer, Pki, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
@@ -80,12 +80,15 @@ impl Services {
             resolv_conf: config.resolv_conf.clone().into(),
             name_server: self.names,
         };
-        let client = Client::new(server.local(UserInfo::named("system:kube-proxy")), "default");
+        let client = |user: &str| Client::new(server.local(UserInfo::named(user)), "default");
+        // No role of upstream's is for policies alone; what watches for controllers may see all that these need.
+        let policies = client("system:kube-controller-manager");
+        let clients = Clients { services: client("system:kube-proxy"), policies };
         let (network, server, stop) = (self.network, server.clone(), stop.clone());
         // The API's first answers do not wait for it.
         tasks.spawn(async move {
             server.bootstrap_name_server(hears_at).await;
-            network.serve(&client, options, stop).await;
+            network.serve(&clients, options, stop).await;
         });
         Ok(())
     }

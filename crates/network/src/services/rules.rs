@@ -4,10 +4,9 @@
 //! the one that the client had before; the endpoint's chain writes the new destination. Only the first packet of a
 //! connection comes here: the kernel's connection tracking knows what to do with the others, and with the answers.
 
-use super::table::{Chain, Map, Table};
 use super::traffic::ServicePort;
+use crate::table::{Chain, Map, Table, digest};
 use ipnet::Ipv4Net;
-use sha2::{Digest, Sha256};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// What rules depend on beside the Services.
@@ -36,6 +35,8 @@ const EXTERNAL_IPS: &str = "external-ips";
 const NODE_PORTS: &str = "node-ports";
 const REFUSED_IPS: &str = "refused-ips";
 const REFUSED_NODE_PORTS: &str = "refused-node-ports";
+/// Bytes of a digest that stands beside a name.
+const SHORT: usize = 4;
 const REFUSE: &str = "refuse";
 const DROP: &str = "drop-it";
 
@@ -195,7 +196,7 @@ impl Rules<'_> {
         let chain = format!("{}__{}/{}", chain_name("endpoint", port), endpoint.ip(), endpoint.port());
         // Another time is another set: that of one that is there cannot be changed.
         let clients =
-            port.affinity.map(|seconds| (format!("clients-{}", digest(&format!("{chain} {seconds}"))), seconds));
+            port.affinity.map(|seconds| (format!("clients-{}", digest(&format!("{chain} {seconds}"), SHORT)), seconds));
         if !self.table.chains.contains_key(&chain) {
             // A Pod that reaches itself must see somebody else; see `Place::sees_bridge` for the others.
             let own = if self.place.sees_bridge { endpoint.ip().to_string() } else { self.place.pods.to_string() };
@@ -236,9 +237,5 @@ impl Rules<'_> {
 /// Unique, and told apart by people. The kernel's limit is 127 bytes, of which an endpoint takes 24.
 fn chain_name(kind: &str, port: &ServicePort) -> String {
     let named: String = port.name.trim_end_matches('/').chars().take(70).collect();
-    format!("{kind}-{}-{named}", digest(&port.name))
-}
-
-fn digest(text: &str) -> String {
-    Sha256::digest(text).iter().take(4).map(|b| format!("{b:02X}")).collect()
+    format!("{kind}-{}-{named}", digest(&port.name, SHORT))
 }

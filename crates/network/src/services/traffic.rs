@@ -122,7 +122,8 @@ fn affinity(spec: &ServiceSpec) -> Option<i32> {
     (spec.session_affinity.as_deref() == Some("ClientIP")).then_some(seconds)
 }
 
-fn protocol(name: Option<&str>) -> Option<&'static str> {
+/// As nftables calls it.
+pub(crate) fn protocol(name: Option<&str>) -> Option<&'static str> {
     match name.unwrap_or("TCP") {
         "TCP" => Some("tcp"),
         "UDP" => Some("udp"),
@@ -131,7 +132,8 @@ fn protocol(name: Option<&str>) -> Option<&'static str> {
     }
 }
 
-fn network(text: &str) -> Option<Ipv4Net> {
+/// A network of IPv4.
+pub(crate) fn network(text: &str) -> Option<Ipv4Net> {
     match cidr(text)? {
         (IpAddr::V4(ip), bits) => Ipv4Net::new(ip, bits).ok().map(|net| net.trunc()),
         (IpAddr::V6(_), _) => None,

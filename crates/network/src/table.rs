@@ -1,5 +1,6 @@
 //! A table of nftables as data, and the transaction that makes one of another: pure.
 
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -25,6 +26,11 @@ pub(crate) struct Chain {
     /// Where packets enter it from; none where other chains lead to it.
     pub(crate) hook: Option<&'static str>,
     pub(crate) rules: Vec<String>,
+}
+
+/// What makes a name of a text: so many bytes of its digest.
+pub(crate) fn digest(text: &str, bytes: usize) -> String {
+    Sha256::digest(text).iter().take(bytes).map(|b| format!("{b:02X}")).collect()
 }
 
 impl Table {

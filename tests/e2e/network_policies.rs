@@ -1,0 +1,199 @@
+//! NetworkPolicies as Pods feel them. On a cluster of their own: where there are some, Pods that have just begun are
+//! held back for a moment.
+
+use crate::Alone;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::{
+    net::{SocketAddr, TcpStream},
+    process::Command,
+    time::Duration,
+};
+use tests::{Cluster, Kubectl, eventually, podium_binary};
+
+pub(crate) const ALONE: &[Alone] = &[
+    ("NetworkPolicies let in whom they allow, and go with their objects", ingress),
+    ("NetworkPolicies let out what they allow, from a Pod's first moment on", egress),
+    ("NetworkPolicies act while Podium is down, and nothing of them is left at its end", outlives),
+];
+
+/// A Pod that answers on ports 8080, which it calls `web`, and 8081; ready when it answers.
+fn apply(kubectl: &Kubectl, name: &str, app: &str) {
+    let script = "mkdir -p /www; hostname > /www/index.html; httpd -p 8081 -h /www; exec httpd -f -p 8080 -h /www";
+    let probe = json!({"httpGet": {"port": 8080}, "periodSeconds": 1});
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+        "readinessProbe": probe, "ports": [{"name": "web", "containerPort": 8080}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
+    kubectl.apply(&pod.to_string());
+}
+
+fn ready(kubectl: &Kubectl, name: &str) -> String {
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.value(&format!("pod/{name}"), "/status/podIP").as_str().unwrap().to_owned()
+}
+
+fn policy(kubectl: &Kubectl, name: &str, spec: &Value) {
+    let object = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec});
+    kubectl.apply(&object.to_string());
+}
+
+/// Whether a Pod gets an answer at an address.
+fn gets(kubectl: &Kubectl, from: &str, at: &str) -> bool {
+    kubectl.args(&["exec", from, "--", "timeout", "2", "wget", "-q", "-O", "-", &format!("http://{at}/")], "").code == 0
+}
+
+/// Waits until Pods get answers or do not: a Pod that asks, an address, and whether it is answered.
+#[track_caller]
+fn check(what: &str, cases: &[(&Kubectl, &str, &str, bool)]) {
+    for (kubectl, from, at, expected) in cases {
+        let expected_word = if *expected { "reaches" } else { "does not reach" };
+        eventually(&format!("{what}: {from} {expected_word} {at}"), || gets(kubectl, from, at) == *expected);
+    }
+}
+
+/// Whether this machine reaches an address.
+fn is_open_here(at: &str) -> bool {
+    TcpStream::connect_timeout(&at.parse::<SocketAddr>().unwrap(), Duration::from_secs(5)).is_ok()
+}
+
+fn ingress() {
+    let cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.run("create namespace bank").ok();
+    let bank = cluster.kubectl_in("bank");
+    for (kubectl, name) in [(&kubectl, "web"), (&kubectl, "friend"), (&kubectl, "stranger"), (&bank, "teller")] {
+        apply(kubectl, name, name);
+    }
+    let ip = ready(&kubectl, "web");
+    for (kubectl, name) in [(&kubectl, "friend"), (&kubectl, "stranger"), (&bank, "teller")] {
+        ready(kubectl, name);
+    }
+    kubectl.run("expose pod web --port=80 --target-port=8080").ok();
+    let service = kubectl.value("service/web", "/spec/clusterIP").as_str().unwrap().to_owned();
+    let (web, other) = (&format!("{ip}:8080"), &format!("{ip}:8081"));
+    let all = |expected: bool| {
+        [(&kubectl, "friend"), (&kubectl, "stranger"), (&bank, "teller")]
+            .map(|(k, from)| (k, from, web.as_str(), expected))
+    };
+    check("no policy", &all(true));
+    policy(&kubectl, "deny", &json!({"podSelector": {}, "policyTypes": ["Ingress"]}));
+    check("everybody is denied", &all(false));
+    check("by way of its Service, too", &[(&kubectl, "friend", &service, false)]);
+    check("it reaches itself", &[(&kubectl, "web", &service, true), (&kubectl, "web", web, true)]);
+    assert!(is_open_here(web), "the node reaches its Pods");
+    apply(&kubectl, "late", "late");
+    ready(&kubectl, "late");
+
+    let of = json!({"matchLabels": {"app": "web"}});
+    let friend = json!({"podSelector": {"matchLabels": {"app": "friend"}}});
+    policy(
+        &kubectl,
+        "friend",
+        &json!({"podSelector": of, "ingress": [{"from": [friend], "ports": [{"port": "web"}]}]}),
+    );
+    check(
+        "a friend at a named port",
+        &[
+            (&kubectl, "friend", web, true),
+            (&kubectl, "friend", &service, true),
+            (&kubectl, "friend", other, false),
+            (&kubectl, "stranger", web, false),
+        ],
+    );
+    let near = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "bank"}}});
+    policy(&kubectl, "bank", &json!({"podSelector": of, "ingress": [{"from": [near], "ports": [{"port": 8081}]}]}));
+    check(
+        "another namespace at another port",
+        &[
+            (&bank, "teller", other, true),
+            (&bank, "teller", web, false),
+            (&kubectl, "friend", web, true),
+            (&kubectl, "stranger", other, false),
+        ],
+    );
+    kubectl.run("label pod stranger app=friend --overwrite").ok();
+    check("who becomes a friend", &[(&kubectl, "stranger", web, true)]);
+    kubectl.run("delete networkpolicy --all").ok();
+    check("all policies are gone", &all(true));
+}
+
+fn egress() {
+    let cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    ["web", "other", "client"].iter().for_each(|name| apply(&kubectl, name, name));
+    let [ip, other, _] = ["web", "other", "client"].map(|name| ready(&kubectl, name));
+    let (web, other_web) = (format!("{ip}:8080"), format!("{other}:8080"));
+    let client = json!({"matchLabels": {"app": "client"}});
+    policy(&kubectl, "deny", &json!({"podSelector": client, "policyTypes": ["Egress"]}));
+    check("nothing goes out", &[(&kubectl, "client", &web, false), (&kubectl, "other", &web, true)]);
+    check("but it may be asked", &[(&kubectl, "web", &format!("{}:8080", ready(&kubectl, "client")), true)]);
+    let name = kubectl.run("exec client -- nslookup -type=a kubernetes.default.svc.cluster.local").stdout;
+    assert!(name.contains("10.96.0.1"), "the node answers for names: {name}");
+
+    // It asks in its first moment, when nobody but the kubelet knows of it, and for two seconds.
+    let script = format!("for i in 1 2 3 4; do timeout 1 wget -q -O - http://{web}/ && exit 1; done; exit 0");
+    let early = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "labels": {"app": "client"}},
+        "spec": {"restartPolicy": "Never", "containers": [
+            {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    kubectl.apply(&early.to_string());
+    kubectl.wait_value("pod/early", "/status/phase", &json!("Succeeded"));
+
+    let block = json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": [format!("{other}/32")]}});
+    let to = json!([{"to": [block], "ports": [{"port": 8000, "endPort": 8080}]}]);
+    policy(&kubectl, "block", &json!({"podSelector": client, "policyTypes": ["Egress"], "egress": to}));
+    check(
+        "a block but one address, and a range of ports",
+        &[
+            (&kubectl, "client", &web, true),
+            (&kubectl, "client", &other_web, false),
+            (&kubectl, "client", &format!("{ip}:8081"), false),
+        ],
+    );
+    let to = json!([{"to": [{"podSelector": {"matchLabels": {"app": "other"}}}], "ports": [{"port": "web"}]}]);
+    policy(&kubectl, "named", &json!({"podSelector": client, "policyTypes": ["Egress"], "egress": to}));
+    check(
+        "what others call a port",
+        &[(&kubectl, "client", &other_web, true), (&kubectl, "client", &format!("{other}:8081"), false)],
+    );
+}
+
+/// The tables of a data directory's policies.
+fn tables(bridge: &str) -> Vec<String> {
+    let said = Command::new("nft").args(["list", "tables"]).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    said.lines().filter(|line| line.ends_with(&format!(" {bridge}-policies"))).map(str::to_owned).collect()
+}
+
+fn outlives() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    ["web", "client"].iter().for_each(|name| apply(&kubectl, name, name));
+    let web = format!("{}:8080", ready(&kubectl, "web"));
+    ready(&kubectl, "client");
+    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    assert_eq!(tables(&bridge), Vec::<String>::new(), "without a policy there is no table");
+    policy(&kubectl, "deny", &json!({"podSelector": {"matchLabels": {"app": "web"}}}));
+    check("denied", &[(&kubectl, "client", &web, false)]);
+    let forwarded = || {
+        let said = Command::new("nft").args(["list", "table", "ip", &format!("{bridge}-policies")]).output().unwrap();
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    let before = forwarded();
+    assert!(before.contains("drop"), "{before}");
+    cluster.kill(Signal::SIGKILL);
+    assert_eq!(forwarded(), before, "while Podium is down");
+    cluster.up();
+    check("still denied", &[(&kubectl, "client", &web, false)]);
+    assert!(is_open_here(&web));
+    kubectl.run("delete networkpolicy deny").ok();
+    check("open again", &[(&kubectl, "client", &web, true)]);
+    eventually("no table without a policy", || tables(&bridge).is_empty());
+    policy(&kubectl, "deny", &json!({"podSelector": {}}));
+    eventually("a table again", || !tables(&bridge).is_empty());
+    let data_dir = cluster.data_dir();
+    cluster.kill(Signal::SIGTERM);
+    let down = Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(tables(&bridge), Vec::<String>::new());
+}
