@@ -138,7 +138,7 @@ fn exec_names_what_is_not_there(cluster: &Cluster) {
     kubectl.run(&format!("{ended} --timeout=60s")).ok();
     for kubectl in [kubectl.without_websockets(), kubectl] {
         let said = kubectl.run("exec half -c ended -- true").failed();
-        assert_eq!(said.trim(), "Error from server (InternalError): container not found (\"ended\")");
+        assert_eq!(said.trim(), "error: unable to upgrade connection: container not found (\"ended\")");
     }
 }
 

@@ -80,7 +80,8 @@ impl ContainerdError {
     }
 }
 
-/// A running containerd that belongs to a data directory. Dropping it stops nothing.
+/// A running containerd that belongs to a data directory. Dropping it leaves it running, and nobody starts it again: a start
+/// that failed is cleared up by who must find one containerd, and no second one.
 #[derive(Debug)]
 pub struct OwnContainerd {
     paths: Paths,
@@ -163,9 +164,15 @@ impl OwnContainerd {
     }
 
     /// Ends it. Containers run on, and write into pipes that nobody reads.
-    pub async fn shutdown(self) {
+    pub async fn shutdown(mut self) {
         self.stop.cancel();
-        let _ = self.supervisor.await;
+        let _ = (&mut self.supervisor).await;
+    }
+}
+
+impl Drop for OwnContainerd {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

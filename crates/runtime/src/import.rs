@@ -43,10 +43,11 @@ pub async fn import(
     mut progress: impl FnMut(u64) + Send,
 ) -> Result<Vec<String>, ImportError> {
     let before = names(endpoint).await?;
-    let mut child = ctr(endpoint, &["images", "import", "--snapshotter", "overlayfs", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .map_err(ImportError::Program)?;
+    let mut child =
+        ctr(endpoint, &[&["images", "import"], local(endpoint).await?, &["--snapshotter", "overlayfs", "-"]].concat())
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(ImportError::Program)?;
     let stdin = child.stdin.take();
     let send = async {
         let Some(mut stdin) = stdin else { return Ok(()) };
@@ -78,6 +79,12 @@ pub async fn import(
         return Err(refusal(&output.stderr));
     }
     if imported.is_empty() { Err(ImportError::Nameless) } else { Ok(imported.into_iter().map(str::to_owned).collect()) }
+}
+
+/// Newer versions of `ctr` (1.7 and later) leave an import to the daemon if they may, and tell of it in another way.
+async fn local(endpoint: &str) -> Result<&'static [&'static str], ImportError> {
+    let help = run(endpoint, &["images", "import", "--help"]).await?;
+    Ok(if help.contains("--local") { &["--local"] } else { &[] })
 }
 
 /// The images of an import: each is a line, `unpacking NAME (sha256:…)...done`.

@@ -74,6 +74,7 @@ fn text(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> String {
     let disabled = ["aufs", "btrfs", "devmapper", "zfs", "native"]
         .map(|s| format!("\"io.containerd.snapshotter.v1.{s}\""))
         .join(", ");
+    // Since 2.0 plugins of NRI are asked about every container, by a socket that all containerds of a machine would share.
     let runtimes: String = programs.runtimes.iter().map(|(runtime, program)| handler(*runtime, program)).collect();
     format!(
         r#"version = 2
@@ -97,7 +98,10 @@ disabled_plugins = [{disabled}, "io.containerd.internal.v1.opt", "io.containerd.
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
     default_runtime_name = "{default_runtime}"
-{runtimes}"#,
+{runtimes}
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+"#,
         root = quoted(&paths.root),
         state = quoted(&paths.state),
         socket = quoted(&paths.socket),

@@ -3,6 +3,7 @@
 use super::{
     config::Paths,
     programs::{Programs, search_path},
+    shims::processes,
 };
 use nix::{
     errno::Errno,
@@ -55,14 +56,21 @@ impl Process {
         Ok(Self { pid: Pid::from_raw(pid), handle: Handle::Child(Box::new(child)) })
     }
 
-    /// The one that an earlier Podium left running with this configuration file, if there is one.
+    /// The one that an earlier Podium left running with this configuration file, if there is one. That Podium may have been
+    /// killed before it noted which process that is: two would wait for each other's files.
     pub(super) fn adopt(paths: &Paths) -> Option<Self> {
-        let pid: i32 = fs::read_to_string(&paths.pid).ok()?.trim().parse().ok()?;
+        let noted = fs::read_to_string(&paths.pid).ok().and_then(|pid| pid.trim().parse().ok());
+        noted.and_then(|pid| Self::held(paths, pid)).or_else(|| {
+            let all = if paths.log.exists() { processes() } else { Vec::new() };
+            all.into_iter().filter(|pid| is_configured(paths, *pid)).find_map(|pid| Self::held(paths, pid))
+        })
+    }
+
+    /// The process of this number, if it is a containerd with this configuration file.
+    fn held(paths: &Paths, pid: i32) -> Option<Self> {
         let descriptor = pidfd_open(RawPid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         // Looked at once the descriptor holds the process: the number may have become another program's.
-        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let config = paths.config.as_os_str().as_encoded_bytes();
-        cmdline.split(|b| *b == 0).any(|arg| arg == config).then_some(())?;
+        is_configured(paths, pid).then_some(())?;
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
         // A thread of its own rather than one of the pool's: Podium may end before containerd does.
@@ -95,4 +103,11 @@ impl Process {
             }
         }
     }
+}
+
+/// Whether this process has our configuration file on its command line.
+fn is_configured(paths: &Paths, pid: i32) -> bool {
+    let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut args = cmdline.split(|b| *b == 0);
+    args.by_ref().any(|arg| arg == b"--config") && args.next() == Some(paths.config.as_os_str().as_encoded_bytes())
 }

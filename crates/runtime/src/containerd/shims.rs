@@ -31,7 +31,8 @@ pub(super) fn children(parents: &[(i32, i32)], pid: i32) -> impl Iterator<Item =
     parents.iter().filter(move |(_, parent)| *parent == pid).map(|(child, _)| *child)
 }
 
-fn processes() -> Vec<i32> {
+/// The numbers of all processes.
+pub(super) fn processes() -> Vec<i32> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     numbers.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
