@@ -234,7 +234,7 @@ impl Actor {
 
     fn report(&mut self, now: Timestamp) {
         let status = derive_status(&self.pod, &self.shared.options.policy, now);
-        if self.writing {
+        if self.writing || self.pod.awaits_admission(now) {
             return;
         }
         let shown = self.shown.as_ref().is_some_and(|shown| same(shown, &status));

@@ -146,7 +146,7 @@ async fn node_figures(shared: &Shared, image_fs: PathBuf) -> NodeFigures {
 
 fn candidates(shared: &Shared) -> Vec<Arc<Pod>> {
     let mut all = stats::active(shared);
-    all.retain(|pod| !pod.is_ending(shared.now()));
+    all.retain(|pod| !pod.is_ending(shared.now()) && !pod.awaits_list());
     all
 }
 
@@ -157,14 +157,14 @@ async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
     }
     let mut pods = candidates(shared);
     pods.retain(|pod| has_limits(pods::spec(pod)));
-    let (mut gone, mut counted) = (Vec::new(), true);
+    let (mut gone, mut counted) = (Vec::new(), !shared.pods.await_list());
     for stats in stats::of_pods(shared, pods, true).await {
         counted &= stats.is_counted();
         if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
             gone.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
-    // The runtime counts what is new to it after a while: that is not to wait for a whole rest.
+    // The runtime counts what is new to it after a while, and tells of its Pods: that is not to wait for a whole rest.
     *rest_until.lock() = counted.then(|| Instant::now() + (began.elapsed() * SHARE).min(LONGEST_REST));
     gone
 }

@@ -29,8 +29,18 @@ pub(crate) struct Memory {
     pub(crate) available: u64,
     /// What is used, file cache included.
     pub(crate) used: u64,
+    /// What belongs to no file.
+    pub(crate) anonymous: u64,
     pub(crate) swap_total: u64,
     pub(crate) swap_free: u64,
+}
+
+/// How often memory was not there that was asked for, since the machine was booted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Faults {
+    pub(crate) all: Option<u64>,
+    /// Those for which a disk was read.
+    pub(crate) major: Option<u64>,
 }
 
 /// A file system.
@@ -72,9 +82,16 @@ impl Figures {
             total,
             available: (free + bytes("Inactive(file)").unwrap_or(0)).min(total),
             used: total.saturating_sub(free),
+            anonymous: bytes("AnonPages").unwrap_or(0),
             swap_total: bytes("SwapTotal").unwrap_or(0),
             swap_free: bytes("SwapFree").unwrap_or(0),
         })
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        let text = self.text("vmstat");
+        let number = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        Faults { all: number("pgfault"), major: number("pgmajfault") }
     }
 
     /// What went over the machine's links.
@@ -198,9 +215,10 @@ mod tests {
         for (file, text) in [
             (
                 "meminfo",
-                "MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n",
+                "MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nAnonPages: 100 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n",
             ),
             ("stat", "cpu  10 20 30 1000 1000 1 2 3 99 99\ncpu0 1\n"),
+            ("vmstat", "pgfree 9\npgfault 77\npgmajfault 7\n"),
             ("loadavg", "0.00 0.01 0.05 2/150 999\n"),
             ("sys/kernel/pid_max", "4096\n"),
             ("sys/kernel/threads-max", "1150\n"),
@@ -217,9 +235,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let figures = machine(dir.path());
         let kib = |n: u64| n * 1024;
-        let memory =
-            Memory { total: kib(1000), available: kib(500), used: kib(700), swap_total: kib(50), swap_free: kib(20) };
+        let memory = Memory {
+            total: kib(1000),
+            available: kib(500),
+            used: kib(700),
+            anonymous: kib(100),
+            swap_total: kib(50),
+            swap_free: kib(20),
+        };
         assert_eq!(figures.memory(), Some(memory));
+        assert_eq!(figures.faults(), Faults { all: Some(77), major: Some(7) });
         assert_eq!(figures.cpu(), Some(660_000_000));
         assert_eq!(figures.processes(), Some(Processes { max: 1150, running: 150 }));
         let all = figures.of_node(dir.path(), Some((100, 30)));

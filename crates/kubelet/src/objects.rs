@@ -12,15 +12,12 @@ use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
 /// What every namespace has a moment after it was made.
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// How long that moment may take.
-const MOMENT: Duration = Duration::from_secs(1);
+pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 
-/// Waits a moment for an object that the cluster itself makes in each namespace.
-pub(crate) async fn arrival<K>(api: Api<K>, name: &str)
-where
-    K: Clone + Debug + Send + DeserializeOwned + Resource<DynamicType = ()> + 'static,
-{
-    let there = kube::runtime::wait::await_condition(api, name, |object: Option<&K>| object.is_some());
-    // Whether it came is seen by whoever asks for it again.
+/// Waits a moment for the certificates that the cluster itself puts into each namespace.
+async fn arrival(api: Api<ConfigMap>) {
+    let there = kube::runtime::wait::await_condition(api, ROOT_CA, |object: Option<&ConfigMap>| object.is_some());
+    // Whether they came is seen by whoever asks for them again.
     let _ = tokio::time::timeout(MOMENT, there).await;
 }
 
@@ -45,7 +42,7 @@ impl<'a> Objects<'a> {
         if !self.config_maps.contains_key(name) {
             let mut found = get(self.shared, self.namespace, name).await?;
             if found.is_none() && name == ROOT_CA {
-                arrival::<ConfigMap>(Api::namespaced(self.shared.client.clone(), self.namespace), name).await;
+                arrival(Api::namespaced(self.shared.client.clone(), self.namespace)).await;
                 found = get(self.shared, self.namespace, name).await?;
             }
             self.config_maps.insert(name.to_owned(), found);

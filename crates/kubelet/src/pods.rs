@@ -61,6 +61,19 @@ impl Pods {
         self.tasks.lock().insert(uid, make());
     }
 
+    /// Whether there are Pods of which the runtime has not told yet.
+    pub(crate) fn await_list(&self) -> bool {
+        self.all().iter().any(|handle| handle.known.borrow().awaits_list())
+    }
+
+    /// Waits until the runtime has told of all Pods that there are: what ended while no kubelet was there takes nothing.
+    pub(crate) async fn listed(&self) {
+        for mut handle in self.all() {
+            // Nobody who might tell is there any more: it takes nothing, either.
+            let _ = handle.known.wait_for(|pod| !pod.awaits_list()).await;
+        }
+    }
+
     /// Decides whether the node takes a Pod, seeing the others that it has taken and that have not ended. One that others
     /// go for has their room from now on.
     pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Verdict) -> Verdict {

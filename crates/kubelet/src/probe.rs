@@ -4,8 +4,10 @@
 
 pub(crate) mod counts;
 pub(crate) mod exec;
+mod greeting;
 pub(crate) mod grpc;
 pub(crate) mod http;
+mod malformed;
 pub(crate) mod tcp;
 mod tls;
 mod uri;

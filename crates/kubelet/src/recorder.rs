@@ -62,8 +62,7 @@ impl Recorder {
 
     /// Records an event about the node.
     pub(crate) fn record_node(&self, kind: EventKind, reason: &str, message: String) {
-        let (sequence, reason) = (0, reason.to_owned());
-        self.send(self.node.clone(), PodEvent { sequence, kind, reason, message, field_path: None });
+        self.send(self.node.clone(), PodEvent::new(kind, reason, message));
     }
 
     fn send(&self, about: ObjectReference, event: PodEvent) {
@@ -114,6 +113,7 @@ async fn write(
         metadata: ObjectMeta {
             name: Some(event_name.clone()),
             namespace: Some(namespace.to_owned()),
+            annotations: Some(event.annotations.clone()).filter(|all| !all.is_empty()),
             ..ObjectMeta::default()
         },
         involved_object: about.clone(),

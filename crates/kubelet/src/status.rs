@@ -23,7 +23,7 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
         match within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))).await {
             Ok(_) => return true,
             Err(kube::Error::Api(e)) if e.code == 404 || (e.code == 409 && e.message.contains("UID")) => return false,
-            Err(kube::Error::Api(e)) if e.code == 422 => {
+            Err(kube::Error::Api(e)) if e.code == 422 || e.code == 403 && is_elsewhere(shared, pod) => {
                 // It would be refused for ever, and hold back what comes after it.
                 tracing::error!(error = %e.message, name, "the API server refuses a Pod's status");
                 return true;
@@ -32,6 +32,11 @@ pub(crate) async fn write(shared: &Shared, pod: &Pod, status: &PodStatus) -> boo
         }
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// Whether the Pod is another node's: this one was called so before, and only ends what it had started.
+fn is_elsewhere(shared: &Shared, pod: &Pod) -> bool {
+    api::pod::node_name(pod).is_some_and(|node| node != shared.options.node_name)
 }
 
 /// Fields that only the kubelet writes, and that may go.

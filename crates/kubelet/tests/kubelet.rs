@@ -21,7 +21,7 @@ mod user_namespaces;
 mod without_effect;
 
 use fake_api::FakeApi;
-use fake_runtime::{Command, FakeRuntime, IMAGE};
+use fake_runtime::{FakeRuntime, IMAGE, commands::Command};
 use jiff::Timestamp;
 use kubelet::{Clock, Kubelet, KubeletConfiguration, Options};
 use lifecycle::NodePolicy;
@@ -36,6 +36,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A node whose kubelet may come and go.
 struct Node {
+    /// What it calls itself, whatever its Pods say.
+    name: &'static str,
     api: FakeApi,
     runtime: FakeRuntime,
     clock: Clock,
@@ -57,7 +59,7 @@ impl Node {
         let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
         let dir = tempfile::tempdir().expect("a directory");
         let runtime = FakeRuntime::new(clock.clone());
-        Self { api: FakeApi::new(), runtime, clock, dir, config, running: None, kubelet: None }
+        Self { name: "n", api: FakeApi::new(), runtime, clock, dir, config, running: None, kubelet: None }
     }
 
     fn started(config: &str) -> Self {
@@ -69,7 +71,7 @@ impl Node {
     fn start(&mut self) {
         let node_ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let options = Options {
-            node_name: "n".to_owned(),
+            node_name: self.name.to_owned(),
             root_dir: self.dir.path().to_owned(),
             node_ip,
             pod_cidr: None,
@@ -262,8 +264,12 @@ async fn a_node_takes_as_many_pods_as_it_was_told() {
     node.pod("a", &json!({}));
     node.until_running("a").await;
     node.pod("b", &json!({}));
-    node.until_status("b", "does not fit", |s| s["reason"] == "OutOfpods").await;
-    assert_eq!(node.status("b")["phase"], "Failed");
+    let write = format!("PATCH {}/status", path("b"));
+    let told = || node.api.writes().iter().filter(|w| **w == write).count();
+    node.until_status("b", "was told of", |s| !s.is_null()).await;
+    // It is Failed from the first word on (upstream's `rejectPod`).
+    assert_eq!((&node.status("b")["phase"], &node.status("b")["reason"]), (&json!("Failed"), &json!("OutOfpods")));
+    assert_eq!(told(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,6 +106,18 @@ async fn a_token_is_exchanged_before_it_expires_and_not_for_a_pod_that_is_gone()
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_account_of_a_new_namespace_may_come_in_a_moment() {
+    const ASK: &str = "POST api/v1/namespaces/x/serviceaccounts/default/token";
+    let node = Node::new();
+    (0..5).for_each(|_| node.api.refuse(ASK, 404));
+    let _kubelet = node.start();
+    let file = node.pod(&json!({"serviceAccountName": "default"})).await;
+    assert_eq!((node.api.refusals(ASK), read(&file)), (0, "token-1".to_owned()));
+    let failed = |event: &Value| event["reason"] == "FailedMount";
+    assert!(!node.api.list("api/v1/namespaces/x/events").iter().any(failed), "nobody was told");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_an_earlier_kubelet_wrote_is_exchanged_at_once() {
     let node = Node::new();
     let (stop, task) = node.start();

@@ -7,7 +7,7 @@
 use crate::Hook;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// What makes an action the same action.
 ///
@@ -165,6 +165,18 @@ pub struct PodEvent {
     pub message: String,
     /// The container it is about, as `spec.containers{name}`, if any.
     pub field_path: Option<String>,
+    /// For programs.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl PodEvent {
+    /// One about the whole Pod that is not planned: nobody asks for it by its key.
+    #[must_use]
+    pub fn new(kind: EventKind, reason: &str, message: String) -> Self {
+        let annotations = BTreeMap::new();
+        Self { sequence: 0, kind, reason: reason.to_owned(), message, field_path: None, annotations }
+    }
 }
 
 /// Type of a Kubernetes Event.

@@ -15,6 +15,7 @@ use api::{
     static_pod::is_static,
     taint,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
 use std::sync::Arc;
 
@@ -73,6 +74,15 @@ pub enum Verdict {
     Settled(Admission),
     /// Taken, when others have gone for it.
     Preempts(Preemption),
+}
+
+impl crate::Pod {
+    /// Whether it is still to be decided if the node takes it. Until then nothing is told of it: one that is refused is
+    /// Failed from the first word on (upstream's `rejectPod`).
+    #[must_use]
+    pub fn awaits_admission(&self, now: Timestamp) -> bool {
+        self.admission.is_none() && !self.is_ending(now)
+    }
 }
 
 /// Whether the node takes a Pod. Others go for a critical one if nothing but room is missing.

@@ -7,7 +7,7 @@ use crate::{ActionKey, Allocation, ProbeKind, ResizeVerdict};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use serde::{Deserialize, Serialize};
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 /// One fact about a Pod.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub enum Admission {
 }
 
 /// Why the node wants the Pod away (LIFECYCLE.md 3.13).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     /// `status.reason`: `Evicted`, `Preempting`, `Terminated`.
     pub reason: String,
@@ -136,6 +136,9 @@ pub struct Eviction {
     /// Its message, if it is another one than that of the status.
     #[serde(default)]
     pub disruption_message: Option<String>,
+    /// Of the Event that tells of it.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// About the Pod's volumes.

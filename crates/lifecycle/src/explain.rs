@@ -5,9 +5,9 @@ use crate::{
     hooks::{self, PostStart},
     kill::KillCause,
     phase::phase,
-    pod::StopCause,
     probes,
     status::{human, status},
+    stop::StopCause,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;

@@ -43,6 +43,7 @@ mod restart_all;
 mod restore;
 mod shutdown;
 mod status;
+mod stop;
 pub mod sysctls;
 mod time;
 

@@ -12,16 +12,17 @@ use crate::{
     Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
     container::{Container, Image},
     phase::{DEADLINE_EXCEEDED, OVERDUE, phase},
-    pod::{Ended, StopCause, Trouble, Volumes},
+    pod::{Ended, Trouble, Volumes},
     resize,
     restart::RestartFeatures,
     restart_all, shutdown,
+    stop::StopCause,
     time::after,
 };
 use api::pod::containers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Folds one fact into what is known about a Pod.
 pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
@@ -168,7 +169,8 @@ fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
     if pod.evicted.is_none() && pod.ended.is_none() {
         // A shutdown is told of by the node's own event.
         if eviction.reason != shutdown::REASON {
-            record(pod, EventKind::Warning, &eviction.reason, eviction.message.clone(), None);
+            let (message, annotations) = (eviction.message.clone(), eviction.annotations.clone());
+            record_with(pod, EventKind::Warning, &eviction.reason, message, None, annotations);
         }
         pod.evicted = Some((eviction, now));
         pod.durable += 1;
@@ -225,6 +227,17 @@ fn done(pod: &mut Pod, key: &crate::ActionKey) {
 
 /// Puts a Kubernetes Event into the outbox.
 pub(crate) fn record(pod: &mut Pod, kind: EventKind, reason: &str, message: String, container: Option<&str>) {
+    record_with(pod, kind, reason, message, container, BTreeMap::new());
+}
+
+fn record_with(
+    pod: &mut Pod,
+    kind: EventKind,
+    reason: &str,
+    message: String,
+    container: Option<&str>,
+    annotations: BTreeMap<String, String>,
+) {
     let list = container.and_then(|name| pod.container_spec(name)).map(|(kind, _)| match kind {
         api::pod::ContainerKind::App => "containers",
         api::pod::ContainerKind::Init | api::pod::ContainerKind::Sidecar => "initContainers",
@@ -233,7 +246,14 @@ pub(crate) fn record(pod: &mut Pod, kind: EventKind, reason: &str, message: Stri
     let field_path = container.zip(list).map(|(name, list)| format!("spec.{list}{{{name}}}"));
     pod.sequence += 1;
     pod.durable += 1;
-    pod.outbox.push(PodEvent { sequence: pod.sequence, kind, reason: reason.to_owned(), message, field_path });
+    pod.outbox.push(PodEvent {
+        sequence: pod.sequence,
+        kind,
+        reason: reason.to_owned(),
+        message,
+        field_path,
+        annotations,
+    });
 }
 
 /// The container of this name, made known if need be.

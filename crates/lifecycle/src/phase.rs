@@ -1,12 +1,6 @@
 //! The phase: a summary of where the Pod is (LIFECYCLE.md 3.6; the documents' section "Pod phase").
 
-use crate::{
-    Admission, Pod,
-    container::Container,
-    kill::KillCause,
-    pod::{Ended, StopCause},
-    shutdown,
-};
+use crate::{Admission, Pod, container::Container, kill::KillCause, pod::Ended, shutdown, stop::StopCause};
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 

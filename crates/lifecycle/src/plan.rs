@@ -3,12 +3,13 @@
 mod stop;
 
 use crate::{
-    Action, ActionKey, Admission, Hook, NodePolicy, Pod, StartStage,
+    Action, ActionKey, Hook, NodePolicy, Pod, StartStage,
     container::{Container, Image, Instance, State},
     hooks::{self, PostStart},
     kill::KillCause,
-    pod::{Sandbox, SandboxState, Stop, Volumes},
+    pod::{Sandbox, SandboxState, Volumes},
     probes, resize, restart_all,
+    stop::Stop,
     time::after,
 };
 use api::pod::{ContainerKind, containers};
@@ -87,7 +88,7 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     if let Some(deadline) = pod.active_deadline() {
         plan.wake_at(deadline);
     }
-    if pod.admission != Some(Admission::Admitted) {
+    if pod.awaits_admission(now) {
         plan.actions.push(Action::Admit);
         return;
     }

@@ -10,7 +10,7 @@ use crate::{
     restart_all::RestartAll,
     time::after,
 };
-use api::pod::{ContainerKind, DEFAULT_GRACE_PERIOD_SECONDS, containers};
+use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, Pod as ApiPod, PodSpec, PodStatus};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ pub struct Pod {
     /// Whether it was said that the Pod was active for too long.
     #[serde(default)]
     pub(crate) told_overdue: bool,
-    /// Containers whose stop was announced.
+    /// Containers whose stop was announced, and need not be again when the Pod ends.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
     pub(crate) sequence: u64,
@@ -127,34 +127,6 @@ pub(crate) struct Ended {
     pub(crate) reason: Option<String>,
     pub(crate) message: Option<String>,
 }
-
-/// Why nothing of the Pod may run any more, and until when it may take its leave.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stop {
-    pub(crate) cause: StopCause,
-    /// When SIGKILL comes.
-    pub(crate) deadline: Timestamp,
-}
-
-/// Why nothing of the Pod may run any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopCause {
-    /// The node does not take it.
-    Rejected,
-    /// Its object left the API.
-    Gone,
-    /// It is being deleted.
-    Deleted,
-    /// The node wants it away.
-    Evicted,
-    /// `activeDeadlineSeconds` is over.
-    DeadlineExceeded,
-    /// The API already shows a terminal phase.
-    Terminal,
-}
-
-/// What is left to a container whose Pod was removed from the API by force (LIFECYCLE.md 3.2, the runtime's floor).
-const FORCED_GRACE: Duration = Duration::from_secs(2);
 
 impl Pod {
     /// A Pod that the node sees for the first time.
@@ -252,6 +224,13 @@ impl Pod {
     #[must_use]
     pub fn is_ending(&self, now: Timestamp) -> bool {
         self.ended.is_some() || self.finished() || self.stop(now).is_some()
+    }
+
+    /// Whether the runtime has not told yet, since the kubelet started, what there is of it: it may have ended meanwhile, and
+    /// nothing may be decided about it by what it seems to take.
+    #[must_use]
+    pub const fn awaits_list(&self) -> bool {
+        self.unseen || self.unlisted
     }
 
     /// Whether it ends, and what it had of the node is free: whoever made room by letting it go can look again.
@@ -359,74 +338,6 @@ impl Pod {
             SandboxState::Lost(since) => Some((s, since)),
             _ => None,
         })
-    }
-
-    /// Until when every container that runs has to be gone, if it has to.
-    pub(crate) fn kill_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        let lost = || self.lost_sandbox().map(|(_, since)| after(since, self.own_grace()));
-        let finished = || self.finished_at.map(|at| after(at, self.own_grace()));
-        self.stop(now).map(|s| s.deadline).or_else(finished).or_else(lost)
-    }
-
-    pub(crate) fn active_deadline(&self) -> Option<Timestamp> {
-        let seconds = u64::try_from(self.spec().active_deadline_seconds?).ok()?;
-        Some(after(self.seen_at, Duration::from_secs(seconds)))
-    }
-
-    /// The Pod's own grace period.
-    pub(crate) fn own_grace(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.own_grace_seconds()).unwrap_or(1).max(1))
-    }
-
-    /// `terminationGracePeriodSeconds`, which may be 0.
-    pub(crate) fn own_grace_seconds(&self) -> i64 {
-        self.spec().termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)
-    }
-
-    /// Whether preStop hooks are run while the Pod ends: not when no grace at all was asked for (LIFECYCLE.md 3.11).
-    pub(crate) fn has_time_for_hooks(&self) -> bool {
-        let meta = &self.object.metadata;
-        let evicted = self.evicted.as_ref().and_then(|(eviction, _)| eviction.grace_seconds);
-        let asked = if meta.deletion_timestamp.is_some() {
-            meta.deletion_grace_period_seconds.unwrap_or(0)
-        } else {
-            self.own_grace_seconds()
-        };
-        self.gone_at.is_none() && evicted != Some(0) && asked > 0
-    }
-
-    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (LIFECYCLE.md 3.3); the cause is the
-    /// one that the phase tells of.
-    pub(crate) fn stop(&self, now: Timestamp) -> Option<Stop> {
-        let mut stops = Vec::new();
-        let mut add = |cause, deadline: Timestamp| stops.push(Stop { cause, deadline });
-        if matches!(self.admission, Some(Admission::Rejected { .. })) {
-            add(StopCause::Rejected, self.seen_at);
-        }
-        if let Some((eviction, at)) = &self.evicted {
-            let grace = eviction.grace_seconds.map_or(self.own_grace(), |s| Duration::from_secs(u64::from(s)));
-            add(StopCause::Evicted, after(*at, grace));
-        }
-        if let Some(at) = self.overdue(now) {
-            add(StopCause::DeadlineExceeded, after(at, self.own_grace()));
-        }
-        if let Some(at) = self.gone_at {
-            add(StopCause::Gone, after(at, FORCED_GRACE));
-        }
-        if let Some(deadline) = self.deleted {
-            add(StopCause::Deleted, deadline);
-        }
-        if let Some(at) = self.terminal_at {
-            add(StopCause::Terminal, after(at, self.own_grace()));
-        }
-        let deadline = stops.iter().map(|s| s.deadline).min()?;
-        let cause = stops.first()?.cause;
-        Some(Stop { cause, deadline })
-    }
-
-    /// When its `activeDeadlineSeconds` were over, if that was before it ended.
-    pub(crate) fn overdue(&self, now: Timestamp) -> Option<Timestamp> {
-        self.active_deadline().filter(|at| *at <= self.ended.as_ref().map_or(now, |e| e.at))
     }
 
     /// The terminal phase that the API shows, if it does: it never changes again.

@@ -59,9 +59,9 @@ pub(crate) fn room_for(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Result
     let eviction = Eviction {
         reason: REASON.to_owned(),
         message: MESSAGE.to_owned(),
-        grace_seconds: None,
         disruption_target: true,
         disruption_message: Some(CONDITION.to_owned()),
+        ..Eviction::default()
     };
     let resource = lacks.first().map(|l| l.resource.clone()).unwrap_or_default();
     Ok(Preemption { resource, pods: [first, second, last].concat(), eviction })

@@ -107,7 +107,7 @@ fn eviction(grace_seconds: u32) -> Eviction {
         message: MESSAGE.to_owned(),
         grace_seconds: Some(grace_seconds),
         disruption_target: true,
-        disruption_message: None,
+        ..Eviction::default()
     }
 }
 

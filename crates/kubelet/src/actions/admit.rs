@@ -7,6 +7,8 @@ use kube::Api;
 use lifecycle::{Admission, Event, NodeView, Pod, Preemption, Verdict};
 use std::{sync::Arc, time::Duration};
 
+/// How long is waited for what the runtime has of others: one that hangs holds up nobody for ever.
+const LISTED: Duration = Duration::from_secs(10);
 /// How long a Pod that goes for another one is waited for at least (upstream's `minTerminationGrace` of `killPodNow`).
 const LEAST_WAIT: Duration = Duration::from_secs(10);
 
@@ -14,6 +16,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     let api: Api<Node> = Api::all(shared.client.clone());
     // A node that cannot be asked for takes nothing from a Pod that was bound to it.
     let node = within_deadline(api.get(&shared.options.node_name)).await.ok();
+    let _ = tokio::time::timeout(LISTED, shared.pods.listed()).await;
     let pressures = shared.evictions.pressures();
     let verdict = shared.pods.admit(pod.uid(), |others| {
         let view = NodeView {

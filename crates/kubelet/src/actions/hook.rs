@@ -3,16 +3,14 @@
 use super::{spec_of, while_running};
 use crate::{
     Shared,
-    probe::{
-        exec,
-        http::{Get, GetError},
-    },
+    probe::http::{Get, GetError},
 };
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
 use lifecycle::{Event, EventKind, Hook, HookOutcome, Pod, PodEvent};
-use runtime::{ContainerId, Runtime, RuntimeError};
-use std::{net::IpAddr, time::Duration};
+use runtime::{ContainerId, Runtime};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 /// Longer than any container lives: the runtime wants a limit, and a hook may have none.
 const WITHOUT_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -33,12 +31,11 @@ pub(super) async fn run(
     let handler = handler.ok_or_else(|| format!("{name} has no {hook:?} hook"))?;
     let runtime_id = ContainerId(id.clone());
     let tell = |message: String| {
-        let (kind, reason) = (EventKind::Warning, "LifecycleHTTPFallback".to_owned());
-        let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };
+        let event = PodEvent::new(EventKind::Warning, "LifecycleHTTPFallback", message);
         shared.recorder.record(pod.object(), event);
     };
     let ip = pod.ips().first().copied();
-    let work = outcome(shared.runtime.as_ref(), &runtime_id, container, handler, ip, limit, &tell);
+    let work = outcome(&shared.runtime, &runtime_id, container, handler, ip, limit, &tell);
     let ended = || HookOutcome::Failed("the container ended before its hook".to_owned());
     let outcome = while_running(shared, pod, name, &id, work).await.unwrap_or_else(ended);
     if let HookOutcome::Failed(why) = &outcome {
@@ -49,7 +46,7 @@ pub(super) async fn run(
 
 /// What comes of a hook; `tell` records a word for the user.
 async fn outcome(
-    runtime: &dyn Runtime,
+    runtime: &Arc<dyn Runtime>,
     id: &ContainerId,
     container: &Container,
     handler: &LifecycleHandler,
@@ -57,7 +54,10 @@ async fn outcome(
     limit: Option<Duration>,
     tell: &(dyn Fn(String) + Sync),
 ) -> HookOutcome {
-    let work = handle(runtime, id, container, handler, ip, limit, tell);
+    if let Some(action) = &handler.exec {
+        return run_command(runtime, id, action.command.as_deref().unwrap_or_default(), limit).await;
+    }
+    let work = handle(container, handler, ip, tell);
     match limit {
         None => work.await,
         Some(limit) => timeout(limit, work).await.unwrap_or(HookOutcome::TimedOut),
@@ -65,23 +65,16 @@ async fn outcome(
 }
 
 async fn handle(
-    runtime: &dyn Runtime,
-    id: &ContainerId,
     container: &Container,
     handler: &LifecycleHandler,
     ip: Option<IpAddr>,
-    limit: Option<Duration>,
     tell: &(dyn Fn(String) + Sync),
 ) -> HookOutcome {
-    let done = |result| match result {
-        Ok(()) => HookOutcome::Done,
-        Err(why) => HookOutcome::Failed(why),
-    };
-    if let Some(action) = &handler.exec {
-        return run_command(runtime, id, action.command.as_deref().unwrap_or_default(), limit).await;
-    }
     if let Some(action) = &handler.http_get {
-        return done(request(action, container, ip, tell).await);
+        return match request(action, container, ip, tell).await {
+            Ok(()) => HookOutcome::Done,
+            Err(why) => HookOutcome::Failed(why),
+        };
     }
     if let Some(action) = &handler.sleep {
         sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or_default())).await;
@@ -91,21 +84,34 @@ async fn handle(
     HookOutcome::Failed("invalid handler: neither exec, httpGet nor sleep".to_owned())
 }
 
+/// One that takes too long is not waited for any more, and lives on as long as its container: until SIGKILL comes at the latest
+/// (`executePreStopHook`).
 async fn run_command(
-    runtime: &dyn Runtime,
+    runtime: &Arc<dyn Runtime>,
     id: &ContainerId,
     command: &[String],
     limit: Option<Duration>,
 ) -> HookOutcome {
-    // The runtime counts whole seconds; whoever waits counts exactly.
-    let limit = limit.map_or(WITHOUT_LIMIT, |limit| Duration::from_secs(limit.as_secs() + 1));
-    match runtime.exec_sync(id, command, limit).await {
-        Ok(output) if output.code == 0 => HookOutcome::Done,
-        Ok(output) => {
+    let (runtime, id, command) = (Arc::clone(runtime), id.clone(), command.to_vec());
+    let work = async move { runtime.exec_sync(&id, &command, WITHOUT_LIMIT).await };
+    let mut task = AbortOnDropHandle::new(tokio::spawn(work));
+    let ended = match limit {
+        None => (&mut task).await,
+        Some(limit) => match timeout(limit, &mut task).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                task.detach();
+                return HookOutcome::TimedOut;
+            }
+        },
+    };
+    match ended {
+        Ok(Ok(output)) if output.code == 0 => HookOutcome::Done,
+        Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
             HookOutcome::Failed(format!("command exited with {}: {said}", output.code))
         }
-        Err(RuntimeError::Deadline(_)) => HookOutcome::Failed(exec::timed_out(command)),
+        Ok(Err(error)) => HookOutcome::Failed(error.to_string()),
         Err(error) => HookOutcome::Failed(error.to_string()),
     }
 }
@@ -133,23 +139,23 @@ mod tests {
     use super::*;
     use crate::{
         Clock,
-        fake_runtime::{Command, FakeRuntime},
+        fake_runtime::{FakeRuntime, commands::Command},
     };
     use jiff::Timestamp;
     use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use std::{net::Ipv4Addr, sync::Arc};
+    use std::net::Ipv4Addr;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
         time::Instant,
     };
-    use tokio_util::task::AbortOnDropHandle;
 
     /// What comes of a hook, after how many seconds, and what the user is told.
     async fn check(hook: &Value, command: Command, limit: Option<u64>, expected: (HookOutcome, u64)) -> Vec<String> {
         let runtime = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         runtime.command("tidy $(UP)", command);
+        let runtime: Arc<dyn Runtime> = Arc::new(runtime);
         let container = serde_json::from_value(json!({"name": "c", "env": [{"name": "UP", "value": "x"}]}));
         let handler = serde_json::from_value(hook.clone()).expect("a hook");
         let (began, told) = (Instant::now(), Mutex::new(Vec::new()));
@@ -179,6 +185,23 @@ mod tests {
         ] {
             check(&exec, command, limit, expected).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_nobody_waits_for_any_more_lives_on_with_its_container() {
+        let fake = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
+        fake.command("tidy", Command::Takes(40));
+        let (runtime, id): (Arc<dyn Runtime>, _) = (Arc::new(fake.clone()), ContainerId("1".to_owned()));
+        let command = ["tidy".to_owned()];
+        let limit = Some(Duration::from_secs(30));
+        assert_eq!(run_command(&runtime, &id, &command, limit).await, HookOutcome::TimedOut);
+        assert_eq!(fake.ended_commands(), 0);
+        sleep(Duration::from_secs(11)).await;
+        assert_eq!(fake.ended_commands(), 1);
+        // Whoever ends the hook ends its command.
+        let _ = timeout(Duration::from_secs(5), run_command(&runtime, &id, &command, limit)).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(fake.ended_commands(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::{
         Clock,
-        fake_runtime::{Command, FakeRuntime},
+        fake_runtime::{FakeRuntime, commands::Command},
     };
     use jiff::Timestamp;
     use serde_json::{Value, json};
@@ -150,7 +150,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_cannot_be_made_is_tried_three_times_and_gives_no_verdict() {
         let unknown = |words: &str| ProbeOutcome::Unknown(words.to_owned());
-        check(exec(), Command::Fails("no such file".to_owned()), (unknown("no such file"), 3, 0)).await;
+        check(
+            exec(),
+            Command::Fails("no such file".to_owned()),
+            (unknown("rpc error: code = Unknown desc = no such file"), 3, 0),
+        )
+        .await;
         for (probe, words) in [
             (json!({"tcpSocket": {"port": "web"}}), "strconv.Atoi: parsing \"web\": invalid syntax"),
             (json!({"tcpSocket": {"port": 80}}), "the Pod has no address"),

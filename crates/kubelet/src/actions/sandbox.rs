@@ -105,9 +105,7 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
         Err(message) => return failed(message),
     };
     for message in complaints {
-        let (kind, reason) = (EventKind::Warning, "DNSConfigForming".to_owned());
-        let event = PodEvent { sequence: 0, kind, reason, message, field_path: None };
-        shared.recorder.record(pod.object(), event);
+        shared.recorder.record(pod.object(), PodEvent::new(EventKind::Warning, "DNSConfigForming", message));
     }
     // A restart of the machine unmounts what is in memory.
     if attempt > 0

@@ -17,7 +17,10 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 /// Names and values.
 type Labels = Vec<(&'static str, String)>;
@@ -57,12 +60,40 @@ impl Page {
     }
 
     fn answer(self) -> Response {
+        self.answer_with(|text| text)
+    }
+
+    fn answer_with(self, change: impl FnOnce(String) -> String) -> Response {
         let mut text = String::new();
-        match encode_registry(&mut text, &self.0) {
-            Ok(()) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        match encode_registry(&mut text, &self.0).map(|()| change(named_as_samples(&text))) {
+            Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
             Err(_) => http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     }
+}
+
+/// In this format a counter is called as its samples are; the library writes the other one (OpenMetrics).
+fn named_as_samples(text: &str) -> String {
+    let counters: HashSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let told = |line: &str| {
+        let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;
+        let (name, rest) = rest.split_once(' ')?;
+        counters.contains(name).then(|| format!("# {what} {name}_total {rest}\n"))
+    };
+    text.lines().map(|line| told(line).unwrap_or_else(|| format!("{line}\n"))).collect()
+}
+
+/// Says of each sample when it was taken, but for those that tell of no use: whoever reads several knows what lies between them.
+fn timed(text: &str, at: Timestamp) -> String {
+    let is_timeless = |line: &str| {
+        ["#", "container_start_time", "scrape_error", "resource_scrape_error"].iter().any(|p| line.starts_with(p))
+    };
+    let lines = text.lines().map(|line| match is_timeless(line) {
+        true => format!("{line}\n"),
+        false => format!("{line} {}\n", at.as_millisecond()),
+    });
+    lines.collect()
 }
 
 /// Prometheus counts in floating point.
@@ -107,6 +138,7 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
     let pods = stats::of_pods(&shared, stats::active(&shared), false).await;
     let figures = shared.evictions.figures();
     let memory = figures.memory();
+    let now = shared.now();
     let mut page = Page::default();
     let none = Labels::new;
     let error = f64::from(u8::from(memory.is_none()));
@@ -164,7 +196,7 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
     for name in ["scrape_error", "resource_scrape_error"] {
         page.gauge(name, "1 if there was an error while getting container metrics, 0 otherwise", [(none(), error)]);
     }
-    page.answer()
+    page.answer_with(|text| timed(&text, now))
 }
 
 pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
@@ -282,5 +314,22 @@ impl Process {
         let descriptors = std::fs::read_dir("/proc/self/fd").ok().map(|dir| float(dir.count() as u64));
         let cpu = ticks(11).zip(ticks(12)).map(|(user, system)| (user + system) / 100.0);
         Self { cpu, resident: pages.map(|n| n * 4096.0), descriptors }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_called_as_its_samples_are() {
+        let mut page = Page::default();
+        page.counter("cpu_seconds", "Time", [(Labels::new(), 1.5)]);
+        page.gauge("memory_bytes", "Memory", [(Labels::new(), 2.0)]);
+        let mut text = String::new();
+        encode_registry(&mut text, &page.0).unwrap();
+        let expected = "# HELP cpu_seconds_total Time.\n# TYPE cpu_seconds_total counter\ncpu_seconds_total 1.5\n\
+            # HELP memory_bytes Memory.\n# TYPE memory_bytes gauge\nmemory_bytes 2.0\n";
+        assert_eq!(named_as_samples(&text), expected);
     }
 }

@@ -61,7 +61,8 @@ pub(super) async fn summary(
     let node = view.node(eviction::image_fs(&shared).await.as_path(), &pods);
     let known: Vec<&String> =
         pods.iter().flat_map(|p| p.containers.iter().map(|c| &c.cgroup).chain([&p.cgroup])).flatten().collect();
-    shared.rates.keep(|of| !of.contains("/pod") || known.iter().any(|k| *k == of));
+    let root = shared.cgroups.root();
+    shared.rates.keep(|of| of == "/" || of == root || known.iter().any(|k| *k == of));
     Json(json!({"node": node, "pods": shown}))
 }
 
@@ -77,13 +78,16 @@ struct View<'a> {
 impl View<'_> {
     fn node(&self, image_fs: &std::path::Path, pods: &[PodStats]) -> Value {
         let figures = self.shared.evictions.figures();
-        let memory = figures.memory().unwrap_or_default();
+        let (memory, faults) = (figures.memory().unwrap_or_default(), figures.faults());
         let usage = Usage {
             cpu: figures.cpu(),
             memory: Some(memory.used),
             working_set: Some(memory.total.saturating_sub(memory.available)),
             swap: Some(memory.swap_total.saturating_sub(memory.swap_free)),
             memory_limit: Some(memory.total),
+            rss: Some(memory.anonymous),
+            page_faults: faults.all,
+            major_page_faults: faults.major,
             ..Usage::default()
         };
         let mut node = self.usage("/", &usage);

@@ -17,8 +17,21 @@ pub(crate) async fn probe(
         Ok(output) if output.code == 0 => ProbeOutcome::Success,
         Ok(output) => ProbeOutcome::Failure(kept(&[output.stdout, output.stderr].concat())),
         Err(RuntimeError::Deadline(_)) => ProbeOutcome::Failure(timed_out(command)),
-        Err(error) => ProbeOutcome::Unknown(error.to_string()),
+        Err(error) => ProbeOutcome::Unknown(of_grpc(&error)),
     }
+}
+
+/// What the runtime says, as upstream's CRI client shows it (`status.Error`).
+fn of_grpc(error: &RuntimeError) -> String {
+    let (code, said) = match error {
+        RuntimeError::NotFound(said) => ("NotFound", said),
+        RuntimeError::AlreadyExists(said) => ("AlreadyExists", said),
+        RuntimeError::Deadline(said) => ("DeadlineExceeded", said),
+        RuntimeError::Unavailable(said) => ("Unavailable", said),
+        RuntimeError::Unimplemented(said) => ("Unimplemented", said),
+        RuntimeError::Failed(said) => ("Unknown", said),
+    };
+    format!("rpc error: code = {code} desc = {said}")
 }
 
 /// Upstream's words for a command that took too long.

@@ -1,12 +1,20 @@
 //! `grpc`: gRPC's standard health protocol, `grpc.health.v1.Health/Check`, without TLS.
 
-use super::{VERSION, address};
+use super::{
+    VERSION, address,
+    greeting::{Greeted, Greeting, greeted},
+};
+use hyper_util::rt::TokioIo;
 use lifecycle::ProbeOutcome;
-use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use std::{io, time::Duration};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{Instant, sleep, timeout_at},
+};
 use tonic::{
     Code,
-    transport::{Channel, Endpoint},
+    transport::{Channel, Endpoint, Uri},
 };
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
@@ -42,12 +50,22 @@ pub(crate) async fn probe(host: &str, port: u16, service: &str, limit: Duration)
     })
 }
 
-/// Tries until somebody listens.
+/// Tries until somebody listens who speaks HTTP/2: a connection is ready when the server's settings have come.
 async fn connect(address: &str) -> Result<Channel, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?.user_agent(format!("kube-probe/{VERSION}"))?;
     loop {
-        match endpoint.connect().await {
-            Ok(channel) => return Ok(channel),
+        let (told, said) = watch::channel(Greeting::default());
+        let to = address.to_owned();
+        let connector = tower::service_fn(move |_: Uri| {
+            let (told, address) = (told.clone(), to.clone());
+            async move {
+                let stream = TcpStream::connect(address).await?;
+                Ok::<_, io::Error>(TokioIo::new(Greeted::new(stream, told)))
+            }
+        });
+        match endpoint.connect_with_connector(connector).await {
+            Ok(channel) if greeted(said).await => return Ok(channel),
+            Ok(_) => tracing::trace!(address, "a grpc probe met a server that does not speak HTTP/2"),
             Err(error) => tracing::trace!(%error, address, "a grpc probe could not connect"),
         }
         sleep(PAUSE).await;
@@ -58,7 +76,7 @@ async fn connect(address: &str) -> Result<Channel, tonic::transport::Error> {
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, SocketAddr};
-    use tokio::{net::TcpListener, task::JoinSet};
+    use tokio::{io::AsyncWriteExt, net::TcpListener, task::JoinSet};
     use tokio_stream::wrappers::TcpListenerStream;
     use tonic::{service::Routes, transport::Server};
     use tonic_health::{ServingStatus as Health, server::health_reporter};
@@ -109,9 +127,24 @@ mod tests {
     async fn a_server_that_does_not_come_or_does_not_answer_fails_when_the_time_is_over() {
         let limit = Duration::from_millis(300);
         let (listener, address) = listen().await;
-        check(address, "", limit, Err("timeout: health rpc did not complete within 300ms")).await;
-        drop(listener);
         let words = "timeout: failed to connect service \"ADDRESS\" within 300ms: context deadline exceeded";
         check(address, "", limit, Err(words)).await;
+        drop(listener);
+        check(address, "", limit, Err(words)).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_speaks_something_else_is_never_connected_to() {
+        for said in ["HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "no"] {
+            let (listener, address) = listen().await;
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let _ = stream.write_all(said.as_bytes()).await;
+                }
+            });
+            let words = "timeout: failed to connect service \"ADDRESS\" within 300ms: context deadline exceeded";
+            check(address, "", Duration::from_millis(300), Err(words)).await;
+        }
     }
 }

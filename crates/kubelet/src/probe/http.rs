@@ -1,6 +1,9 @@
 //! `httpGet`, of probes and of hooks: one GET over HTTP or HTTPS, on a connection of its own.
 
-use super::{KEPT, VERSION, before, kept, resolve_port, tcp, tls, uri, write_first::WriteFirst};
+use super::{
+    KEPT, VERSION, before, kept, malformed, resolve_port, tcp, tls, uri,
+    write_first::{Beginning, WriteFirst},
+};
 use bytes::Bytes;
 use fluent_uri::Uri;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
@@ -12,7 +15,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 use lifecycle::ProbeOutcome;
-use std::{error::Error as _, io, net::IpAddr, time::Duration};
+use std::{error::Error as _, io, net::IpAddr, sync::Arc, time::Duration};
 use tls::TlsError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -182,20 +185,25 @@ impl Get {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let request = self.request(http2).map_err(|e| self.failed(e.to_string()))?;
+        let beginning = Beginning::default();
         let exchange = async {
             if http2 {
                 let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
                 let connection = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
                 Ok((sender.send_request(request).await?, connection))
             } else {
-                let (mut builder, io) = (http1::Builder::new(), TokioIo::new(WriteFirst::new(stream)));
+                let (mut builder, io) =
+                    (http1::Builder::new(), TokioIo::new(WriteFirst::new(stream, Arc::clone(&beginning))));
                 let (mut sender, connection) = builder.title_case_headers(true).handshake(io).await?;
                 let connection = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
                 Ok((sender.send_request(request).await?, connection))
             }
         };
         let answer: Result<_, hyper::Error> = exchange.await;
-        let (response, _connection) = answer.map_err(|e| self.failed(words(&e)))?;
+        let (response, _connection) = answer.map_err(|e| {
+            let malformed = e.is_parse().then(|| malformed::words(&beginning.lock())).flatten();
+            self.failed(malformed.unwrap_or_else(|| words(&e)))
+        })?;
         Ok(Answer { response, _connection })
     }
 

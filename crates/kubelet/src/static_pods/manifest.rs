@@ -25,13 +25,17 @@ pub(crate) struct Rules {
     gates: FeatureGates,
     check: PodRules,
     now: Timestamp,
+    /// The UIDs of static Pods that there are.
+    here: BTreeSet<String>,
 }
 
 impl Rules {
     pub(crate) fn of(shared: &Shared) -> Self {
         let options = &shared.options;
         let (node, gates) = (options.node_name.clone(), options.policy.gates.clone());
-        Self { node, gates, check: options.pod_rules, now: shared.now() }
+        let all = shared.pods.all().into_iter().map(|handle| handle.known.borrow().clone());
+        let here = all.filter(|pod| static_pod::is_static(pod.object())).map(|pod| pod.uid().to_owned()).collect();
+        Self { node, gates, check: options.pod_rules, now: shared.now(), here }
     }
 }
 
@@ -53,25 +57,34 @@ impl Manifests {
         let files = files(path).map_err(|e| e.to_string())?;
         self.good.retain(|file, _| files.contains(file));
         self.told.retain(|file, _| files.contains(file));
-        let (mut pods, mut names): (Vec<Arc<ApiPod>>, BTreeSet<_>) = (Vec::new(), BTreeSet::new());
-        for file in files {
-            let read = fs::read_to_string(&file).map_err(|e| e.to_string());
-            match read.and_then(|text| parse(&text, &file, rules)) {
+        for file in &files {
+            let read = fs::read_to_string(file).map_err(|e| e.to_string());
+            match read.and_then(|text| parse(&text, file, rules)) {
                 Ok(pod) => {
-                    self.told.remove(&file);
+                    self.told.remove(file);
                     self.good.insert(file.clone(), Arc::new(pod));
                 }
-                Err(error) => self.tell(&file, error),
-            }
-            let Some(pod) = self.good.get(&file) else { continue };
-            if names.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone())) {
-                pods.push(Arc::clone(pod));
-            } else {
-                let name = pod.metadata.name.clone().unwrap_or_default();
-                self.tell(&file, format!("another manifest has a Pod {name}"));
+                Err(error) => self.tell(file, error),
             }
         }
-        Ok(pods)
+        Ok(self.one_of_each_name(&rules.here))
+    }
+
+    /// Of manifests of the same Pod the one counts that there is (upstream lets a second one wait), else the first.
+    fn one_of_each_name(&mut self, here: &BTreeSet<String>) -> Vec<Arc<ApiPod>> {
+        let mut all: Vec<(PathBuf, Arc<ApiPod>)> =
+            self.good.iter().map(|(f, pod)| (f.clone(), Arc::clone(pod))).collect();
+        all.sort_by_key(|(_, pod)| !pod.metadata.uid.as_ref().is_some_and(|uid| here.contains(uid)));
+        let mut names = BTreeSet::new();
+        all.retain(|(file, pod)| {
+            let is_first = names.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
+            if !is_first {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                self.tell(file, format!("another manifest has a Pod {name}"));
+            }
+            is_first
+        });
+        all.into_iter().map(|(_, pod)| pod).collect()
     }
 
     fn tell(&mut self, file: &Path, error: String) {
@@ -183,7 +196,13 @@ mod tests {
             }
         };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        Rules { node: "Node-1".to_owned(), gates: FeatureGates::parse(gates).unwrap(), check, now }
+        Rules {
+            node: "Node-1".to_owned(),
+            gates: FeatureGates::parse(gates).unwrap(),
+            check,
+            now,
+            here: BTreeSet::new(),
+        }
     }
 
     const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}";
@@ -213,6 +232,27 @@ mod tests {
         assert_ne!(uid_of(GOOD, "/m/web.yaml", &Rules { node: "other".to_owned(), ..rules("") }), uid);
         assert_ne!(uid_of(&GOOD.replace("image: i", "image: j"), "/m/web.yaml", &rules("")), uid);
         assert_eq!(uid_of(&GOOD.replace("name: web", "name: web, uid: own"), "/m/web.yaml", &rules("")), "own");
+    }
+
+    #[test]
+    fn a_second_manifest_of_a_pod_waits_for_the_one_that_there_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (dir.path().join("b.yaml"), dir.path().join("a.yaml"));
+        fs::write(&first, GOOD).unwrap();
+        let (mut manifests, mut rules) = (Manifests::default(), rules(""));
+        let mut read = |rules: &Rules| -> Vec<String> {
+            manifests.read(dir.path(), rules).unwrap().iter().filter_map(|pod| pod.metadata.uid.clone()).collect()
+        };
+        let here = read(&rules);
+        rules.here.extend(here.clone());
+        fs::write(&second, GOOD).unwrap();
+        assert_eq!(read(&rules), here);
+        // Where there is neither, the first file counts.
+        rules.here.clear();
+        let other = read(&rules);
+        assert_eq!((other.len(), other == here), (1, false));
+        fs::remove_file(&first).unwrap();
+        assert_eq!(read(&rules), other);
     }
 
     #[track_caller]

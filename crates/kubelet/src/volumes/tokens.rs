@@ -1,7 +1,7 @@
 //! Service account tokens of Pods: asked for, kept while they are fresh, and asked for again in good time
 //! (upstream's `pkg/kubelet/token`).
 
-use crate::{Shared, deadline::within_deadline, objects, pods::spec};
+use crate::{Shared, deadline::within_deadline, objects::MOMENT, pods::spec};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
@@ -13,7 +13,8 @@ use k8s_openapi::{
 use kube::{Api, api::PostParams};
 use lifecycle::Pod;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
+use tokio::time::Instant;
 
 const DEFAULT_SECONDS: i64 = 3600;
 /// A token is asked for anew at the latest after a day.
@@ -132,16 +133,24 @@ async fn ask(shared: &Shared, pod: &Pod, wanted: &Wanted) -> Result<String, Stri
     };
     let params = PostParams::default();
     let ask = || within_deadline(api.create_token_request(account, &params, &request));
-    let answer = match ask().await {
-        // The account of a new namespace is on its way.
-        Err(kube::Error::Api(e)) if e.code == 404 && account == "default" => {
-            objects::arrival(api.clone(), account).await;
-            ask().await
-        }
-        answer => answer,
-    };
+    // The account of a new namespace is on its way.
+    let answer = if account == "default" { once_there(ask).await } else { ask().await };
     let token = answer.map_err(|e| e.to_string())?.status.map(|s| s.token);
     token.ok_or_else(|| "the API answered without a token".to_owned())
+}
+
+/// Asks about what may come in a moment, and which a node may not watch.
+async fn once_there<T, F: Future<Output = Result<T, kube::Error>>>(ask: impl Fn() -> F) -> Result<T, kube::Error> {
+    let (end, mut pause) = (Instant::now() + MOMENT, Duration::from_millis(5));
+    loop {
+        match ask().await {
+            Err(kube::Error::Api(e)) if e.code == 404 && Instant::now() + pause < end => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// The user that all containers run as: the token's file is theirs then, and nobody else's (`FsUserFrom`).

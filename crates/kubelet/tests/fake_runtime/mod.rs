@@ -1,7 +1,9 @@
 //! A container runtime in memory: containers run until the test ends them, and calls hang or fail when it says so.
 
+pub(crate) mod commands;
 mod ends;
 
+use commands::Commands;
 use futures::{FutureExt, StreamExt, future, stream::BoxStream};
 use kubelet::Clock;
 use parking_lot::Mutex;
@@ -23,21 +25,9 @@ use tokio_stream::wrappers::BroadcastStream;
 #[derive(Clone)]
 pub(crate) struct FakeRuntime {
     state: Arc<Mutex<State>>,
+    commands: Arc<Commands>,
     events: broadcast::Sender<RuntimeEvent>,
     clock: Clock,
-}
-
-/// How a command in a container behaves.
-#[derive(Debug, Clone)]
-pub(crate) enum Command {
-    /// Ends at once, with this code and output.
-    Ends(i32, String),
-    /// Ends well after so many seconds.
-    Takes(u64),
-    /// Runs until its time is over.
-    Hangs,
-    /// Cannot be started, for this reason.
-    Fails(String),
 }
 
 /// A call that is carried out, and whose answer never comes.
@@ -61,21 +51,17 @@ struct State {
     /// When pulls were asked for, and for which handler.
     pulls: Vec<(jiff::Timestamp, String)>,
     reopened: Vec<String>,
-    /// How commands behave, by their words.
-    behaviours: BTreeMap<String, Command>,
-    /// The commands that were run, and where.
-    commands: Vec<(String, String)>,
     handlers: Vec<Handler>,
     /// Calls whose next answer is lost though they are carried out.
     lost: BTreeSet<Lost>,
     /// The names of containers that were started, in order.
     started: Vec<String>,
-    /// When commands were begun.
-    begun: Vec<jiff::Timestamp>,
     /// How containers ended that the runtime still clears up after, by their names.
     reaped: BTreeMap<String, Exit>,
     /// Whether no container can be removed.
     keeps_all: bool,
+    /// How long a list of containers takes.
+    lists_take: Duration,
 }
 
 pub(crate) const IMAGE: &str = "busybox:1.28";
@@ -83,7 +69,7 @@ pub(crate) const IMAGE: &str = "busybox:1.28";
 impl FakeRuntime {
     pub(crate) fn new(clock: Clock) -> Self {
         let state = State { images: BTreeSet::from([IMAGE.to_owned()]), ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)), events: broadcast::channel(64).0, clock }
+        Self { state: Arc::new(Mutex::new(state)), commands: Arc::default(), events: broadcast::channel(64).0, clock }
     }
 
     pub(crate) fn hang(&self, name: &str) {
@@ -123,11 +109,6 @@ impl FakeRuntime {
         self.state.lock().started.clone()
     }
 
-    /// When commands were begun.
-    pub(crate) fn begun(&self) -> Vec<jiff::Timestamp> {
-        self.state.lock().begun.clone()
-    }
-
     /// What comes of a call, unless its answer is to be lost.
     fn unless_lost<T: Send + 'static>(
         &self,
@@ -151,22 +132,17 @@ impl FakeRuntime {
         self.state.lock().reopened.clone()
     }
 
-    /// From now on this command behaves so, in every container; one that nobody told of cannot be started.
-    pub(crate) fn command(&self, words: &str, behaviour: Command) {
-        self.state.lock().behaviours.insert(words.to_owned(), behaviour);
-    }
-
-    /// The commands that were run: the container's id and the words.
-    pub(crate) fn commands(&self) -> Vec<(String, String)> {
-        self.state.lock().commands.clone()
-    }
-
     /// What containers of this name were made with, in the order of their attempts.
     pub(crate) fn made(&self, name: &str) -> Vec<ContainerConfig> {
         let state = self.state.lock();
         let mut all: Vec<_> = state.containers.values().map(|(_, c)| c).filter(|c| c.name == name).cloned().collect();
         all.sort_by_key(|c| c.attempt);
         all
+    }
+
+    /// From now on a list of containers takes so long.
+    pub(crate) fn lists_take(&self, time: Duration) {
+        self.state.lock().lists_take = time;
     }
 
     /// What sandboxes were made with, those that are gone not counted.
@@ -327,10 +303,12 @@ impl Runtime for FakeRuntime {
     }
 
     fn containers(&self) -> Call<'_, Vec<ContainerStatus>> {
-        self.ready(|state| {
+        let time = self.state.lock().lists_take;
+        let answer = self.ready(|state| {
             let short = |(c, _): &(ContainerStatus, ContainerConfig)| ContainerStatus { exit: None, ..c.clone() };
             Ok(state.containers.values().map(short).collect())
-        })
+        });
+        tokio::time::sleep(time).then(|()| answer).boxed()
     }
 
     fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
@@ -351,26 +329,7 @@ impl Runtime for FakeRuntime {
     }
 
     fn exec_sync<'a>(&'a self, id: &'a ContainerId, command: &'a [String], timeout: Duration) -> Call<'a, ExecOutput> {
-        let words = command.join(" ");
-        let behaviour = {
-            let mut state = self.state.lock();
-            state.commands.push((id.0.clone(), words.clone()));
-            state.begun.push(self.clock.now());
-            state.behaviours.get(&words).cloned()
-        };
-        let ended = |code, output: String| Ok(ExecOutput { code, stdout: output.into_bytes(), stderr: Vec::new() });
-        async move {
-            let takes = match behaviour {
-                Some(Command::Ends(code, output)) => return ended(code, output),
-                Some(Command::Takes(seconds)) => Duration::from_secs(seconds),
-                Some(Command::Hangs) => Duration::MAX,
-                Some(Command::Fails(why)) => return Err(RuntimeError::Failed(why)),
-                None => return Err(RuntimeError::Failed(format!("{words}: no such file"))),
-            };
-            tokio::time::sleep(takes.min(timeout)).await;
-            if takes < timeout { ended(0, String::new()) } else { Err(RuntimeError::Deadline(words)) }
-        }
-        .boxed()
+        self.commands.run(id, command, timeout, &self.clock).boxed()
     }
 
     fn exec<'a>(&'a self, _: &'a ContainerId, _: &'a [String], _: SessionIo) -> Call<'a, Session> {

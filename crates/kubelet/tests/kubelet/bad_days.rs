@@ -1,7 +1,7 @@
 //! A kubelet that dies at the worst moment, and the next one.
 
 use super::{Node, path};
-use crate::fake_runtime::{Command, Lost};
+use crate::fake_runtime::{Lost, commands::Command};
 use serde_json::json;
 use std::time::Duration;
 
@@ -133,4 +133,53 @@ async fn no_command_of_a_probe_is_begun_before_that_of_an_earlier_kubelet_is_ove
         let (shortest, over) = (pauses.min().expect("commands"), timeout * 1000);
         assert!(shortest >= over, "{period} {timeout}: {begun:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ended_while_no_kubelet_was_there_does_not_go_for_what_it_took() {
+    let mut node = Node::started("");
+    let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]);
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    node.pod("p", &json!({"restartPolicy": "Never", "volumes": volumes, "container": {"volumeMounts": mounts}}));
+    node.until_running("p").await;
+    let uid = node.api.get(&path("p")).expect("a Pod")["metadata"]["uid"].as_str().expect("an UID").to_owned();
+    let volume = node.dir.path().join("pods").join(uid).join("volumes/v");
+    node.stop().await;
+    std::fs::write(volume.join("file"), vec![1; 2 << 20]).expect("a file");
+    node.runtime.exit("p", 0, false);
+    node.runtime.lists_take(Duration::from_secs(1));
+    node.start();
+    node.until_status("p", "has ended", |s| s["phase"] == "Succeeded" || s["phase"] == "Failed").await;
+    let status = node.status("p");
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Succeeded"), &json!(null)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ended_while_no_kubelet_was_there_takes_no_room_from_others() {
+    let mut node = Node::started("maxPods: 1");
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.until_running("p").await;
+    node.stop().await;
+    node.runtime.exit("p", 0, false);
+    node.pod("q", &json!({}));
+    node.runtime.lists_take(Duration::from_secs(1));
+    node.start();
+    node.until_status("q", "is decided about", |s| s["phase"] == "Running" || s["phase"] == "Failed").await;
+    assert_eq!(node.status("q")["phase"], "Running", "{}", node.status("q"));
+}
+
+/// A node that has another name now ends what it started under the old one, and has no say in it.
+#[tokio::test(start_paused = true)]
+async fn a_status_of_another_nodes_pod_is_not_written_again_and_again() {
+    let mut node = Node::new("");
+    node.name = "m";
+    let write = format!("PATCH {}/status", path("p"));
+    for _ in 0..100 {
+        node.api.refuse(&write, 403);
+    }
+    node.start();
+    node.pod("p", &json!({}));
+    node.api.until("it is refused", |api| api.refusals(&write) < 100).await;
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert!(node.api.refusals(&write) > 90, "{} are left", node.api.refusals(&write));
 }

@@ -30,12 +30,18 @@ async fn until_running(node: &Node) {
     node.api.until("the mirror shows that it runs", |api| mirror(api)["status"]["phase"] == "Running").await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_manifest_runs_and_its_mirror_is_only_its_picture() {
+/// A node that runs a manifest.
+async fn running() -> (Node, PathBuf) {
     let (mut node, file) = node();
     std::fs::write(&file, manifest("one")).expect("a file");
     node.start();
     until_running(&node).await;
+    (node, file)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_runs_and_its_mirror_is_only_its_picture() {
+    let (mut node, _) = running().await;
     let first = mirror(&node.api);
     let hash = &first["metadata"]["annotations"]["kubernetes.io/config.hash"];
     assert_eq!((&first["metadata"]["annotations"]["kubernetes.io/config.mirror"], hash.is_string()), (hash, true));
@@ -53,10 +59,7 @@ async fn a_manifest_runs_and_its_mirror_is_only_its_picture() {
 
 #[tokio::test(start_paused = true)]
 async fn another_manifest_is_another_pod_and_none_ends_it() {
-    let (mut node, file) = node();
-    std::fs::write(&file, manifest("one")).expect("a file");
-    node.start();
-    until_running(&node).await;
+    let (node, file) = running().await;
     let first = node.runtime.sandbox_configs();
     std::fs::write(&file, manifest("two")).expect("a file");
     let args = |node: &Node| node.runtime.made("c").into_iter().map(|c| c.args.concat()).collect::<Vec<_>>();
@@ -67,6 +70,25 @@ async fn another_manifest_is_another_pod_and_none_ends_it() {
     assert_ne!(first[0].uid, second[0].uid);
     std::fs::remove_file(&file).expect("a file");
     node.api.until("all is gone", |api| node.runtime.sandbox_configs().is_empty() && api.get(MIRROR).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_comes_again_is_another_life() {
+    let (node, file) = running().await;
+    let first = node.runtime.sandbox_configs();
+    std::fs::remove_file(&file).expect("a file");
+    node.api
+        .until("its mirror tells of the end", |api| {
+            mirror(api)["metadata"]["deletionTimestamp"].is_string() || mirror(api).is_null()
+        })
+        .await;
+    std::fs::write(&file, manifest("one")).expect("a file");
+    node.api
+        .until("it runs again", |api| node.runtime.starts().len() == 2 && mirror(api)["status"]["phase"] == "Running")
+        .await;
+    let second = node.runtime.sandbox_configs();
+    assert!(second.iter().all(|s| s.attempt == 0 && s.uid == first[0].uid), "{second:?}");
+    assert_eq!(mirror(&node.api)["status"]["containerStatuses"][0]["restartCount"], 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,7 @@ pub fn over_limits(pod: &Pod, figures: &PodFigures, split_disks: bool) -> Option
     let message = empty_dir(spec, figures)
         .or_else(|| whole_pod(pod, spec, figures, split_disks))
         .or_else(|| container(spec, figures, split_disks))?;
-    let (reason, grace_seconds) = ("Evicted".to_owned(), Some(AT_ONCE));
-    Some(Eviction { reason, message, grace_seconds, disruption_target: false, disruption_message: None })
+    Some(Eviction { reason: "Evicted".to_owned(), message, grace_seconds: Some(AT_ONCE), ..Eviction::default() })
 }
 
 /// Whether a Pod has promised anything about the node's disk, so that it is worth measuring.

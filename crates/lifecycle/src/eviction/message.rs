@@ -3,17 +3,23 @@
 use super::{PodFigures, Resource, Starved};
 use api::quantity::{Amount, canonical};
 use k8s_openapi::api::core::v1::{Container, Pod};
+use std::collections::BTreeMap;
 
-/// Why a Pod goes that could have stayed on a larger node.
-pub(super) fn of_pressure(starved: &Starved, pod: &Pod, figures: Option<&PodFigures>) -> String {
+/// Why a Pod goes that could have stayed on a larger node, in words, and for programs (annotations of the Event).
+pub(super) fn of_pressure(
+    starved: &Starved,
+    pod: &Pod,
+    figures: Option<&PodFigures>,
+) -> (String, BTreeMap<String, String>) {
     let (resource, name) = (starved.threshold.signal.resource(), starved.resource());
     let mut message = format!("The node was low on resource: {name}. ");
     if let Some((quantity, available)) = &starved.quantities {
         message += &format!("Threshold quantity: {quantity}, available: {available}. ");
     }
     let Some(figures) = figures else {
-        return message;
+        return (message, BTreeMap::new());
     };
+    let (mut offending, mut usages) = (Vec::new(), Vec::new());
     message += &pod_excess(resource, pod, figures).unwrap_or_default();
     for container in &figures.containers {
         let usage = match resource {
@@ -33,9 +39,16 @@ pub(super) fn of_pressure(starved: &Starved, pod: &Pod, figures: Option<&PodFigu
             let of = &container.name;
             message +=
                 &format!("Container {of} was using {usage}, request is {shown}, has larger consumption of {name}. ");
+            offending.push(of.as_str());
+            usages.push(usage);
         }
     }
-    message
+    let annotations = [
+        ("offending_containers", offending.join(",")),
+        ("offending_containers_usage", usages.join(",")),
+        ("starved_resource", name.to_owned()),
+    ];
+    (message, annotations.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// A Pod with resources of its own (KEP-2837).

@@ -36,7 +36,7 @@ pub fn victim<'a>(
     } else {
         starved.max_pod_grace_seconds.map(|max| own.map_or(max, |own| own.min(max)).max(AT_ONCE))
     };
-    let message = message::of_pressure(starved, &first.pod, first.figures.as_ref());
+    let (message, annotations) = message::of_pressure(starved, &first.pod, first.figures.as_ref());
     Some((
         first,
         Eviction {
@@ -45,6 +45,7 @@ pub fn victim<'a>(
             grace_seconds,
             disruption_target: true,
             disruption_message: None,
+            annotations,
         },
     ))
 }

@@ -28,6 +28,12 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     };
     let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
     let deadline = after(now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+    // To upstream the kill and the next start are one step: a Pod that is deleted meanwhile stops that one, and says so.
+    let replaced_at_once = match cause {
+        KillCause::Probe(_) => pod.restarts_on_failure(container_kind, spec),
+        KillCause::Definition | KillCause::Resize => true,
+        KillCause::PostStart | KillCause::Sandbox | KillCause::RestartAll { .. } => false,
+    };
     // Upstream's words: a sidecar is an init container, of which nothing more is said.
     let (who, again) = match container_kind {
         ContainerKind::Init | ContainerKind::Sidecar => ("Init container", ""),
@@ -50,7 +56,9 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     instance.kill = Some(Kill { cause, deadline });
     let id = instance.id.clone();
     record(pod, EventKind::Normal, "Killing", message, Some(name));
-    pod.killing.push(id);
+    if !replaced_at_once {
+        pod.killing.push(id);
+    }
     pod.durable += 1;
 }
 
@@ -72,7 +80,8 @@ pub(super) fn changed(pod: &mut Pod, now: Timestamp) {
     }
 }
 
-/// Says once for each running container that it is being stopped with its Pod (LIFECYCLE.md 3.11).
+/// Says once for each running container that it is being stopped with its Pod (LIFECYCLE.md 3.11), also for one that is
+/// being killed to be started again.
 pub(super) fn announce(pod: &mut Pod, now: Timestamp) {
     if pod.kill_deadline(now).is_none() {
         return;

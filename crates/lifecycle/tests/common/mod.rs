@@ -260,7 +260,7 @@ impl Sim {
     /// Shows the API what is new, as a status writer and a watch would.
     pub(crate) fn report(&mut self) {
         let status = status(&self.pod, &self.policy, self.now);
-        if !self.in_api || self.shown.as_ref() == Some(&status) {
+        if !self.in_api || self.shown.as_ref() == Some(&status) || self.pod.awaits_admission(self.now) {
             return;
         }
         self.writes = if self.writes.0 == self.now { (self.now, self.writes.1 + 1) } else { (self.now, 1) };
@@ -351,7 +351,7 @@ impl Sim {
             message: "The node was low on resource: memory.".to_owned(),
             grace_seconds,
             disruption_target: true,
-            disruption_message: None,
+            ..Eviction::default()
         }));
     }
 

@@ -268,6 +268,19 @@ fn the_message_names_what_was_low_and_who_used_it() {
 }
 
 #[test]
+fn the_event_names_for_programs_what_was_low_and_who_used_it() {
+    let told = |figures: Option<PodFigures>| {
+        let candidates = [Candidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
+        let starved = starved(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
+        json!(victim(&starved, &candidates, false).unwrap().1.annotations)
+    };
+    let annotations = |containers: &str, usage: &str| json!({"starved_resource": "memory", "offending_containers": containers, "offending_containers_usage": usage});
+    assert_eq!(told(Some(uses_memory(80))), annotations("c", "80Mi"));
+    assert_eq!(told(Some(uses_memory(64))), annotations("", ""));
+    assert_eq!(told(None), json!({}));
+}
+
+#[test]
 fn a_hard_threshold_gives_a_second_and_a_soft_one_what_was_set() {
     let grace = |threshold: &Threshold, max: Option<u32>, own: Option<i64>| {
         let figures = left(&[(threshold.signal, 1, 2)]);

@@ -27,6 +27,8 @@ mod images;
 #[cfg(test)]
 mod init_containers;
 #[cfg(test)]
+mod killed;
+#[cfg(test)]
 mod pod_updates;
 #[cfg(test)]
 mod preemption;

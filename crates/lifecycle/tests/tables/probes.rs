@@ -11,7 +11,7 @@ pub(crate) fn pod(policy: &str, fields: &Value) -> Sim {
     Sim::new(json!({"restartPolicy": policy, "terminationGracePeriodSeconds": 20, "containers": [container]}))
 }
 
-fn probe(extra: &Value) -> Value {
+pub(crate) fn probe(extra: &Value) -> Value {
     let mut probe = json!({"tcpSocket": {"port": 80}});
     probe.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     probe

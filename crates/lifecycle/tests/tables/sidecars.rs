@@ -1,7 +1,7 @@
 //! Sidecars: init containers that are always restarted (KEP-753; LIFECYCLE.md 3.4 and 3.11).
 
 use crate::common::{Run, Sim, refused};
-use lifecycle::{ProbeKind, ProbeOutcome};
+use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use serde_json::json;
 
 /// Sidecar s1, init container i, sidecar s2, app container c.
@@ -175,6 +175,21 @@ fn the_next_one_starts_when_the_startup_probe_of_one_has_passed() {
     assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [s1]");
     sim.pass(10);
     assert_eq!(sim.condition("Ready"), "True");
+}
+
+#[test]
+fn one_that_is_not_alive_is_started_again_while_the_hook_of_another_container_runs() {
+    let alive = |period: u32| json!({"tcpSocket": {"port": 80}, "periodSeconds": period, "failureThreshold": 1});
+    let hook = json!({"preStop": {"exec": {"command": ["true"]}}});
+    let mut sim = Sim::new(json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 100,
+        "initContainers": [{"name": "s1", "image": "i", "restartPolicy": "Always", "livenessProbe": alive(1)}],
+        "containers": [{"name": "c", "image": "i", "livenessProbe": alive(10), "lifecycle": hook}]}))
+    .probe("c", ProbeKind::Liveness, &[(1, refused())])
+    .hook("c", Hook::PreStop, 20, HookOutcome::Done)
+    .probe("s1", ProbeKind::Liveness, &[(15, refused())]);
+    sim.pass(20);
+    assert_eq!((sim.done_since(10)[0].as_str(), sim.state("c").as_str()), ("10 PreStop c 100s", "running"));
+    assert_eq!((sim.starts("s1"), sim.times("Liveness s1").last()), (vec![0, 15], Some(&20)));
 }
 
 #[test]

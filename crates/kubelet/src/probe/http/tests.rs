@@ -190,6 +190,11 @@ async fn a_server_that_does_not_answer_fails() {
     let refused = format!("{url}dial tcp 127.0.0.1:PORT: connect: connection refused");
     check(json!({}), Absent, ProbeOutcome::Failure(refused)).await;
     check(json!({}), Says(""), ProbeOutcome::Failure(format!("{url}EOF"))).await;
+    let broken = "net/http: HTTP/1.x transport connection broken: malformed";
+    let garbage = format!("{url}{broken} HTTP response \"220-hello\"");
+    check(json!({}), Says("220-hello\r\n"), ProbeOutcome::Failure(garbage)).await;
+    let redis = format!("{url}{broken} HTTP status code \"unknown\"");
+    check(json!({}), Says("-ERR unknown command\r\n"), ProbeOutcome::Failure(redis)).await;
     check(json!({}), Resets, ProbeOutcome::Failure(format!("{url}read: connection reset by peer"))).await;
     let late = format!("{url}context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
     let limit = Duration::from_millis(300);

@@ -1,0 +1,67 @@
+//! What is killed by its probes, and what that means for the next one (LIFECYCLE.md 3.10 and 3.11).
+
+use super::probes::{pod, probe};
+use crate::common::{Run, refused};
+use lifecycle::ProbeKind::{self, Liveness, Startup};
+use serde_json::json;
+
+/// A container whose probe never passes ends by itself a failure before its third, and so does the next; Podium is killed
+/// in between, or not. The third one is killed, after three failures of its own.
+#[track_caller]
+fn counts_anew(kind: ProbeKind, kubelet_dies: bool) {
+    let field = if kind == Startup { "startupProbe" } else { "livenessProbe" };
+    let mut sim = pod("Always", &json!({field: probe(&json!({"periodSeconds": 1}))}));
+    sim = sim.probe("c", kind, &[(0, refused())]).script("c", &[Run::Ends(2, 1), Run::Ends(2, 1), Run::Forever]);
+    let mut probes = Vec::new();
+    for restarts in 0..3 {
+        while sim.restarts("c") < restarts || sim.state("c") != "running" {
+            sim.pass(1);
+        }
+        let before = sim.times(&format!("{kind:?} c")).len();
+        sim.pass(1);
+        if kubelet_dies {
+            sim.restart(0);
+        }
+        while sim.state("c") == "running" && sim.restarts("c") == restarts {
+            sim.pass(1);
+        }
+        probes.push(sim.times(&format!("{kind:?} c")).len() - before);
+    }
+    assert_eq!(
+        sim.event_reasons().iter().filter(|r| **r == "Killing").count(),
+        1,
+        "{kind:?} {kubelet_dies} {probes:?}"
+    );
+}
+
+#[test]
+fn failures_of_one_container_do_not_count_against_the_next() {
+    for kind in [Startup, Liveness] {
+        for kubelet_dies in [false, true] {
+            counts_anew(kind, kubelet_dies);
+        }
+    }
+}
+
+/// What is told of the kills of a container that takes its time to end after its liveness probe has failed, when its Pod is
+/// deleted meanwhile.
+#[track_caller]
+fn told(policy: &str, expected: &[&str]) {
+    let live = probe(&json!({"failureThreshold": 1}));
+    let mut sim = pod(policy, &json!({"livenessProbe": live})).probe("c", Liveness, &[(0, refused())]);
+    sim = sim.on_stop("c", 8, 0);
+    sim.pass(12);
+    sim.delete(20);
+    sim.pass(10);
+    assert!(sim.forgotten);
+    let killing = sim.events.iter().filter(|e| e.reason == "Killing");
+    assert_eq!(killing.map(|e| e.message.as_str()).collect::<Vec<_>>(), expected, "{policy}");
+}
+
+#[test]
+fn a_deletion_is_told_of_although_a_probe_is_killing_the_container() {
+    let stopping = "Stopping container c";
+    told("Always", &["Container c failed liveness probe, will be restarted", stopping]);
+    told("OnFailure", &["Container c failed liveness probe, will be restarted", stopping]);
+    told("Never", &["Container c failed liveness probe"]);
+}
