@@ -53,6 +53,23 @@ struct Validation {
     reason: String,
 }
 
+/// Whether this is a question about who somebody is, or what they may do: policies are not asked about those, for nobody
+/// could mend one that refuses them (`pkg/kubeapiserver/admission/exclusion`).
+#[must_use]
+pub fn is_ignored(group: &str, resource: &str) -> bool {
+    match group {
+        "authentication.k8s.io" => matches!(resource, "selfsubjectreviews" | "tokenreviews"),
+        "authorization.k8s.io" => matches!(
+            resource,
+            "localsubjectaccessreviews"
+                | "selfsubjectaccessreviews"
+                | "selfsubjectrulesreviews"
+                | "subjectaccessreviews"
+        ),
+        _ => false,
+    }
+}
+
 /// Where a policy holds.
 #[derive(Debug, Clone)]
 pub struct Binding {

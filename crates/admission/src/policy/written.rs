@@ -259,7 +259,11 @@ pub fn binding(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         return;
     }
     match (text(params, "name").is_empty(), params["selector"].is_null()) {
-        (false, false) => errors.forbidden(&path.child("name"), "name and selector are mutually exclusive"),
+        (false, false) => {
+            for field in ["name", "selector"] {
+                errors.forbidden(&path.child(field), "name and selector are mutually exclusive");
+            }
+        }
         (true, true) => errors.required(&path, "one of name or selector must be specified"),
         _ => {}
     }

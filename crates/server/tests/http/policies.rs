@@ -1,7 +1,10 @@
 //! Validating admission policies and where they hold.
 
 use crate::{common::*, custom::*, webhooks::GROUP};
+use api::feature_gates::FeatureGates;
 use serde_json::{Value, json};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 pub(crate) async fn policy(api: &Api, name: &str, spec: Value) {
     let mut spec = spec;
@@ -37,6 +40,21 @@ async fn a_policy_whose_kind_of_params_is_not_served_refuses_whatever_it_is_abou
     bind(&api, "b", "p", json!({"matchResources": {"objectSelector": {"matchLabels": {"of": "none"}}}})).await;
     let words = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'foo.io/v1, Kind=Foo'";
     api.check(post(CONFIG_MAPS, &map("b", json!({}))), 422, json!({"message": words})).await;
+}
+
+#[tokio::test]
+async fn questions_of_who_may_do_what_are_answered_whatever_policies_say() {
+    let api = Api::new().await;
+    let rules = json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]);
+    let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]});
+    policy(&api, "no", spec).await;
+    bind(&api, "no", "no", json!({})).await;
+    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, json!({})).await;
+    let verb = json!({"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}});
+    api.check(post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &verb), 201, json!({})).await;
+    api.check(post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})), 201, json!({})).await;
+    let review = json!({"spec": {"token": "t"}});
+    api.check(post("/apis/authentication.k8s.io/v1/tokenreviews", &review), 201, json!({})).await;
 }
 
 #[tokio::test]
@@ -180,7 +198,96 @@ async fn the_status_of_a_policy_says_what_does_not_fit() {
         told,
         [("spec.validations[0].expression", &*paused), ("spec.validations[1].messageExpression", &*named)]
     );
+    // A number is none that is text (`test/e2e/apimachinery/validatingadmissionpolicy.go`).
+    let mixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > '1'", "messageExpression": "'wants ' + object.spec.replicas"}]}});
+    let got = api.check(merge(&path, &mixed), 200, json!({})).await.body;
+    let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
+    let told: Vec<&str> = warnings.iter().map(|w| w["warning"].as_str().unwrap()).collect();
+    let why = |operator: &str, types: &str| format!("found no matching overload for '{operator}' applied to '{types}'");
+    assert!(told.len() == 2 && told[0].contains(&why("_>_", "(int, string)")), "{told:?}");
+    assert!(told[1].contains(&why("_+_", "(string, int)")), "{told:?}");
     let fixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}});
-    let status = json!({"status": {"observedGeneration": 2, "typeChecking": {"expressionWarnings": null}}});
+    let status = json!({"status": {"observedGeneration": 3, "typeChecking": {"expressionWarnings": null}}});
     api.check(merge(&path, &fixed), 200, status).await;
+}
+
+#[tokio::test]
+async fn who_writes_and_binds_policies_may_read_what_configures_them() {
+    let api = Api::new().await;
+    let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]}]);
+    api.bind("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
+    let by = |ask: Ask| ask.by("ann", &["devs"]);
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
+    let of = |kind: Value| {
+        let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": kind, "validations": [{"expression": "false"}]});
+        json!({"metadata": {"name": "p"}, "spec": spec})
+    };
+    let policies = format!("{GROUP}/validatingadmissionpolicies");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret"});
+    let user = "user &{ann  [devs system:authenticated] map[]}";
+    let all = format!(
+        "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"p\" is invalid: spec.paramKind: Forbidden: {user} must have \"get\" permission on all objects of the referenced paramKind (kind=Secret, apiVersion=v1)"
+    );
+    api.check(by(post(&policies, &of(secret.clone()))), 422, json!({"message": all})).await;
+    api.check(by(post(&policies, &of(Value::Null))), 201, json!({})).await;
+    let change = json!({"spec": {"paramKind": secret}});
+    api.check(by(merge(format!("{policies}/p"), &change)), 422, json!({"message": all})).await;
+    api.check(merge(format!("{policies}/p"), &change), 200, json!({})).await;
+    // What it names already was allowed to somebody.
+    api.check(by(merge(format!("{policies}/p"), &json!({"spec": {"failurePolicy": "Ignore"}}))), 200, json!({})).await;
+
+    let bindings = format!("{GROUP}/validatingadmissionpolicybindings");
+    let of = |policy: &str| {
+        let params = json!({"name": "top", "namespace": "default", "parameterNotFoundAction": "Deny"});
+        json!({"metadata": {"name": "b"}, "spec": {"policyName": policy, "validationActions": ["Deny"], "paramRef": params}})
+    };
+    let one = format!(
+        "ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: {user} does not have \"get\" permission on the object referenced by paramRef"
+    );
+    api.check(by(post(&bindings, &of("p"))), 422, json!({"message": one})).await;
+    let read = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["top"]}]);
+    api.bind("ann-reads", json!([{"kind": "User", "name": "ann"}]), read).await;
+    // Nobody knows what a policy that is not there would read.
+    api.check(by(post(&bindings, &of("none"))), 422, json!({"message": one})).await;
+    api.check(by(post(format!("{bindings}?dryRun=All"), &of("none"))), 422, json!({"message": one})).await;
+    api.check(by(post(&bindings, &of("p"))), 201, json!({})).await;
+    let change = async |change: Value, code: u16, more: Value| {
+        api.check(by(merge(format!("{bindings}/b"), &change)), code, more).await;
+    };
+    change(json!({"spec": {"policyName": "none"}}), 422, json!({"message": one})).await;
+    change(json!({"spec": {"paramRef": {"name": "other"}}}), 422, json!({"message": one})).await;
+    change(json!({"metadata": {"labels": {"a": "b"}}}), 200, json!({})).await;
+    api.check(delete(format!("{RBAC}/clusterrolebindings/ann-reads")), 200, json!({})).await;
+    // Nor may it hold elsewhere, once its writer may not read any more; but its labels say nothing of that.
+    let elsewhere = json!({"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}});
+    change(elsewhere, 422, json!({"message": one})).await;
+    change(json!({"metadata": {"labels": {"a": "c"}}}), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn who_binds_a_mutating_policy_to_what_a_selector_finds_may_list_it() {
+    let mut api = Api::new().await;
+    api.server = api.server.with_gates(FeatureGates::parse("MutatingAdmissionPolicy=true").unwrap());
+    let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]},
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}]);
+    api.bind("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
+    let beta = "/apis/admissionregistration.k8s.io/v1beta1";
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]});
+    let change = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
+    let of = |version: &str, kind: &str| {
+        json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "mutations": [change],
+            "reinvocationPolicy": "Never", "paramKind": {"apiVersion": version, "kind": kind}}})
+    };
+    let make = |object: &Value| post(format!("{beta}/mutatingadmissionpolicies"), object).by("ann", &[]);
+    // Of a kind that nobody knows it must be any.
+    api.check(make(&of("v1", "Unknown")), 422, json!({"reason": "Invalid"})).await;
+    api.check(make(&of("v1", "ConfigMap")), 201, json!({})).await;
+    let params = json!({"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"});
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": params}});
+    let ask = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).by("ann", &[]);
+    let words = "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: user &{ann  [system:authenticated] map[]} does not have \"list\" permission on the object referenced by paramRef";
+    api.check(ask(), 422, json!({"message": words})).await;
+    let list = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]);
+    api.bind("ann-lists", json!([{"kind": "User", "name": "ann"}]), list).await;
+    api.check(ask(), 201, json!({})).await;
 }

@@ -55,12 +55,23 @@ fn objects<'a>(
 /// A secret by which a volume is mounted that the node's Pods have.
 fn of_volume(server: &ApiServer, node: &str, namespace: &str, name: &str) -> bool {
     objects(server, "persistentvolumes", None, [name, namespace]).any(|volume| {
-        let is_it = |key: &str, value: &Value| {
-            key.to_lowercase().ends_with("secretref") && value["name"] == name && value["namespace"] == namespace
-        };
         let own = volume["metadata"]["name"].as_str().unwrap_or("");
-        mentions::has(&volume["spec"], &is_it) && is_related(server, node, "persistentvolumes", "", own)
+        has_secret(&volume["spec"], namespace, name) && is_related(server, node, "persistentvolumes", "", own)
     })
+}
+
+/// Whether a PersistentVolume names this secret for nodes (`VisitPVSecretNames`): others are for controllers alone.
+fn has_secret(spec: &Value, namespace: &str, name: &str) -> bool {
+    const FOR_NODES: [&str; 4] = ["secretRef", "nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
+    let is_here = |said: &Value| match said.as_str() {
+        // Where nothing is said, the claim's is meant.
+        None | Some("") => spec["claimRef"]["namespace"] == namespace,
+        Some(said) => said == namespace,
+    };
+    let referred =
+        |key: &str, value: &Value| FOR_NODES.contains(&key) && value["name"] == name && is_here(&value["namespace"]);
+    let file = &spec["azureFile"];
+    mentions::has(spec, &referred) || (file["secretName"] == name && is_here(&file["secretNamespace"]))
 }
 
 /// Whether a Pod names this object of its namespace.
@@ -95,6 +106,23 @@ fn makes_claim(pod: &Value, name: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_volume_names_the_secrets_by_which_it_is_mounted() {
+        let check = |spec: Value, expected: bool| assert_eq!(has_secret(&spec, "x", "s"), expected, "{spec}");
+        let named = |namespace: &str| json!({"name": "s", "namespace": namespace});
+        check(json!({"csi": {"nodeStageSecretRef": named("x")}}), true);
+        check(json!({"csi": {"nodePublishSecretRef": named("x")}}), true);
+        check(json!({"csi": {"controllerPublishSecretRef": named("x")}}), false);
+        check(json!({"csi": {"controllerExpandSecretRef": named("x")}}), false);
+        check(json!({"iscsi": {"secretRef": named("y")}, "claimRef": {"namespace": "x"}}), false);
+        check(json!({"iscsi": {"secretRef": {"name": "s"}}, "claimRef": {"namespace": "x"}}), true);
+        check(json!({"azureFile": {"secretName": "s"}, "claimRef": {"namespace": "x"}}), true);
+        check(json!({"azureFile": {"secretName": "s"}, "claimRef": {"namespace": "y"}}), false);
+        check(json!({"azureFile": {"secretName": "s", "secretNamespace": "x"}, "claimRef": {"namespace": "y"}}), true);
+        check(json!({"azureFile": {"secretName": "s", "secretNamespace": ""}, "claimRef": {"namespace": "x"}}), true);
+        check(json!({"claimRef": {"namespace": "x"}}), false);
+    }
 
     #[test]
     fn a_pod_names_what_it_needs() {

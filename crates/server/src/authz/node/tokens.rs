@@ -32,6 +32,12 @@ pub(crate) fn restrict_token(
     if pod.is_null() {
         return Err(ApiError::new(404, "NotFound", format!("pod {:?} not found", text("name"))));
     }
+    if pod["metadata"]["uid"] != text("uid") {
+        return refused(&format!(
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
+            text("uid")
+        ));
+    }
     if pod["spec"]["nodeName"] != node {
         return refused("node requested token bound to a pod scheduled on a different node");
     }
