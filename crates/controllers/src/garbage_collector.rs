@@ -15,7 +15,7 @@ use graph::{FOREGROUND, Graph, Node, ORPHAN};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kinds::Event;
+use kinds::{Event, LISTED_WITHIN};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use kube::discovery::{ApiResource, Discovery};
@@ -38,6 +38,8 @@ struct GarbageCollector {
     graph: Graph,
     /// Kinds that were not listed yet. Until all were, nobody knows of all dependents.
     unlisted: HashSet<(String, String)>,
+    /// Kinds that cannot be listed, so that nobody waits for them any more. What they own or are owned by is not known.
+    late: HashSet<(String, String)>,
 }
 
 /// What an owner is to its dependent.
@@ -47,7 +49,7 @@ enum Owner {
     Solid,
     /// It is not.
     Dangling,
-    /// It is being deleted, and waits for this dependent.
+    /// It is being deleted after its dependents, this one among them, whether it waits for it or not.
     Waiting,
 }
 
@@ -68,6 +70,19 @@ impl Controller for GarbageCollector {
                 served.names().for_each(|name| drop(self.kinds.insert(name, served.what())));
                 Vec::new()
             }
+            Event::Late(resource) => {
+                let kind = of(&resource);
+                if !self.unlisted.remove(&kind) {
+                    return Vec::new();
+                }
+                tracing::warn!(
+                    version = kind.0,
+                    kind = kind.1,
+                    "was not listed within {LISTED_WITHIN:?}: the garbage collector goes on without it"
+                );
+                self.late.insert(kind);
+                self.graph.all()
+            }
             Event::Aggregated(served) => {
                 served.names().for_each(|name| drop(self.kinds.insert(name, served.what())));
                 // Of owners of this kind nobody could say whether they are gone.
@@ -77,8 +92,7 @@ impl Controller for GarbageCollector {
                 served.names().for_each(|name| drop(self.kinds.remove(&name)));
                 let gone = self.graph.missing(&served.resource, &HashSet::new());
                 let concerned: Vec<String> = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();
-                let last = self.unlisted.remove(&of(&served.resource)) && self.unlisted.is_empty();
-                if last { self.graph.all() } else { concerned }
+                if self.settle(&served.resource) { self.graph.all() } else { concerned }
             }
         };
         if self.unlisted.is_empty() { concerned } else { Vec::new() }
@@ -87,6 +101,10 @@ impl Controller for GarbageCollector {
     async fn reconcile(&mut self, uid: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(node) = self.graph.get(uid) else { return Ok(None) };
         let done = if node.is_deleted() && node.orphans() {
+            // Dependents that nobody has seen would go later, for its absence.
+            if !(self.unlisted.is_empty() && self.late.is_empty()) {
+                return Ok(None);
+            }
             self.orphan_dependents(uid, node).await
         } else if node.waits_for_dependents() {
             self.let_go(uid, node).await
@@ -114,10 +132,17 @@ impl GarbageCollector {
             Change::Listed(names) => {
                 let gone = self.graph.missing(resource, &names);
                 let concerned = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();
-                let last = self.unlisted.remove(&of(resource)) && self.unlisted.is_empty();
-                if last { self.graph.all() } else { concerned }
+                if self.settle(resource) { self.graph.all() } else { concerned }
             }
         }
+    }
+
+    /// A kind was listed, or is gone; whether it was the last one that something waited for.
+    fn settle(&mut self, resource: &ApiResource) -> bool {
+        let kind = of(resource);
+        let was_unlisted = self.unlisted.remove(&kind) && self.unlisted.is_empty();
+        let was_late = self.late.remove(&kind) && self.late.is_empty();
+        was_unlisted || was_late
     }
 
     fn api(&self, node: &Node) -> Api<Metadata> {
@@ -190,8 +215,7 @@ impl GarbageCollector {
                 self.tell_of_namespace(uid, node, reference).await;
                 return Ok(Owner::Dangling);
             }
-            let waits = owner.waits_for_dependents() && reference.block_owner_deletion == Some(true);
-            return Ok(if waits { Owner::Waiting } else { Owner::Solid });
+            return Ok(if owner.waits_for_dependents() { Owner::Waiting } else { Owner::Solid });
         }
         let kind = (reference.api_version.clone(), reference.kind.clone());
         // Of a kind that is not served nobody can say that it is gone.
@@ -326,5 +350,10 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let unlisted = known.iter().map(|served| of(&served.resource)).collect();
     let events = kinds::events(&clients.shared(), known);
     let recorder = Recorder::new(client.clone(), "garbage-collector-controller");
-    worker::run(GarbageCollector { client, recorder, kinds, graph: Graph::default(), unlisted }, events, stop).await;
+    worker::run(
+        GarbageCollector { client, recorder, kinds, graph: Graph::default(), unlisted, late: HashSet::new() },
+        events,
+        stop,
+    )
+    .await;
 }

@@ -31,20 +31,22 @@ use behavior::{Behavior, tolerances};
 use calculator::{Calculator, Tolerances};
 use conditions::Conditions;
 use futures::future::join_all;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt};
 use history::History;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
 use normalize::Bounds;
+use parking_lot::Mutex;
 use plan::{Course, Found, status};
 use proposal::{Computed, compute};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use target::Targets;
@@ -54,6 +56,11 @@ use tokio_util::sync::CancellationToken;
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// Upstream's `--horizontal-pod-autoscaler-sync-period`.
 const SYNC: Duration = Duration::from_secs(15);
+/// How many are looked at at once (`--concurrent-horizontal-pod-autoscaler-syncs`): each worker has autoscalers of its own.
+const WORKERS: u64 = 5;
+/// So long after a start what is not measured yet is asked for again before anybody is told: kubelets were started, too.
+const WARMING: Duration = SYNC;
+const AGAIN: Duration = Duration::from_secs(1);
 
 enum Event {
     Autoscaler(Seen<HorizontalPodAutoscaler>),
@@ -70,9 +77,11 @@ struct Autoscalers {
     known: Cache<HorizontalPodAutoscaler>,
     pods: Cache<Member>,
     targets: Targets,
-    /// Which Pods they scale, as far as that is known.
-    selectors: HashMap<String, Selector>,
+    /// Which Pods they scale, as far as that is known to any worker.
+    selectors: Arc<Mutex<HashMap<String, Selector>>>,
     histories: HashMap<String, History>,
+    worker: u64,
+    started: Instant,
 }
 
 /// An autoscaler, and what is found out about it meanwhile.
@@ -82,6 +91,8 @@ struct Round<'a> {
     spec: &'a HorizontalPodAutoscalerSpec,
     conditions: Conditions,
     now: Instant,
+    /// Nothing is to be told of it: what it needs is not measured yet.
+    early: bool,
 }
 
 impl Controller for Autoscalers {
@@ -89,7 +100,7 @@ impl Controller for Autoscalers {
     const NAME: &'static str = "HorizontalPodAutoscalers";
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
-        match event {
+        let mut keys = match event {
             Event::Autoscaler(Seen::One { before, after: Some(after) }) => {
                 // What only its status says is our own.
                 let same = before.is_some_and(|b| b.spec == after.spec && b.metadata.uid == after.metadata.uid);
@@ -97,13 +108,15 @@ impl Controller for Autoscalers {
             }
             Event::Autoscaler(Seen::One { before, after: None }) => {
                 for gone in before.iter().map(|hpa| key(hpa.as_ref())) {
-                    self.selectors.remove(&gone);
+                    self.selectors.lock().remove(&gone);
                     self.histories.remove(&gone);
                 }
                 vec![]
             }
             Event::Autoscaler(Seen::All) | Event::Pods => self.known.keys(),
-        }
+        };
+        keys.retain(|key| worker_of(key) == self.worker);
+        keys
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
@@ -111,8 +124,11 @@ impl Controller for Autoscalers {
         let Some(spec) = hpa.spec.as_ref() else { return Ok(None) };
         let before = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let conditions = Conditions::new(before, self.clock.now());
-        let mut round = Round { key, hpa: &hpa, spec, conditions, now };
+        let mut round = Round { key, hpa: &hpa, spec, conditions, now, early: false };
         let found = self.scale(&mut round).await;
+        if round.early {
+            return Ok(Some(AGAIN));
+        }
         let status = status(&hpa, found, round.conditions);
         self.report(&hpa, status).await;
         // Whatever failed has been told, and is tried again then.
@@ -187,6 +203,12 @@ impl Autoscalers {
         let (namespace, specs) = (namespace(round.hpa), round.spec.metrics.as_deref().unwrap_or_default());
         let read = specs.iter().map(|spec| metrics::read(&self.client, &self.targets, spec, namespace, text));
         let readings = join_all(read).await;
+        let usage = |spec: &MetricSpec| matches!(spec.type_.as_str(), "Resource" | "ContainerResource");
+        let lacks = specs.iter().zip(&readings).any(|(spec, reading)| usage(spec) && reading.is_err());
+        round.early = lacks && Instant::now().saturating_duration_since(self.started) < WARMING;
+        if round.early {
+            return (None, None);
+        }
         let behavior = round.spec.behavior.as_ref().filter(|_| self.configurable);
         let calculator = Calculator {
             replicas: bounds.replicas,
@@ -225,7 +247,7 @@ impl Autoscalers {
         };
         let mut pods = self.pods.in_namespace(namespace(round.hpa));
         pods.retain(|pod| selects(&selector, pod));
-        self.selectors.insert(round.key.to_owned(), selector);
+        self.selectors.lock().insert(round.key.to_owned(), selector);
         let others = self.who_scales(namespace(round.hpa), &pods);
         if others.len() > 1 {
             let others = others.join(" ");
@@ -238,11 +260,12 @@ impl Autoscalers {
     }
 
     /// The autoscalers of a namespace that have any of these Pods.
-    fn who_scales(&self, namespace: &str, pods: &[Arc<Member>]) -> Vec<&str> {
+    fn who_scales(&self, namespace: &str, pods: &[Arc<Member>]) -> Vec<String> {
         let here = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
-        let all = self.selectors.iter().filter(|(key, _)| here(key));
+        let selectors = self.selectors.lock();
+        let all = selectors.iter().filter(|(key, _)| here(key));
         let some = all.filter(|(_, selector)| pods.iter().any(|pod| selects(selector, pod)));
-        let mut keys: Vec<&str> = some.map(|(key, _)| key.as_str()).collect();
+        let mut keys: Vec<String> = some.map(|(key, _)| key.clone()).collect();
         keys.sort_unstable();
         keys
     }
@@ -297,6 +320,13 @@ fn selects(selector: &Selector, pod: &Member) -> bool {
     selector.matches(|key| pod.labels.get(key).map(String::as_str))
 }
 
+/// Whose an autoscaler is.
+fn worker_of(key: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() % WORKERS
+}
+
 fn namespace(hpa: &HorizontalPodAutoscaler) -> &str {
     hpa.metadata.namespace.as_deref().unwrap_or_default()
 }
@@ -310,29 +340,40 @@ pub(crate) fn run(
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let known = Cache::<HorizontalPodAutoscaler>::new();
+    let client = clients.of("horizontal-pod-autoscaler");
+    let (recorder, selectors) = (Recorder::new(client.clone(), COMPONENT), Arc::default());
+    let configurable = gates.enabled(Gate::HPAConfigurableTolerance);
+    let works: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let controller = Autoscalers {
+                recorder: recorder.clone(),
+                targets: Targets::new(client.clone()),
+                client: client.clone(),
+                clock: clock.clone(),
+                configurable,
+                known: known.clone(),
+                pods: pods.clone(),
+                selectors: Arc::clone(&selectors),
+                histories: HashMap::new(),
+                worker,
+                started: Instant::now(),
+            };
+            worker::run(controller, events(&known, &pods), stop.clone())
+        })
+        .collect();
+    let watched = known.follow(Api::all(clients.shared()), |hpa| hpa, stop);
+    // What they do at once is large: it lies on the heap.
+    Box::pin(async move {
+        futures::join!(watched, join_all(works));
+    })
+}
+
+/// What a worker hears from now on. Of Pods it hears only that they are known.
+fn events(known: &Cache<HorizontalPodAutoscaler>, pods: &Cache<Member>) -> BoxStream<'static, Event> {
     let mut changes = pods.changes();
-    // Of Pods it hears only that they are known.
     let listed = stream::once(async move {
         while changes.next().await.is_some_and(|seen| !matches!(seen, Seen::All)) {}
         Event::Pods
     });
-    let events = stream::select(known.changes().map(Event::Autoscaler), listed).boxed();
-    let watched = known.clone().follow(Api::all(clients.shared()), |hpa| hpa, stop.clone());
-    let client = clients.of("horizontal-pod-autoscaler");
-    let controller = Autoscalers {
-        recorder: Recorder::new(client.clone(), COMPONENT),
-        targets: Targets::new(client.clone()),
-        client,
-        clock,
-        configurable: gates.enabled(Gate::HPAConfigurableTolerance),
-        known,
-        pods,
-        selectors: HashMap::new(),
-        histories: HashMap::new(),
-    };
-    let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
-    Box::pin(async move {
-        futures::join!(watched, works);
-    })
+    stream::select(known.changes().map(Event::Autoscaler), listed).boxed()
 }

@@ -4,7 +4,7 @@
 //! watched; where there are some, the kinds that they count, by metadata only.
 
 use crate::clients::Clients;
-use crate::watch::{Change, watch};
+use crate::watch::{Change, watch, watch_while_served};
 use crate::worker::{self, Controller, unless_gone};
 use admission::quota::{self, Kind, Object};
 use futures::stream::{self, StreamExt};
@@ -26,6 +26,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const PAUSE: Duration = Duration::from_millis(100);
 /// A Pod that should be gone and is not ceases to count; nothing but time tells (upstream's `resyncPeriod`).
 const AGAIN: Duration = Duration::from_secs(300);
+/// A kind that is not served has no objects, and may come (upstream's period of discovery).
+const MISSING: Duration = Duration::from_secs(30);
 
 /// The group and the plural name of a kind.
 type Name = (String, String);
@@ -95,17 +97,32 @@ impl Controller for Quotas {
         known.watch_what_counts(&self.client, namespace, &self.changed).await?;
         known.counted = Some(now);
         let mut objects = Vec::new();
-        for ((group, plural), (resource, _)) in &known.watched {
-            objects.extend(count(&self.client, namespace, Kind { group, resource: plural }, resource).await?);
+        let mut unserved = Vec::new();
+        for (name, (resource, _)) in &known.watched {
+            let kind = Kind { group: &name.0, resource: &name.1 };
+            match count(&self.client, namespace, kind, resource).await {
+                Ok(found) => objects.extend(found),
+                Err(kube::Error::Api(status)) if status.is_not_found() => unserved.push(name.clone()),
+                Err(error) => return Err(error),
+            }
         }
+        known.watched.retain(|name, _| !unserved.contains(name));
         for quota in known.quotas.values() {
             tell(&self.client, namespace, quota, &objects).await?;
         }
-        Ok(Some(AGAIN))
+        let all_are_served = known.watched.len() == known.counted_kinds().len();
+        Ok(Some(if all_are_served { AGAIN } else { MISSING }))
     }
 }
 
 impl Namespace {
+    /// What its quotas are about.
+    fn counted_kinds(&self) -> BTreeSet<Name> {
+        let limited: BTreeSet<String> = self.quotas.values().flat_map(|q| quota::hard(q).into_keys()).collect();
+        let kinds = limited.iter().filter_map(|name| Kind::of(name));
+        kinds.map(|kind| (kind.group.to_owned(), kind.resource.to_owned())).collect()
+    }
+
     /// Begins to watch what has come to count, and ends the watches of what no longer does.
     async fn watch_what_counts(
         &mut self,
@@ -113,25 +130,22 @@ impl Namespace {
         namespace: &str,
         changed: &mpsc::UnboundedSender<String>,
     ) -> Result<(), kube::Error> {
-        let limited: BTreeSet<String> = self.quotas.values().flat_map(|q| quota::hard(q).into_keys()).collect();
-        let kinds: BTreeSet<Name> = limited
-            .iter()
-            .filter_map(|name| Kind::of(name))
-            .map(|kind| (kind.group.to_owned(), kind.resource.to_owned()))
-            .collect();
+        let kinds = self.counted_kinds();
         self.watched.retain(|name, _| kinds.contains(name));
         for name in kinds {
             if self.watched.contains_key(&name) {
                 continue;
             }
-            // A kind that is not served has no objects, and may come: it is looked for again with the next count.
             let Some(resource) = find(client, &name).await? else { continue };
             let ended = CancellationToken::new();
             let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(client.clone(), namespace, &resource);
-            let (mut changes, tell, namespace) = (watch(api, Config::default()), changed.clone(), namespace.to_owned());
+            let mut changes = watch_while_served(api, Config::default());
+            let (tell, namespace) = (changed.clone(), namespace.to_owned());
             let guard = ended.clone().drop_guard();
             tokio::spawn(ended.run_until_cancelled_owned(async move {
                 while changes.next().await.is_some() && tell.send(namespace.clone()).is_ok() {}
+                // The kind is served no longer: the next count finds none of it, and ends to watch.
+                let _ = tell.send(namespace);
             }));
             self.watched.insert(name, (resource, guard));
         }
@@ -143,6 +157,7 @@ async fn find(client: &Client, (group, plural): &Name) -> Result<Option<ApiResou
     let served = match discovery::group(client, group).await {
         Ok(group) => group.recommended_resources(),
         Err(kube::Error::Discovery(_)) => return Ok(None),
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
     Ok(served.into_iter().map(|(resource, _)| resource).find(|resource| resource.plural == *plural))
@@ -157,7 +172,7 @@ async fn count(
 ) -> Result<Vec<Object>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
     let now = Timestamp::now();
-    if kind.may_grow() {
+    if kind.is_measured() {
         let all = api.list(&ListParams::default()).await?;
         return Ok(all.items.iter().map(|object| Object::new(kind, &json!(object), now)).collect());
     }

@@ -3,11 +3,11 @@
 pub(crate) use api::key::key;
 
 use api::lean::Lean;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -51,12 +51,42 @@ pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    changes(events(api, config))
+}
+
+/// Watches a kind as [`watch`] does until it is not served any more: those that clients define may go.
+pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change<K>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_unserved))))
+}
+
+fn is_unserved(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)) = error else { return false };
+    matches!(why, kube::Error::Api(status) if status.is_not_found())
+}
+
+fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let once = move || {
+        // kube's back-off starts anew with each list (its `Init` is no error): one that fails is tried again each second.
         let events = watcher(api.clone(), config.clone()).default_backoff();
         events.take_until(tokio::time::sleep(RELIST))
     };
+    stream::repeat_with(once).flatten()
+}
+
+fn changes<K>(
+    events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+) -> BoxStream<'static, Change<K>>
+where
+    K: Resource + Send + 'static,
+{
     let mut seen = HashSet::new();
-    let changes = stream::repeat_with(once).flatten().map(move |event| match event {
+    let changes = events.map(move |event| match event {
         Ok(Event::Init) => {
             seen.clear();
             None
@@ -74,4 +104,28 @@ where
         }
     });
     changes.filter_map(std::future::ready).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_api::FakeApi;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    const MAPS: &str = "GET api/v1/namespaces/x/configmaps";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_served_no_longer_is_watched_no_longer() {
+        let api = FakeApi::new();
+        let maps = || Api::<ConfigMap>::namespaced(api.client(), "x");
+        // Another refusal is no end.
+        api.refuse(MAPS, 503);
+        let mut changes = watch_while_served(maps(), Config::default());
+        assert!(matches!(changes.next().await, Some(Change::Listed(_))));
+        (0..9).for_each(|_| api.refuse(MAPS, 404));
+        assert!(watch_while_served(maps(), Config::default()).next().await.is_none());
+        // Whoever watches what is always served waits until it is.
+        assert!(matches!(watch(maps(), Config::default()).next().await, Some(Change::Listed(_))));
+        assert_eq!(api.refusals(MAPS), 0);
+    }
 }

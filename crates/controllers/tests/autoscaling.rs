@@ -148,6 +148,34 @@ async fn without_a_behavior_it_is_reluctant_to_go_down() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_measured_a_moment_after_the_start_is_waited_for() {
+    let (api, began) = (start(), Instant::now());
+    widget(&api, 2, "app=web");
+    autoscaler(&api, "a", &json!({}));
+    sleep(Duration::from_secs(3)).await;
+    uses(&api, "800m");
+    api.until("there are more", |api| replicas(api) == 4).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(told(&api, "FailedGetResourceMetric"), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_metrics_that_hangs_holds_up_few_others() {
+    let api = start();
+    widget(&api, 2, "app=web");
+    api.hang(&format!("GET {METRICS}"));
+    autoscaler(&api, "a", &json!({}));
+    sleep(Duration::from_millis(100)).await;
+    let others: Vec<String> = (0..10).map(|n| format!("other-{n}")).collect();
+    let target = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "gone"});
+    others.iter().for_each(|name| autoscaler(&api, name, &json!({"scaleTargetRef": target})));
+    sleep(Duration::from_secs(1)).await;
+    let done = others.iter().filter(|name| reason(&api, name, "AbleToScale") == "False FailedGetScale").count();
+    assert!(done >= 6, "{done} of 10");
+    api.until("all are done", |api| others.iter().all(|name| !status(api, name)["conditions"].is_null())).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_that_says_nothing_new_is_not_written() {
     let api = start();
     widget(&api, 2, "app=web");
@@ -303,6 +331,8 @@ async fn a_server_of_metrics_that_does_not_answer_holds_nothing_up_for_long() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
+    // What is not measured right after the start is not told.
+    sleep(Duration::from_secs(15)).await;
     api.hang(&format!("GET {METRICS}"));
     let began = Instant::now();
     autoscaler(&api, "a", &json!({}));

@@ -4,6 +4,7 @@
 use controllers::Options;
 use fake_api::FakeApi;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 fn start() -> FakeApi {
@@ -71,15 +72,14 @@ async fn in_the_foreground_dependents_go_first() {
     free["blockOwnerDeletion"] = json!(false);
     make(&api, "c", &[free], &["example.com/hold"]);
     api.delete(&path("a"));
-    api.until("b is being deleted", |api| {
-        api.get(&path("b")).is_some_and(|b| b["metadata"]["deletionTimestamp"].is_string())
-    })
-    .await;
+    let goes =
+        |api: &FakeApi, name| api.get(&path(name)).is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
+    // All of them, those that hold nothing up, too.
+    api.until("b and c are being deleted", |api| goes(api, "b") && goes(api, "c")).await;
     assert!(api.get(&path("a")).is_some(), "b holds it");
     make(&api, "b", &[], &[]);
     api.until("a is gone", |api| api.get(&path("a")).is_none()).await;
-    api.until("c follows", |api| api.get(&path("c")).is_some_and(|c| c["metadata"]["deletionTimestamp"].is_string()))
-        .await;
+    assert!(goes(&api, "c"), "a did not wait for it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,4 +91,23 @@ async fn orphans_stay_and_own_themselves() {
     api.delete(&path("a"));
     api.until("a is gone", |api| api.get(&path("a")).is_none()).await;
     assert_eq!(owners(&api, "b"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_listed_holds_up_others_for_half_a_minute() {
+    let (api, start) = (FakeApi::new(), Instant::now());
+    (0..200).for_each(|_| api.refuse("GET apis/coordination.k8s.io/v1/leases", 500));
+    tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
+    make(&api, "a", &[], &[]);
+    make(&api, "b", &[owner("a")], &[]);
+    make(&api, "c", &[], &["orphan"]);
+    make(&api, "d", &[owner("c")], &[]);
+    api.delete(&path("a"));
+    api.delete(&path("c"));
+    api.until("b is gone", |api| api.get(&path("b")).is_none()).await;
+    assert_eq!(start.elapsed().as_secs(), 30);
+    // A Lease that c owns would go when it is seen.
+    assert!(api.get(&path("c")).is_some());
+    api.until("c is gone", |api| api.get(&path("c")).is_none()).await;
+    assert_eq!((api.refusals("GET apis/coordination.k8s.io/v1/leases"), owners(&api, "d").len()), (0, 0));
 }

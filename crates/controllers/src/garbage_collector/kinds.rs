@@ -26,12 +26,18 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// As many events are taken at once.
 const TOGETHER: usize = 4096;
 
+/// How long the list of a kind is waited for (upstream's `initialSyncTimeout`): one that cannot be listed, as by a broken
+/// conversion, is not to hold up all others for ever.
+pub(super) const LISTED_WITHIN: Duration = Duration::from_secs(30);
+
 /// What the garbage collector sees.
 #[derive(Debug)]
 pub(super) enum Event {
     Object(Arc<ApiResource>, Change<Outline>),
     /// There is a new kind, whose objects were not listed yet.
     Served(Served),
+    /// A kind ought to have been listed by now.
+    Late(Arc<ApiResource>),
     /// There is a new kind of another server. Nobody waits for its list: the server may never answer.
     Aggregated(Served),
     /// A kind that is known already can be named in more ways.
@@ -109,12 +115,22 @@ pub(super) fn discovered(discovery: &Discovery) -> Vec<Served> {
 struct Watches {
     client: Client,
     all: SelectAll<BoxStream<'static, Seen>>,
-    /// By the name of the definition, with what ends the watch.
-    defined: HashMap<String, (Served, CancellationToken)>,
+    /// By the name of the definition.
+    defined: HashMap<String, Defined>,
     /// What was discovered, by group and plural, with what ends the watch.
     known: HashMap<(String, String), (Served, CancellationToken)>,
     /// By `group/version` of another server: its kinds, and what ends the looking.
     aggregated: HashMap<String, Aggregated>,
+}
+
+/// A kind that a client has defined.
+struct Defined {
+    /// As its definition tells of it.
+    told: Served,
+    /// As it is watched: what was discovered may be so in another version.
+    watched: Served,
+    /// Ends the watch.
+    end: CancellationToken,
 }
 
 /// What another server serves in one version.
@@ -126,6 +142,7 @@ struct Aggregated {
 
 enum Seen {
     Object(Arc<ApiResource>, Change<Outline>),
+    Late(Arc<ApiResource>),
     Definition(Change<CustomResourceDefinition>),
     Service(Change<APIService>),
     /// What another server serves now in this version.
@@ -150,6 +167,7 @@ pub(super) fn events(client: &Client, known: Vec<Served>) -> BoxStream<'static, 
     let seen = stream::unfold(watches, |mut watches| async move {
         let events = match watches.all.next().await? {
             Seen::Object(resource, change) => vec![Event::Object(resource, change)],
+            Seen::Late(resource) => vec![Event::Late(resource)],
             Seen::Definition(change) => watches.define(change),
             Seen::Service(change) => watches.hear(&change),
             Seen::Kinds(version, kinds) => watches.compare(&version, kinds),
@@ -172,7 +190,14 @@ fn together<T: Send + 'static>(events: BoxStream<'static, T>) -> BoxStream<'stat
 
 impl Watches {
     fn begin(&mut self, served: &Served, end: CancellationToken) {
-        let resource = Arc::clone(&served.resource);
+        let (resource, late) = (Arc::clone(&served.resource), Arc::clone(&served.resource));
+        let is_late = async move {
+            tokio::time::sleep(LISTED_WITHIN).await;
+            Seen::Late(late)
+        };
+        let until = end.clone();
+        let is_late = stream::once(is_late).take_until(async move { until.cancelled().await });
+        self.all.push(is_late.boxed());
         let changes = watch::<Outline>(Api::all_with(self.client.clone(), resource.as_ref()), Config::default());
         let seen = changes.map(move |change| Seen::Object(Arc::clone(&resource), change));
         self.all.push(seen.take_until(async move { end.cancelled().await }).boxed());
@@ -183,22 +208,22 @@ impl Watches {
             Change::Set(definition) => {
                 let name = definition.metadata.name.clone().unwrap_or_default();
                 let now = Served::defined(&definition);
-                if self.defined.get(&name).map(|(served, _)| served) == now.as_ref() {
+                if self.defined.get(&name).map(|known| &known.told) == now.as_ref() {
                     return Vec::new();
                 }
                 let mut events = self.forget(&name);
-                let Some(served) = now else { return events };
+                let Some(told) = now else { return events };
                 // What was there at the beginning was discovered, and is watched already.
-                if let Some((before, end)) = self.known.remove(&served.place()) {
-                    let named = Served { resource: before.resource, ..served.clone() };
-                    self.defined.insert(name, (served, end));
-                    events.push(Event::Named(named));
+                if let Some((before, end)) = self.known.remove(&told.place()) {
+                    let watched = Served { resource: before.resource, ..told.clone() };
+                    events.push(Event::Named(watched.clone()));
+                    self.defined.insert(name, Defined { told, watched, end });
                     return events;
                 }
                 let end = CancellationToken::new();
-                self.begin(&served, end.clone());
-                self.defined.insert(name, (served.clone(), end));
-                events.push(Event::Served(served));
+                self.begin(&told, end.clone());
+                self.defined.insert(name, Defined { watched: told.clone(), told: told.clone(), end });
+                events.push(Event::Served(told));
                 events
             }
             Change::Gone(definition) => self.forget(&definition.metadata.name.unwrap_or_default()),
@@ -210,7 +235,7 @@ impl Watches {
     }
 
     fn forget(&mut self, name: &str) -> Vec<Event> {
-        self.defined.remove(name).map(ended).into_iter().collect()
+        self.defined.remove(name).map(|known| ended((known.watched, known.end))).into_iter().collect()
     }
 
     fn hear(&mut self, change: &Change<APIService>) -> Vec<Event> {
@@ -276,8 +301,42 @@ impl Aggregated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fake_api::FakeApi;
     use futures::channel::mpsc;
+    use serde_json::json;
     use tokio::time::Instant;
+
+    fn resource(version: &str) -> Arc<ApiResource> {
+        Arc::new(ApiResource {
+            group: "example.com".to_owned(),
+            version: version.to_owned(),
+            api_version: format!("example.com/{version}"),
+            kind: "Thing".to_owned(),
+            plural: "things".to_owned(),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_goes_is_the_one_that_was_watched_whatever_version_its_definition_begins_with() {
+        let client = FakeApi::new().client();
+        let found = Served { resource: resource("v1"), namespaced: true, versions: vec!["example.com/v1".to_owned()] };
+        let known = HashMap::from([(found.place(), (found, CancellationToken::new()))]);
+        let (defined, aggregated) = (HashMap::new(), HashMap::new());
+        let mut watches = Watches { client, all: SelectAll::new(), defined, known, aggregated };
+        let version = |name| json!({"name": name, "served": true, "storage": name == "v1"});
+        let names = json!({"kind": "Thing", "plural": "things"});
+        let definition: CustomResourceDefinition = serde_json::from_value(json!({
+            "metadata": {"name": "things.example.com"},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version("v1beta1"), version("v1")]},
+            "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True", "lastTransitionTime": null}]},
+        }))
+        .unwrap();
+        let named = watches.define(Change::Set(Box::new(definition.clone())));
+        assert!(matches!(named.as_slice(), [Event::Named(served)] if served.versions.len() == 2), "{named:?}");
+        assert!(watches.define(Change::Set(Box::new(definition.clone()))).is_empty());
+        let gone = watches.define(Change::Gone(Box::new(definition)));
+        assert!(matches!(gone.as_slice(), [Event::Unserved(served)] if served.resource == resource("v1")), "{gone:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_follows_an_event_is_seen_together() {

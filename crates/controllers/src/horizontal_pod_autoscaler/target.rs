@@ -110,11 +110,41 @@ pub(super) fn group_of(api_version: &str) -> Result<String, String> {
 /// What a server said, or what Go's client says for one that said nothing (`NewGenericServerResponse`).
 pub(super) fn in_words(error: &kube::Error, what: &str) -> String {
     let kube::Error::Api(status) = error else { return error.to_string() };
+    // Podium says in a Status what upstream says as text, and then these are the client's words.
+    const OF_NOTHING: [&str; 2] =
+        ["the server could not find the requested resource", "the server is currently unable to handle the request"];
     let what = what.trim_end_matches('.').replace(". ", " ");
     match status.code {
+        404 | 503 if OF_NOTHING.contains(&status.message.as_str()) => format!("{} ({what})", status.message),
         _ if status.reason != "Failed to parse error data" => status.message.clone(),
         404 => format!("the server could not find the requested resource ({what})"),
         503 => format!("the server is currently unable to handle the request ({what})"),
         _ => status.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[track_caller]
+    fn check(code: u16, reason: &str, message: &str, expected: &str) {
+        let status = Status { code, reason: reason.to_owned(), message: message.to_owned(), ..Status::default() };
+        assert_eq!(in_words(&kube::Error::Api(Box::new(status)), "get pods.metrics.k8s.io"), expected);
+    }
+
+    #[test]
+    fn an_api_that_is_not_there_is_told_with_what_was_asked_of_it() {
+        let (nothing, unable) = (
+            "the server could not find the requested resource",
+            "the server is currently unable to handle the request",
+        );
+        let no_status = "Failed to parse error data";
+        check(404, "NotFound", nothing, &format!("{nothing} (get pods.metrics.k8s.io)"));
+        check(404, no_status, "404 page not found", &format!("{nothing} (get pods.metrics.k8s.io)"));
+        check(503, "ServiceUnavailable", unable, &format!("{unable} (get pods.metrics.k8s.io)"));
+        check(503, no_status, "service unavailable", &format!("{unable} (get pods.metrics.k8s.io)"));
+        check(404, "NotFound", "widgets \"web\" not found", "widgets \"web\" not found");
     }
 }
