@@ -179,6 +179,8 @@ fn what_stands_in_the_way_is_named() {
     let alone = "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]";
     check(&mut up(&fresh, &["--feature-gates", "RestartAllContainersOnContainerExits=true"]), &[alone]);
     check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
+    let long = format!("{}.example", "a".repeat(63));
+    check(&mut up(&fresh, &["--node-name", &long]), &["cannot be a node's name", "63"]);
     check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 block"]);
     check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["overlaps with the addresses of Services"]);
     check(&mut up(&fresh, &["--load-balancer-cidr", "some"]), &["--load-balancer-cidr", "an IPv4 block, or none"]);

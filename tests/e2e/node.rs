@@ -124,12 +124,14 @@ fn a_node_answers(cluster: &Cluster) {
     assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");
     assert_eq!(json("configz")["kubeletconfig"]["fileCheckFrequency"], "20s");
     assert_eq!(json("configz")["kubeletconfig"]["evictionHard"]["memory.available"], "100Mi");
-    let value = |page: &str, metric: &str| {
+    // A value, and the moment when it was taken if there is one.
+    let sample = |page: &str, metric: &str| -> Vec<f64> {
         let text = raw(page);
-        let line = text.lines().find(|l| l.starts_with(metric)).map(str::to_owned);
-        let line = line.unwrap_or_else(|| panic!("no {metric} in {text}"));
-        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+        let line = text.lines().find(|l| l.starts_with(metric)).unwrap_or_else(|| panic!("no {metric} in {text}"));
+        let (_, said) = line.rsplit_once('}').or(line.split_once(' ')).unwrap();
+        said.split_whitespace().map(|number| number.parse().unwrap()).collect()
     };
+    let value = |page: &str, metric: &str| sample(page, metric)[0];
     let of_container = format!("{{container=\"c\",pod=\"p\",namespace=\"{namespace}\"}} ");
     let of_pod = format!("{{pod=\"p\",namespace=\"{namespace}\"}} ");
     for metric in [
@@ -143,6 +145,10 @@ fn a_node_answers(cluster: &Cluster) {
     ] {
         assert!(value("metrics/resource", &metric) > 0.0, "{metric}");
     }
+    assert!(raw("metrics/resource").contains("# TYPE node_cpu_usage_seconds_total counter\n"));
+    let timed = |metric: &str| sample("metrics/resource", metric).get(1).is_some_and(|millis| *millis > 1.7e12);
+    assert!(timed("node_cpu_usage_seconds_total ") && timed(&format!("pod_memory_working_set_bytes{of_pod}")));
+    assert!(!timed(&format!("container_start_time_seconds{of_container}")) && !timed("resource_scrape_error "));
     assert!(value("metrics/resource", "resource_scrape_error ").abs() < 0.5);
     assert!(value("metrics", "kubelet_running_pods ") >= 1.0);
     assert!(value("metrics/cadvisor", "container_memory_working_set_bytes{container=\"c\",id=\"/") > 0.0);

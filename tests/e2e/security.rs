@@ -34,7 +34,12 @@ fn pod(script: &str, spec: &Value, context: &Value) -> Value {
 
 /// What the commands print in a Pod with this spec and security context.
 fn output(kubectl: &Kubectl, script: &str, spec: Value, context: Value) -> String {
-    kubectl.apply(&pod(script, &spec, &context).to_string());
+    printed(kubectl, &pod(script, &spec, &context))
+}
+
+/// What this Pod prints before it ends.
+fn printed(kubectl: &Kubectl, pod: &Value) -> String {
+    kubectl.apply(&pod.to_string());
     eventually("the Pod to end", || {
         matches!(kubectl.value("pod/p", "/status/phase").as_str(), Some("Succeeded" | "Failed"))
     });
@@ -57,6 +62,14 @@ fn identity(cluster: &Cluster) {
     check(&kubectl, who, pod, own, "7\n3000\n3000 2000 4000\n1\n");
     // A group without a user: the image's user, which is root.
     check(&kubectl, "id -u; id -g", json!({}), json!({"runAsGroup": 5}), "0\n5\n");
+    // An image's own group is kept, too.
+    let dir = tempfile::tempdir().unwrap();
+    let config = test_images::ImageConfig { user: Some("1000:2000".to_owned()), ..Default::default() };
+    test_images::busybox(&dir.path().join("own.tar"), &["docker.io/library/own-user:1"], &config).unwrap();
+    cluster.import(&dir.path().join("own.tar"));
+    let mut own = self::pod("id -u; id -g", &json!({}), &json!({}));
+    own["spec"]["containers"][0]["image"] = json!("docker.io/library/own-user:1");
+    assert_eq!(printed(&kubectl, &own), "1000\n2000\n");
     let rights = |context: Value| output(&kubectl, "grep CapEff /proc/self/status | cut -f2", json!({}), context);
     let bits = |text: String| u64::from_str_radix(text.trim(), 16).unwrap();
     let (net_admin, chown) = (1 << 12, 1);

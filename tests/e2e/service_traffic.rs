@@ -285,7 +285,7 @@ fn tables() -> BTreeSet<String> {
 }
 
 /// What the network of a data directory is called: other clusters come and go beside it.
-fn network(data_dir: &Path) -> String {
+pub(crate) fn network(data_dir: &Path) -> String {
     let plugins = std::fs::read(data_dir.join("network/cni/10-podium.conflist")).unwrap();
     let plugins: Value = serde_json::from_slice(&plugins).unwrap();
     plugins["name"].as_str().unwrap().to_owned()

@@ -40,9 +40,15 @@ const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 pub fn name_of(pod: &str, volume: &Volume) -> Option<String> {
     match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{pod}-{}", volume.name)),
+        (None, Some(_)) => Some(made_name(pod, &volume.name)),
         (None, None) => None,
     }
+}
+
+/// What the claim is called that is made for an ephemeral volume of a Pod.
+#[must_use]
+pub fn made_name(pod: &str, volume: &str) -> String {
+    format!("{pod}-{volume}")
 }
 
 /// Whether the claim was made for this Pod, as those of ephemeral volumes are (`VolumeIsForPod`).

@@ -1,5 +1,6 @@
 //! Field paths and the errors that name them, in upstream's words (`k8s.io/apimachinery/pkg/util/validation/field`).
 
+use crate::quote::quoted;
 use serde_json::Value;
 use std::fmt;
 
@@ -79,7 +80,7 @@ impl FieldErrors {
 
     /// A value is none of those allowed.
     pub fn not_supported(&mut self, field: &FieldPath, value: &Value, supported: &[&str]) {
-        let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
+        let list = supported.iter().map(|s| quoted(s)).collect::<Vec<_>>().join(", ");
         self.push(
             "FieldValueNotSupported",
             field,
@@ -135,7 +136,7 @@ fn with_detail(head: &str, detail: &str) -> String {
 /// As Go's `%#v` of the JSON form: strings quoted, everything else as JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(s) => format!("{s:?}"),
+        Value::String(s) => quoted(s),
         other => other.to_string(),
     }
 }

@@ -17,6 +17,7 @@ pub mod mentions;
 pub mod names;
 pub mod pod;
 pub mod quantity;
+pub mod quote;
 pub mod resources;
 pub mod rfc3339;
 pub mod selector;

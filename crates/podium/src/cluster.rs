@@ -95,6 +95,7 @@ impl Cluster {
         args: &NodeArgs,
         access: Access,
     ) -> Result<Self> {
+        let node = node_name(args)?;
         let listener = TcpListener::bind(bind)
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
@@ -106,7 +107,6 @@ impl Cluster {
         let Started { runtime, containerd, network, load_balancer_pool } = start_runtime(dir, args).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
-        let node = node_name(args)?;
         let services = match network.filter(|network| network.leads_services) {
             Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config).await?),
             None => None,
@@ -315,7 +315,10 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<Started> {
     let network = Network::prepare(options).await?;
     let own: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
     let load_balancer_pool = match network.leads_services {
-        true => load_balancers::pool(args.load_balancer_cidr.as_ref(), network.cidr, &own)?,
+        true => {
+            let gateways = Network::gateways().await?;
+            load_balancers::pool(args.load_balancer_cidr.as_ref(), network.cidr, &own, &gateways)?
+        }
         false => None,
     };
     let containerd =
@@ -339,7 +342,10 @@ fn node_name(args: &NodeArgs) -> Result<String> {
         Some(name) => name.clone(),
         None => nix::unistd::gethostname()?.to_string_lossy().to_lowercase(),
     };
-    match api::names::dns1123_subdomain(&name).first() {
+    // It is the value of the label `kubernetes.io/hostname`, too.
+    let (mut errors, label) = (api::names::dns1123_subdomain(&name), api::names::label_value(&name));
+    errors.extend(label);
+    match errors.first() {
         None => Ok(name),
         Some(error) => anyhow::bail!("{name:?} cannot be a node's name: {error}"),
     }

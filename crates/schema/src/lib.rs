@@ -1,8 +1,9 @@
 //! Structural schemas: what objects of a custom kind may hold, what is left out of them, and what is filled in.
 //!
 //! A [`Schema`] is read from the `openAPIV3Schema` of a CustomResourceDefinition that [`structural`] found nothing wrong
-//! with. [`Schema::prune`] leaves out what is not declared, [`Schema::fill_in`] fills in, [`Schema::validate`] says what is
-//! wrong, in upstream's words, and asks the rules that are written in CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
+//! with. [`Schema::prune`] leaves out what is not declared, [`Schema::fill_in`] fills in, [`Schema::validate_values`] and
+//! [`Schema::validate_lists`] say what is wrong, in upstream's words, and [`Schema::ask_rules`] asks the rules that are written
+//! in CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
 //!
 //! Pure: no I/O, no clock, no randomness.
 #![forbid(unsafe_code)]

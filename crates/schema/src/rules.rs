@@ -6,7 +6,7 @@ mod written;
 
 pub(crate) use written::check as written;
 
-use crate::{Schema, compare::same};
+use crate::{Schema, compare::Earlier};
 use api::field::{FieldErrors, FieldPath};
 use expr::{Budget, EvalError, Program, Type, Value};
 use serde_json::{Value as Json, json};
@@ -67,6 +67,16 @@ struct Asking<'a> {
     over: bool,
 }
 
+/// A value that is asked about.
+#[derive(Clone, Copy)]
+struct Held<'a> {
+    value: &'a Json,
+    /// What it was.
+    old: Option<&'a Json>,
+    /// Whether it is, or what it is in, what it was.
+    unchanged: bool,
+}
+
 impl Schema {
     /// Asks every rule about a resource, unless it is too wrong for that; `old` is there for a change.
     pub fn ask_rules(&self, resource: &Json, old: Option<&Json>, errors: &mut FieldErrors) {
@@ -77,41 +87,46 @@ impl Schema {
             return errors.invalid(&FieldPath::new("<nil>"), &json!("null"), NOT_CHECKED);
         }
         let mut asking = Asking { errors, budget: Budget::default(), over: false };
-        asking.all(self, resource, old, &FieldPath::default(), true);
+        asking.all(self, Held { value: resource, old, unchanged: false }, &FieldPath::default(), true);
     }
 }
 
 impl Asking<'_> {
-    fn all(&mut self, schema: &Schema, value: &Json, old: Option<&Json>, path: &FieldPath, root: bool) {
-        if !schema.has_rules || value.is_null() || self.over {
+    fn all(&mut self, schema: &Schema, held: Held<'_>, path: &FieldPath, root: bool) {
+        if !schema.has_rules || held.value.is_null() || self.over {
             return;
         }
+        let (value, old) = (held.value, held.old);
+        // Of what cannot be compared itself, what it is in decides.
+        let unchanged = held.unchanged || old.is_some_and(|old| schema.unchanged(old, value));
+        let held = |value, old| Held { value, old, unchanged };
         if !schema.rules.is_empty() {
-            self.own(schema, value, old, path, root);
+            self.own(schema, held(value, old), path, root);
         }
         match value {
             Json::Object(fields) => {
-                for (name, held) in fields {
-                    let before = old.and_then(|old| old.get(name)).filter(|_| !schema.atomic);
+                for (name, value) in fields {
+                    let before = old.and_then(|old| old.get(name));
                     if let Some(property) = schema.properties.get(name.as_str()) {
-                        self.all(property, held, before, &path.child(name), false);
+                        self.all(property, held(value, before), &path.child(name), false);
                     } else if let Some(like) = schema.additional.schema() {
-                        self.all(like, held, before, &path.key(name), false);
+                        self.all(like, held(value, before), &path.key(name), false);
                     }
                 }
             }
             Json::Array(items) => {
                 let Some(part) = &schema.items else { return };
+                let earlier = Earlier::of(schema, old);
                 for (i, item) in items.iter().enumerate() {
-                    self.all(part, item, schema.item_before(item, old), &path.index(i), false);
+                    self.all(part, held(item, earlier.find(item)), &path.index(i), false);
                 }
             }
             _ => {}
         }
     }
 
-    fn own(&mut self, schema: &Schema, value: &Json, old: Option<&Json>, path: &FieldPath, root: bool) {
-        let unchanged = old.is_some_and(|old| same(old, value));
+    fn own(&mut self, schema: &Schema, held: Held<'_>, path: &FieldPath, root: bool) {
+        let Held { value, old, unchanged } = held;
         let asked = |rule: &&Rule| {
             if rule.of_change { old.is_some() || rule.optional_old } else { !unchanged }
         };

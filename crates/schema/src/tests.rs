@@ -57,10 +57,16 @@ fn defaults_stand_where_nothing_was_said_and_nulls_go_where_they_are_no_values()
     fills(list, json!({"l": [{}, {"a": 2}, null]}), json!({"l": [{"a": 1}, {"a": 2}, {"a": 1}]}));
 }
 
+fn all_of(schema: &Schema, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    schema.validate_values(new, old, errors);
+    schema.validate_lists(new, old, errors);
+    schema.ask_rules(new, old, errors);
+}
+
 #[track_caller]
 fn wrong(property: Value, value: Value, expected: &[&str]) {
     let mut errors = FieldErrors::default();
-    root(&json!({"f": property})).validate(&json!({"f": value}), None, &mut errors);
+    all_of(&root(&json!({"f": property})), &json!({"f": value}), None, &mut errors);
     let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
     assert_eq!(got, expected, "{property} {value}");
 }
@@ -144,11 +150,58 @@ fn of_a_change_only_what_changes_is_judged() {
     let old = json!({"l": [{"k": "a", "n": 5}, {"k": "b", "n": 1}], "s": ["x", "x"]});
     let judge = |new: Value| {
         let mut errors = FieldErrors::default();
-        schema.validate(&new, Some(&old), &mut errors);
+        all_of(&schema, &new, Some(&old), &mut errors);
         errors.0.iter().map(|e| e.field.clone()).collect::<Vec<_>>()
     };
     assert_eq!(judge(json!({"l": [{"k": "b", "n": 0}, {"k": "a", "n": 5}], "s": ["x", "x"]})), [""; 0]);
     assert_eq!(judge(json!({"l": [{"k": "a", "n": 6}], "s": ["x"]})), ["l[0].n"]);
+}
+
+#[test]
+fn a_list_whose_items_have_keys_is_what_it_was_in_whatever_order() {
+    let text = json!({"type": "string"});
+    let item =
+        json!({"type": "object", "required": ["k"], "properties": {"k": text, "v": {"type": "array", "items": text}}});
+    let list = |kind: &str| {
+        let keys = if kind == "map" { json!(["k"]) } else { Value::Null };
+        Schema::read(
+            &json!({"type": "array", "x-kubernetes-list-type": kind, "x-kubernetes-list-map-keys": keys, "items": item}),
+        )
+    };
+    let (a, b) = (json!({"k": "a", "v": ["1", "2"]}), json!({"k": "b"}));
+    let (old, moved) = (json!([a, b]), json!([b, a]));
+    for (kind, new, unchanged) in [
+        ("map", &moved, true),
+        ("set", &moved, false),
+        ("atomic", &moved, false),
+        ("set", &old, true),
+        ("map", &json!([b]), false),
+        ("map", &json!([b, {"k": "c"}]), false),
+        ("map", &json!([b, {"k": "a", "v": ["2", "1"]}]), false),
+        ("map", &json!({}), false),
+    ] {
+        assert_eq!(list(kind).unchanged(&old, new), unchanged, "{kind} {new}");
+    }
+    // Nor does it matter how deep in a value the list is.
+    let around = Schema::read(&json!({"type": "object", "additionalProperties": {"type": "object",
+        "x-kubernetes-preserve-unknown-fields": true, "properties": {"l": {"type": "array",
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item}}}}));
+    let value = |list: &Value, other: u8| json!({"x": {"l": list, "other": [other]}});
+    assert!(around.unchanged(&value(&old, 1), &value(&moved, 1)));
+    assert!(!around.unchanged(&value(&old, 1), &value(&moved, 2)));
+}
+
+#[test]
+fn what_stood_twice_before_lets_all_stand_twice() {
+    let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    let schema = root(&json!({"s": set, "t": set}));
+    let told = |old: Value| {
+        let mut errors = FieldErrors::default();
+        schema.validate_lists(&json!({"s": ["a", "a"], "t": ["b", "b"]}), Some(&old), &mut errors);
+        errors.0.iter().map(|e| e.field.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(json!({"s": ["a"]})), ["s[1]", "t[1]"]);
+    assert_eq!(told(json!({"s": ["x", "x"]})), [""; 0]);
 }
 
 #[track_caller]

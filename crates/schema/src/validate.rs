@@ -3,7 +3,10 @@
 //! Of a change, what stays as it was is not looked at: a schema that became stricter hinders no one who changes
 //! something else (KEP-4008).
 
-use crate::{Additional, Kind, OF_EVERY_KIND, Schema, compare::same};
+use crate::{
+    Additional, Kind, OF_EVERY_KIND, Schema,
+    compare::{Earlier, same},
+};
 use api::field::{FieldErrors, FieldPath};
 use serde_json::{Map, Value, json};
 
@@ -11,23 +14,21 @@ use serde_json::{Map, Value, json};
 const DEEPEST: usize = 256;
 
 impl Schema {
-    /// Finds what is wrong with a resource of this schema; `old` is there for a change.
-    pub fn validate(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
-        self.validate_values(resource, old, errors);
-        self.ask_rules(resource, old, errors);
-    }
-
-    /// The same without the rules.
+    /// Finds what is wrong with the values of a resource; `old` is there for a change.
     pub fn validate_values(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         Validator { errors, depth: 0 }.value(self, resource, old, "");
-        let unchanged = old.map(|old| {
-            let mut before = FieldErrors::default();
-            self.lists(old, &FieldPath::default(), &mut before);
-            before
-        });
-        let mut twice = FieldErrors::default();
-        self.lists(resource, &FieldPath::default(), &mut twice);
-        errors.0.extend(twice.0.into_iter().filter(|e| !unchanged.as_ref().is_some_and(|u| u.0.contains(e))));
+    }
+
+    /// Finds what stands twice where it may not, unless something did so before: then no one is told of any.
+    pub fn validate_lists(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        let found = |resource: &Value| {
+            let mut errors = FieldErrors::default();
+            self.lists(resource, &FieldPath::default(), &mut errors);
+            errors
+        };
+        if old.is_none_or(|old| found(old).is_empty()) {
+            errors.0.extend(found(resource).0);
+        }
     }
 
     /// Whether a value that is no resource, such as a default, is what this says.
@@ -44,7 +45,7 @@ pub(crate) struct Validator<'a> {
 
 impl Validator<'_> {
     fn value(&mut self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) {
-        if old.is_some_and(|old| same(old, value)) || self.depth > DEEPEST {
+        if old.is_some_and(|old| schema.unchanged(old, value)) || self.depth > DEEPEST {
             return;
         }
         self.depth += 1;
@@ -138,8 +139,9 @@ impl Validator<'_> {
 
     fn items(&mut self, schema: &Schema, items: &[Value], old: Option<&Value>, path: &str) {
         if let Some(part) = &schema.items {
+            let earlier = Earlier::of(schema, old);
             for (i, item) in items.iter().enumerate() {
-                self.value(part, item, schema.item_before(item, old), &format!("{path}[{i}]"));
+                self.value(part, item, earlier.find(item), &format!("{path}[{i}]"));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     admit::{self, review::Review},
-    authz, decode,
+    authz, decode, identity,
     kinds::{FieldErrors, WriteContext, WriteTarget},
     live::Live,
     managed::{self, Asked},
@@ -52,7 +52,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept, resource.kind.info())?;
     let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, &*resource.kind)?, validation)?;
-    if !matches!(value["metadata"]["resourceVersion"].as_str(), None | Some("" | "0")) {
+    if identity::named_version(&value).is_some() {
         // Upstream's store says so, and nobody makes more of it.
         return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
@@ -75,16 +75,17 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
         );
         return Err(ApiError::forbidden(kind.info(), name, why));
     }
-    let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty()
-        && !value["metadata"]["generateName"].as_str().unwrap_or("").is_empty();
     let options = || admit::review::options(call, "CreateOptions", dry);
     let mut review = Review::of(server, resource, call, Operation::Create, options);
     if let Some(review) = &mut review {
         review.named(value["metadata"]["name"].as_str().unwrap_or(""));
+        review.generates(value["metadata"]["generateName"].as_str().unwrap_or(""));
     }
     let Live { object: mut value, managers } =
         admitted(server, resource, call, value, managers, review.as_ref()).await?;
     let prefix = value["metadata"]["generateName"].as_str().unwrap_or("").to_owned();
+    // Webhooks may have named it, too.
+    let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty() && !prefix.is_empty();
     for left in (0..NAMES).rev() {
         // What is named by its client is tried once.
         let mut object = if generated && left > 0 { value.clone() } else { value.take() };
@@ -193,6 +194,9 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
     let mut errors = FieldErrors::default();
     metadata::validate(kind, value, &mut errors);
     kind.validate_create(value, &ctx, &mut errors);
+    if errors.is_empty() {
+        authz::check_params(server, &call.user, resource, value, None, &mut errors);
+    }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }
 

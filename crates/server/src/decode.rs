@@ -1,18 +1,19 @@
 //! Bodies: JSON or YAML, with every field that stands twice.
 
+mod yaml;
+
+pub(crate) use yaml::{as_warnings, is_of_yaml};
+
 use crate::{kinds::Kind, service::Call, status::ApiError};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::{cell::RefCell, fmt, fmt::Write};
 
-/// What all aliases of a YAML document may stand for together, in nodes.
-const MAX_ALIASED: usize = 50_000;
-
 /// A body as it was sent.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) value: Value,
-    /// For example `duplicate field "spec.containers[0].image"`: of each, the last one counts.
+    /// For example `duplicate field "spec.containers[0].image"`: of each, the last one counts. Of YAML, one text for all.
     pub(crate) duplicates: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Pa
         "" | "application/json" => json(&call.body).map_err(|e| error(&e)),
         "application/yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
-            yaml(text).map_err(|e| error(&e))
+            yaml::read(text).map_err(|e| error(&e))
         }
         _ => Err(ApiError::unsupported_media_type(
             "the body of the request was in an unknown format",
@@ -70,35 +71,22 @@ pub(crate) fn json(body: &[u8]) -> Result<Parsed, serde_json::Error> {
     Ok(Parsed { value, duplicates: duplicates.into_inner() })
 }
 
-/// YAML. Depth, size and what aliases make of it are bounded.
-fn yaml(text: &str) -> Result<Parsed, String> {
-    let read = |duplicate_keys| {
-        let mut options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
-        options.alias_limits.max_total_replayed_events = MAX_ALIASED;
-        serde_saphyr::from_str_with_options::<Value>(text, options)
-    };
-    let told = |e: serde_saphyr::Error| e.to_string().lines().next().unwrap_or("").to_owned();
-    match read(serde_saphyr::options::DuplicateKeyPolicy::Error) {
-        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
-        Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
-            let value = read(serde_saphyr::options::DuplicateKeyPolicy::LastWins).map_err(told)?;
-            // Upstream's reader tells of it so.
-            let (line, key) = (location.line(), key.unwrap_or_default());
-            let duplicate = format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map");
-            Ok(Parsed { value, duplicates: vec![duplicate] })
-        }
-        Err(other) => Err(told(other)),
-    }
-}
-
-/// YAML, of which JSON is a part.
+/// YAML, of which JSON is a part: what stands twice in that is told as of YAML.
 pub(crate) fn yaml_or_json(body: &[u8]) -> Result<Parsed, String> {
-    if body.trim_ascii_start().first() == Some(&b'{')
-        && let Ok(parsed) = json(body)
-    {
-        return Ok(parsed);
+    let is_json = body.trim_ascii_start().first() == Some(&b'{');
+    let parsed = is_json.then(|| json(body).ok()).flatten();
+    match parsed {
+        Some(parsed) if parsed.duplicates.is_empty() => Ok(parsed),
+        parsed => {
+            let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
+            match (yaml::read(text), parsed) {
+                (Ok(told), Some(parsed)) => Ok(Parsed { duplicates: told.duplicates, ..parsed }),
+                // JSON that is no YAML, by its tabs, is read all the same.
+                (Err(_), Some(parsed)) => Ok(parsed),
+                (read, None) => read,
+            }
+        }
     }
-    yaml(std::str::from_utf8(body).map_err(|e| e.to_string())?)
 }
 
 /// As upstream's `summarizeData`: what JSON could be as it is, anything else in hexadecimal.
@@ -225,8 +213,6 @@ mod tests {
         let parsed = json(br#"{"a": [{"b": 1, "b": 2}], "a.c": {}, "d": 1, "d": 3}"#).unwrap();
         assert_eq!(parsed.value, json!({"a": [{"b": 2}], "a.c": {}, "d": 3}));
         assert_eq!(parsed.duplicates, [r#"duplicate field "a[0].b""#, r#"duplicate field "d""#]);
-        let parsed = yaml("a: 1\nb: {c: 2}\na: 3\n").unwrap();
-        assert_eq!((parsed.value, parsed.duplicates.len()), (json!({"a": 3, "b": {"c": 2}}), 1));
     }
 
     #[test]

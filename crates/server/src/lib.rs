@@ -35,6 +35,7 @@ mod forward;
 pub mod fuzzing;
 mod gather;
 mod health;
+mod identity;
 mod ip_addresses;
 pub mod kinds;
 mod list_body;

@@ -6,7 +6,7 @@
 use crate::{
     admit, forward,
     node_proxy::{container, pod, refused, send},
-    reply::Reply,
+    reply::{self, Reply},
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
@@ -88,7 +88,9 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Re
     }
     let response = send(server, node, request.body(Empty::new())).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Err(refused(response).await);
+        // Upstream's proxy hands on what the kubelet says, as it is: clients put their own words before it.
+        let (code, said) = (response.status().as_u16(), refused(response).await.message);
+        return Ok(reply::full(code, "text/plain; charset=utf-8", said));
     }
     let mut answer = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
     if let Some(headers) = answer.headers_mut() {

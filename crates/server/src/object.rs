@@ -105,10 +105,14 @@ pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
     Err(not_acceptable(MEDIA_TYPES))
 }
 
-/// What the Accept header asks for of a watch: there are no streams of YAML.
-pub(crate) fn stream_view(accept: &str) -> Result<View, ApiError> {
-    let streams: Vec<&str> =
-        accept.split(',').filter(|c| c.split(';').next().map(str::trim) != Some(form::YAML)).collect();
+/// What the Accept header asks for of a watch: there are no streams of YAML, and none of tables that begin with what there
+/// is already (`sendInitialEvents`).
+pub(crate) fn stream_view(accept: &str, is_list: bool) -> Result<View, ApiError> {
+    let is_stream = |choice: &&str| {
+        let choice = Choice::parse(choice);
+        choice.media != form::YAML && !(is_list && choice.shape() == Some("Table"))
+    };
+    let streams: Vec<&str> = accept.split(',').filter(is_stream).collect();
     if streams.is_empty() {
         return Err(not_acceptable("application/json, application/vnd.kubernetes.protobuf"));
     }

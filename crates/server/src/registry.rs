@@ -141,6 +141,12 @@ impl Served {
         built_in.map(|k| k as &dyn Kind).chain(custom.map(|k| k.as_ref() as &dyn Kind))
     }
 
+    /// The kind of objects that have this `apiVersion` and `kind`; what is only asked about is none.
+    pub(crate) fn of_objects<'a>(&'a self, api_version: &'a str, kind: &str) -> Option<&'a dyn Kind> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        self.kinds(group, version).find(|known| known.info().kind == kind && !known.info().question)
+    }
+
     /// Groups and versions that only clients have defined, with their definitions.
     pub(crate) fn defined(&self) -> impl Iterator<Item = (&'static str, &'static str, &[Object])> {
         let own = |(group, version): &(&str, &str)| built_in(group, version).next().is_none();

@@ -1,6 +1,9 @@
 //! The `scale` subresource: how many there should be, as an object of its own (`autoscaling/v1`), whatever the kind.
 
 mod apply;
+mod paths;
+
+pub(crate) use paths::{BUILT_IN, ScalePaths};
 
 use crate::{
     convert, decode,
@@ -21,6 +24,8 @@ use serde_json::{Value, json};
 
 /// What the body of these requests is.
 static SCALE: KindInfo = KindInfo::of("autoscaling", "Scale", "scales", "scale");
+/// What changes see where an object of a custom kind does not say how many there should be (`invalidSpecReplicas`).
+const UNSET: i64 = i32::MIN as i64;
 
 struct Scale;
 
@@ -42,37 +47,6 @@ impl Kind for Scale {
     }
 }
 
-/// Where an object says how many there should be, are, and which.
-#[derive(Debug, Clone, Default)]
-pub struct ScalePaths {
-    wanted: Vec<String>,
-    current: Vec<String>,
-    /// Where the selector stands as text.
-    selector: Vec<String>,
-}
-
-/// Where built-in kinds say it.
-pub(crate) static BUILT_IN: ScalePaths = ScalePaths { wanted: Vec::new(), current: Vec::new(), selector: Vec::new() };
-
-impl ScalePaths {
-    /// Where a custom kind says it.
-    pub(crate) fn read(scale: &Value) -> Self {
-        let path = |key: &str| -> Vec<String> {
-            let text = scale[key].as_str().unwrap_or("");
-            text.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect()
-        };
-        Self {
-            wanted: path("specReplicasPath"),
-            current: path("statusReplicasPath"),
-            selector: path("labelSelectorPath"),
-        }
-    }
-
-    fn is_built_in(&self) -> bool {
-        self.wanted.is_empty()
-    }
-}
-
 /// What stands there.
 fn at<'a>(object: &'a Value, path: &[String]) -> &'a Value {
     path.iter().fold(object, |value, part| &value[part.as_str()])
@@ -87,6 +61,27 @@ fn set(object: &mut Value, path: &[String], value: Value) {
 }
 
 pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
+    let missing = ApiError::not_found(info, name);
+    let reads = call.method == "GET";
+    requested(server, resource, call).await.map_err(|error| {
+        let is_missing = error.code == missing.code && error.message == missing.message;
+        if is_missing { not_found(info, name, reads) } else { error }
+    })
+}
+
+/// Who it is that is missing, as each of upstream's stores has it (`ScaleREST` and `scaleUpdatedObjectInfo`).
+fn not_found(info: &KindInfo, name: &str, reads: bool) -> ApiError {
+    let of = |group: &str| ApiError::not_found_in(group, &format!("{}/scale", info.plural), name);
+    match (info.group, info.plural) {
+        ("apps", "statefulsets") if reads => ApiError::not_found(info, name),
+        ("apps", _) => of("apps"),
+        ("", "replicationcontrollers") => of(if reads { "autoscaling" } else { "" }),
+        _ => ApiError::not_found(info, name),
+    }
+}
+
+async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
@@ -109,7 +104,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
-                let before = checked(kind, &before.object)?;
+                let before = changeable(kind, &before.object)?;
                 let made = || patches::apply(&call.content_type, before.clone(), &call.body);
                 let shown = || made().map(|patched| patched.value.to_string()).unwrap_or_default();
                 let (scale, warnings) = strict::check_patched(&Scale, made()?, shown, validation)?;
@@ -131,17 +126,21 @@ async fn write(
 ) -> Reply {
     let dry = dry_run(&call.query, options)?;
     let (written, warnings) = update::write(server, resource, call, dry, |old| {
-        checked(&*resource.kind, &old.object)?;
+        readable(&*resource.kind, &old.object)?;
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
         let mut object = old.object.clone();
         // It is the object's name and version that the scale speaks of.
-        for field in ["name", "namespace", "uid", "resourceVersion"] {
+        for field in ["name", "namespace", "uid"] {
             let (from, into) = (&scale["metadata"][field], &mut object["metadata"]);
             match from {
                 Value::Null => drop(into.as_object_mut().map(|m| m.remove(field))),
                 value => into[field] = value.clone(),
             }
+        }
+        // Who names no version means any.
+        if let version @ Value::String(_) = &scale["metadata"]["resourceVersion"] {
+            object["metadata"]["resourceVersion"] = version.clone();
         }
         put(&*resource.kind, &mut object, &scale);
         let ownership = managers.map_or(Ownership::Update(Asked::Nothing), Ownership::Settled);
@@ -167,29 +166,50 @@ fn replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(0)
 }
 
-/// `ValidateScale`.
+/// `ValidateScale`; how many there may be of a custom kind, its own validation says.
 fn validate(resource: &Resource, scale: &Value) -> Result<(), ApiError> {
-    let mut errors = FieldErrors::default();
+    let (mut errors, paths) = (FieldErrors::default(), resource.kind.scale());
     let name = scale["metadata"]["name"].as_str().unwrap_or("");
     if name.is_empty() {
         errors.required(&FieldPath::new("metadata").child("name"), "name or generateName is required");
     }
-    if replicas(scale) < 0 {
+    if paths.is_built_in() && replicas(scale) < 0 {
         let path = FieldPath::new("spec").child("replicas");
         errors.invalid(&path, &scale["spec"]["replicas"], "must be greater than or equal to 0");
     }
-    let name = resource.name.as_deref().unwrap_or("");
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&SCALE, name, &errors)) }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&SCALE, resource.name.as_deref().unwrap_or(""), &errors));
+    }
+    if !paths.is_built_in() && replicas(scale) == UNSET {
+        let path = paths.wanted_text();
+        return Err(ApiError::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+    }
+    Ok(())
 }
 
-/// The scale of an object that says how many there should be, as one of a custom kind must.
+/// What an object says of its scale can be told.
+fn readable(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
+    kind.scale().readable(object).map_err(|why| ApiError::new(500, "", why))
+}
+
+/// The scale as it is shown: of a custom kind, the object must say how many there should be.
 fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
-    let paths = kind.scale();
-    if !paths.is_built_in() && at(object, &paths.wanted).is_null() {
-        let path = paths.wanted.join(".");
-        return Err(ApiError::internal(format!("the spec replicas field \".{path}\" does not exist")));
+    readable(kind, object)?;
+    if kind.scale().is_unset(object) {
+        let path = kind.scale().wanted_text();
+        return Err(ApiError::internal(format!("the spec replicas field {path:?} does not exist")));
     }
     Ok(scale_of(kind, object))
+}
+
+/// The scale as changes find it: one that is not set yet can be, and who leaves it so is told.
+fn changeable(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
+    readable(kind, object)?;
+    let mut scale = scale_of(kind, object);
+    if kind.scale().is_unset(object) {
+        scale["spec"]["replicas"] = json!(UNSET);
+    }
+    Ok(scale)
 }
 
 /// How many there are, should be, and which they are.

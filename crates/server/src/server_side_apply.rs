@@ -79,8 +79,10 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
         return Err(bad("decoding", "a configuration must be an object"));
     }
     match validation {
-        Validation::Strict if !duplicates.is_empty() => Err(bad("strict decoding", &duplicates.join(", "))),
-        Validation::Warn => Ok((value, duplicates)),
+        Validation::Strict if !duplicates.is_empty() => {
+            Err(bad("strict decoding", &format!("error converting YAML to JSON: {}", duplicates.join(", "))))
+        }
+        Validation::Warn => Ok((value, duplicates.iter().flat_map(|twice| decode::as_warnings(twice)).collect())),
         _ => Ok((value, Vec::new())),
     }
 }

@@ -1,7 +1,7 @@
 //! Decoding an object as its kind: what it has that its kind has not is refused, told or dropped, as the client wishes.
 
 use crate::{
-    decode::Parsed,
+    decode::{Parsed, as_warnings, is_of_yaml},
     kinds::{FieldErrors, FieldPath, Kind},
     named,
     request::Query,
@@ -51,14 +51,14 @@ pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> 
         Validation::Strict if !wrong.is_empty() => {
             Err(handled(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((object, wrong.into_iter().map(told_alone).collect())),
+        Validation::Warn => Ok((object, wrong.iter().flat_map(|wrong| as_warnings(wrong)).collect())),
         _ => Ok((object, Vec::new())),
     }
 }
 
-/// A field that is not known is told of once, however often it stands there. Custom kinds are read in another order.
+/// A field that is not known is told of once, however often it stands there. YAML and custom kinds are read in another order.
 fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> Vec<String> {
-    if kind.is_custom() {
+    if kind.is_custom() || duplicates.iter().any(|twice| is_of_yaml(twice)) {
         return duplicates.into_iter().chain(unknown).collect();
     }
     let is_known = |twice: &String| {
@@ -67,11 +67,6 @@ fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> V
     };
     let twice: Vec<String> = duplicates.into_iter().filter(is_known).collect();
     unknown.into_iter().chain(twice).collect()
-}
-
-/// As a warning has it: without what introduces errors of YAML (`parseYAMLWarnings`).
-fn told_alone(wrong: String) -> String {
-    wrong.strip_prefix("yaml: unmarshal errors:").map_or(wrong.clone(), |rest| rest.trim_start().to_owned())
 }
 
 /// What a patch made of an object; upstream finds fault with these as an invalid `patch`, which is shown.
@@ -97,7 +92,7 @@ pub(crate) fn check_patched(
         Validation::Strict if !wrong.is_empty() => {
             Err(invalid(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((object, wrong.into_iter().map(told_alone).collect())),
+        Validation::Warn => Ok((object, wrong.iter().flat_map(|wrong| as_warnings(wrong)).collect())),
         _ => Ok((object, Vec::new())),
     }
 }

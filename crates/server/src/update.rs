@@ -5,6 +5,7 @@ use crate::{
     authz,
     create::{self, New},
     decode,
+    identity::{self, named_version},
     kinds::{FieldErrors, KindInfo, WriteContext},
     live::Live,
     managed::{self, Asked},
@@ -20,6 +21,7 @@ use crate::{
 };
 use admission::about::Operation;
 use apply::Managers;
+use http::Method;
 use serde_json::{Value, json};
 use std::{borrow::Cow, sync::Arc};
 use store::{Expect, Object, Write, WriteError};
@@ -55,15 +57,14 @@ pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call)
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )));
     }
-    check_name(resource, &value)?;
+    identity::check_name(resource, &value)?;
     if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
         return make_new(server, resource, call, value, warnings, dry).await;
     }
     let asked = Asked::take(&mut value, is_reset);
     let make = |old: &Live| {
         // Who names another object is told that first.
-        check_identity(resource, &value, &old.object)?;
-        check_has_version(kind.info(), &value)?;
+        identity::check(resource, call.method == Method::PUT, &value, &old.object)?;
         let ownership = Ownership::Update(asked.clone());
         Ok(Made { object: value.clone(), warnings: warnings.clone(), ownership })
     };
@@ -86,23 +87,11 @@ async fn make_new(
 ) -> Reply {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     authz::may_create(server, resource, call)?;
-    if !value["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() {
+    if named_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
-    check_identity(resource, &value, &Value::Null)?;
+    identity::check(resource, true, &value, &Value::Null)?;
     create::write(server, resource, call, New { value, warnings, managers: None }, dry).await
-}
-
-/// Of some kinds an update must say which version it is of.
-fn check_has_version(info: &KindInfo, new: &Value) -> Result<(), ApiError> {
-    if !info.needs_version || !new["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() {
-        return Ok(());
-    }
-    let mut errors = FieldErrors::default();
-    let path = crate::kinds::FieldPath::new("metadata").child("resourceVersion");
-    errors.invalid(&path, &json!(0), "must be specified for an update");
-    let name = new["metadata"]["name"].as_str().unwrap_or("");
-    Err(ApiError::invalid_named(info.group, info.plural, name, &errors))
 }
 
 pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -168,7 +157,8 @@ pub(crate) async fn write(
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let old = server.recent.live(&server.webhooks, kind, &current).await?;
         let Made { object, mut warnings, ownership } = make(&old)?;
-        check_identity(resource, &object, &old.object)?;
+        identity::check(resource, call.method == Method::PUT, &object, &old.object)?;
+        identity::check_has_version(kind.info(), &object)?;
         let mut new = admitted(server, resource, call, object, &old, ownership, review.as_ref()).await?;
         prepare(server, resource, call, &mut new.object, &old.object)?;
         let addresses = services::take(server, resource, &mut new.object).await?;
@@ -227,52 +217,6 @@ fn wants_another(info: &KindInfo, new: &Value, old: &Value) -> bool {
         || old.keys().any(|key| !told(key) && !new.contains_key(key))
 }
 
-/// The object that a client sends is called as the path says.
-fn check_name(resource: &Resource, new: &Value) -> Result<(), ApiError> {
-    let (name, given) = (resource.name.as_deref().unwrap_or(""), new["metadata"]["name"].as_str().unwrap_or(""));
-    if given == name {
-        return Ok(());
-    }
-    let why = format!("the name of the object ({given}) does not match the name on the URL ({name})");
-    Err(ApiError::bad_request(why))
-}
-
-/// The object that a client sends is the one that the path names, in the version that is there.
-fn check_identity(resource: &Resource, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    let text = |field: &str| new["metadata"][field].as_str().unwrap_or("");
-    check_name(resource, new)?;
-    if info.namespaced && !text("namespace").is_empty() && text("namespace") != resource.namespace {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({}) does not match the namespace on the request ({})",
-            text("namespace"),
-            resource.namespace
-        )));
-    }
-    let uid = old["metadata"]["uid"].as_str().unwrap_or("");
-    if !text("uid").is_empty() && text("uid") != uid {
-        let scope = if info.namespaced { format!("{}/", resource.namespace) } else { String::new() };
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-            info.plural,
-            text("uid"),
-        );
-        return Err(ApiError::conflict(info, name, &why));
-    }
-    let version = text("resourceVersion");
-    if version.is_empty() || old["metadata"]["resourceVersion"] == version {
-        return Ok(());
-    }
-    if version.parse::<u64>().is_err() {
-        let mut errors = FieldErrors::default();
-        let path = crate::kinds::FieldPath::new("metadata").child("resourceVersion");
-        let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-        errors.invalid(&path, &json!(version), &why);
-        return Err(ApiError::invalid(info, name, &errors));
-    }
-    Err(ApiError::modified(info, name))
-}
-
 /// What webhooks and policies are asked about a change, if there are any.
 fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, dry: bool) -> Option<Review<'a>> {
     let options = || admit::review::options(call, "UpdateOptions", dry);
@@ -302,7 +246,7 @@ async fn admitted(
     let kind = &*resource.kind;
     metadata::keep(&mut new, &old.object);
     // Of a patch, upstream looks at what came of it.
-    let when = if call.method == http::Method::PATCH { metadata::AFTER_ADMISSION } else { "" };
+    let when = if call.method == Method::PATCH { metadata::AFTER_ADMISSION } else { "" };
     call.told.lock().extend(metadata::drop_duplicate_owners(&mut new["metadata"], when));
     kind.default(&mut new);
     let managers = match ownership {
@@ -327,7 +271,7 @@ async fn admitted(
     if !admit::outside::mutate(review, &mut object, Some(&old.whole()), &complete).await? {
         return Ok(new);
     }
-    check_identity(resource, &object, &old.object)?;
+    identity::check(resource, false, &object, &old.object)?;
     metadata::keep(&mut object, &old.object);
     call.told.lock().extend(metadata::drop_duplicate_owners(&mut object["metadata"], metadata::AFTER_ADMISSION));
     let managers = managed::after_admission(&mut object, new.managers, call);
@@ -359,6 +303,9 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value
     metadata::validate(kind, new, &mut errors);
     metadata::validate_update(new, old, &mut errors);
     kind.validate_update(new, old, &ctx, &mut errors);
+    if errors.is_empty() {
+        authz::check_params(server, &call.user, resource, new, Some(old), &mut errors);
+    }
     if errors.is_empty() {
         Ok(())
     } else {

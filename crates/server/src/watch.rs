@@ -57,8 +57,9 @@ struct Watcher {
 
 pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let selection = Selection::parse(&resource.kind, &call.query)?;
-    let (view, include) = (object::stream_view(&call.accept)?, Include::parse(&call.query)?);
     let options = ListOptions::parse(&call.query, true)?;
+    let view = object::stream_view(&call.accept, options.send_initial_events == Some(true))?;
+    let include = Include::parse(&call.query)?;
     let scope = read::scope(resource, &selection);
     // Without a revision, and with 0, a watch starts with what there is now.
     let state_first = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);

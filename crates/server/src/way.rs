@@ -37,6 +37,17 @@ struct Asked<B> {
     raw_query: String,
 }
 
+/// The version, and whether all is well: what everybody is told, named or not.
+fn shown_to_all(method: &http::Method, path: &str, raw_query: &str) -> Reply {
+    if !path.starts_with("/version") {
+        return health::answer(path, raw_query);
+    }
+    match *method {
+        http::Method::GET | http::Method::HEAD => Ok(reply::json(200, &discovery::version())),
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
 impl ApiServer {
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
     pub async fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Response<Body>
@@ -93,17 +104,8 @@ impl ApiServer {
         // A name that does not hold is nobody's, not everybody's.
         let has_failed = user.is_none()
             && (head.extensions.get::<UnknownCertificate>().is_some() || tokens::shown(&head.headers).is_some());
-        if is_open && !has_failed {
-            trail.user(&user.unwrap_or_else(UserInfo::anonymous).authenticated()).await;
-            let is_version = path.starts_with("/version");
-            return if is_version && !matches!(head.method, http::Method::GET | http::Method::HEAD) {
-                Err(ApiError::method_not_allowed())
-            } else if is_version {
-                Ok(reply::json(200, &discovery::version()))
-            } else {
-                health::answer(path, &raw_query)
-            };
-        }
+        let is_open = is_open && !has_failed;
+        let user = user.or_else(|| is_open.then(UserInfo::anonymous));
         let Some(user) = user.map(UserInfo::authenticated) else {
             trail.nobody().await;
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
@@ -113,6 +115,7 @@ impl ApiServer {
         let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
         let (ticket, admitted) = self.flows.enter(&user, wanted.as_ref()).await;
         let reply = match admitted {
+            Ok(()) if is_open => shown_to_all(&head.method, head.uri.path(), &raw_query),
             Ok(()) => self.admitted(user, wanted, Asked { head, body, upgrade, raw_query }, trail).await,
             Err(error) => Err(error),
         };

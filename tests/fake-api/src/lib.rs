@@ -144,15 +144,15 @@ impl FakeApi {
         self.state.lock().writes.clone()
     }
 
-    /// Answers the next write that begins so with this code.
-    pub fn refuse(&self, write: &str, code: u16) {
-        self.state.lock().refusals.push((write.to_owned(), code));
+    /// Answers the next request that begins so with this code.
+    pub fn refuse(&self, request: &str, code: u16) {
+        self.state.lock().refusals.push((request.to_owned(), code));
     }
 
-    /// How many refusals of writes that begin so are still to come.
+    /// How many refusals of requests that begin so are still to come.
     #[must_use]
-    pub fn refusals(&self, write: &str) -> usize {
-        self.state.lock().refusals.iter().filter(|(start, _)| start == write).count()
+    pub fn refusals(&self, request: &str) -> usize {
+        self.state.lock().refusals.iter().filter(|(start, _)| start == request).count()
     }
 
     /// Waits until the server's state is so; the clock may be a paused one.
@@ -217,13 +217,18 @@ impl State {
             return reply(200, &document);
         }
         let target = Target::of(path);
-        if *method == Method::GET {
-            return self.read(&target, query);
-        }
         let line = format!("{method} {path}");
         if let Some(at) = self.refusals.iter().position(|(start, _)| line.starts_with(start)) {
             let (_, code) = self.refusals.remove(at);
-            return status(code, if code == 409 { "Conflict" } else { "Refused" });
+            let reason = match code {
+                404 => "NotFound",
+                409 => "Conflict",
+                _ => "Refused",
+            };
+            return status(code, reason);
+        }
+        if *method == Method::GET {
+            return self.read(&target, query);
         }
         self.writes.push(line);
         match method.as_str() {

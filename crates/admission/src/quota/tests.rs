@@ -126,6 +126,29 @@ fn services_and_claims_have_measures_of_their_own() {
 }
 
 #[test]
+fn devices_count_by_their_class_and_alternatives_with_the_most_of_each() {
+    let exactly = |class: &str, count: i64| json!({"name": "r", "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": count}});
+    let either = |class: &str, count: i64| json!({"name": class, "deviceClassName": class, "allocationMode": "ExactCount", "count": count});
+    let claim = |requests: &Value| {
+        object("resource.k8s.io", "resourceclaims", &json!({"spec": {"devices": {"requests": requests}}}))
+    };
+    let name = "gold.deviceclass.resource.k8s.io/devices";
+    let hard = json!({name: "4", "count/resourceclaims.resource.k8s.io": "2"});
+    let told = |asked: u32, used: u32| {
+        format!("exceeded quota: q, requested: {name}={asked}, used: {name}={used}, limited: {name}=4")
+    };
+    let three = || claim(&json!([exactly("gold", 3)]));
+    check_new(&hard, &[], &three(), "");
+    check_new(&hard, &[three()], &three(), &told(3, 3));
+    check_new(&hard, &[three()], &claim(&json!([exactly("silver", 3)])), "");
+    check_new(&hard, &[], &claim(&json!([exactly("gold", 3), exactly("gold", 2)])), &told(5, 0));
+    let choice = json!([{"name": "r", "firstAvailable": [either("gold", 2), either("silver", 9), either("gold", 1)]}]);
+    check_new(&hard, &[three()], &claim(&choice), &told(2, 3));
+    let all = json!([{"name": "r", "exactly": {"deviceClassName": "gold", "allocationMode": "All"}}]);
+    check_new(&hard, &[], &claim(&all), &told(32, 0));
+}
+
+#[test]
 fn an_update_counts_by_what_it_adds() {
     let quota = quota(&json!({"services.nodeports": "1"}));
     let service = |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}]}}));

@@ -5,11 +5,18 @@ use api::{
     resources::{self, Amount, Amounts, Side},
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::{
+    core::v1::{Container, PersistentVolumeClaim, Pod, Service},
+    resource::v1::ResourceClaim,
+};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+const CLAIMS_TO_DEVICES: Kind<'_> = Kind { group: "resource.k8s.io", resource: "resourceclaims" };
+const DEVICES_OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// So many devices are allocated to a claim at most: a request for all of them counts as so many (`AllocationResultsMaxSize`).
+const MOST_DEVICES: i64 = 32;
 
 /// A kind of objects, by its group and its plural name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +36,9 @@ impl<'a> Kind<'a> {
             let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
             return Some(Self { group, resource });
         }
+        if name.ends_with(DEVICES_OF_CLASS) {
+            return Some(CLAIMS_TO_DEVICES);
+        }
         match name.split_once(STORAGE_CLASS).map_or(name, |(_, rest)| rest) {
             "persistentvolumeclaims" | "requests.storage" => core("persistentvolumeclaims"),
             "services" | "services.nodeports" | "services.loadbalancers" => core("services"),
@@ -42,6 +52,12 @@ impl<'a> Kind<'a> {
     fn count(self) -> String {
         let Self { group, resource } = self;
         if group.is_empty() { format!("count/{resource}") } else { format!("count/{resource}.{group}") }
+    }
+
+    /// Whether quotas look into objects of this kind, and do not only count them.
+    #[must_use]
+    pub fn is_measured(self) -> bool {
+        self.may_grow() || self == CLAIMS_TO_DEVICES
     }
 
     /// Whether an update may make more of an object.
@@ -75,6 +91,7 @@ pub(super) enum What {
     Pod(Box<Pod>),
     Service(Box<Service>),
     Claim(Box<PersistentVolumeClaim>),
+    Devices(Box<ResourceClaim>),
     Other,
 }
 
@@ -86,6 +103,7 @@ impl Object {
             ("", "pods") => serde_json::from_value(value.clone()).map(What::Pod),
             ("", "services") => serde_json::from_value(value.clone()).map(What::Service),
             ("", "persistentvolumeclaims") => serde_json::from_value(value.clone()).map(What::Claim),
+            _ if kind == CLAIMS_TO_DEVICES => serde_json::from_value(value.clone()).map(What::Devices),
             _ => Ok(What::Other),
         };
         let what = what.unwrap_or(What::Other);
@@ -116,6 +134,7 @@ impl Object {
             What::Pod(pod) => usage.extend(of_pod(pod)),
             What::Service(service) => usage.extend(of_service(service)),
             What::Claim(claim) => usage.extend(of_claim(claim)),
+            What::Devices(claim) => usage.extend(of_devices(claim)),
             What::Other => {
                 usage.insert(self.resource.clone(), one);
             }
@@ -214,6 +233,29 @@ fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
         let of_class: Vec<_> =
             usage.iter().map(|(name, amount)| (format!("{class}{STORAGE_CLASS}{name}"), *amount)).collect();
         usage.extend(of_class);
+    }
+    usage
+}
+
+/// Devices by their class. Of alternatives each class counts with the most that is asked of it, whichever is taken
+/// (`pkg/quota/v1/evaluator/core/resource_claims.go`).
+fn of_devices(claim: &ResourceClaim) -> Amounts {
+    let count = |mode: Option<&str>, count: Option<i64>| match mode {
+        Some("All") => MOST_DEVICES,
+        Some("ExactCount") | None => count.unwrap_or(1),
+        Some(_) => 0,
+    };
+    let mut usage = Amounts::new();
+    for request in claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten()) {
+        let exact =
+            request.exactly.iter().map(|r| (&r.device_class_name, count(r.allocation_mode.as_deref(), r.count)));
+        let choices = request.first_available.iter().flatten();
+        let any = choices.map(|r| (&r.device_class_name, count(r.allocation_mode.as_deref(), r.count)));
+        let mut most = Amounts::new();
+        for (class, count) in exact.chain(any) {
+            resources::raise(&mut most, &Amounts::from([(format!("{class}{DEVICES_OF_CLASS}"), Amount::units(count))]));
+        }
+        resources::add(&mut usage, &most);
     }
     usage
 }

@@ -111,9 +111,6 @@ fn below(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErro
     let resource = place.root || schema["x-kubernetes-embedded-resource"] == true;
     for (name, property) in fields(schema, "properties") {
         let mut inner = place.within();
-        if schema["x-kubernetes-map-type"] == "atomic" {
-            inner.apart = inner.apart.or_else(|| Some(path.to_string()));
-        }
         if resource && OF_EVERY_KIND.contains(&name.as_str()) {
             inner.in_metadata = true;
             if place.root {

@@ -6,7 +6,7 @@ use crate::{convert, kinds::Kind, kinds::selector, registry::Served, status::Api
 use admission::{
     conditions,
     matching::Matching,
-    policy::{Binding, Denial, Policy, Said},
+    policy::{Binding, Denial, Policy, Said, is_ignored},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -107,7 +107,8 @@ pub(super) fn concerns_policy(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<Option<usize>, String> {
-    let form = concerns(review, matching, object, old)?;
+    let [group, _, resource] = &review.about.forms[0].resource;
+    let form = if is_ignored(group, resource) { None } else { concerns(review, matching, object, old)? };
     if form.is_some()
         && let Some(params) = params
     {
@@ -118,8 +119,7 @@ pub(super) fn concerns_policy(
 
 /// The kind of what configures a policy (`ensureParamsForPolicyLocked`).
 fn param_kind<'a>(served: &'a Served, (version, kind): &'a (String, String)) -> Result<&'a dyn Kind, String> {
-    let (group, name) = version.rsplit_once('/').unwrap_or(("", version));
-    let known = served.kinds(group, name).find(|k| k.info().kind == kind && !k.info().question);
+    let known = served.of_objects(version, kind);
     known.ok_or_else(|| format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'"))
 }
 

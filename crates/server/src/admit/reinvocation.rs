@@ -28,9 +28,4 @@ impl<K: Ord> Reinvocation<K> {
     pub(super) fn wants(&self, who: &K) -> bool {
         self.wanted.contains(who)
     }
-
-    /// Those that are to be asked again, once.
-    pub(super) fn take(&mut self) -> BTreeSet<K> {
-        std::mem::take(&mut self.wanted)
-    }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Review<'a> {
     pub(crate) call: &'a Call,
     pub(crate) about: About,
     pub(crate) asked: Arc<Asked>,
+    /// How the name begins that an object will get.
+    pub(super) prefix: String,
     /// The kinds of the forms; none when the objects of the request are of a kind of their own, as a Scale is.
     kinds: Vec<KindRef>,
 }
@@ -66,7 +68,7 @@ impl<'a> Review<'a> {
             dry: options["dryRun"].is_array(),
             options,
         };
-        Some(Self { server, call, about, asked, kinds })
+        Some(Self { server, call, about, asked, prefix: String::new(), kinds })
     }
 
     /// The same, of which the objects are of this kind.
@@ -76,6 +78,11 @@ impl<'a> Review<'a> {
             form.kind = kind.map(str::to_owned);
         }
         self
+    }
+
+    /// The object gets a name that begins so.
+    pub(crate) fn generates(&mut self, prefix: &str) {
+        prefix.clone_into(&mut self.prefix);
     }
 
     /// From now on, it is about an object of this name.

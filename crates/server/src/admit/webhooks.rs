@@ -49,8 +49,9 @@ impl Round {
         if object != output {
             self.reinvocation.changed();
         }
-        for place in self.reinvocation.take() {
-            if let Some(hook) = review.asked.mutating.get(place) {
+        for (place, hook) in review.asked.mutating.iter().enumerate() {
+            // One that is asked again can change what those saw that follow.
+            if self.reinvocation.wants(&place) {
                 self.ask(review, (1, place), hook, object, old).await?;
             }
         }
@@ -205,6 +206,8 @@ impl Review<'_> {
     /// A refusal in the words for the resource.
     pub(crate) fn forbidden(&self, why: &str) -> ApiError {
         let Some(form) = self.about.forms.first() else { return ApiError::internal(why) };
-        ApiError::forbidden_to(&form.resource[0], &form.resource[2], &self.about.name, why)
+        // Upstream's `extractResourceName`.
+        let name = [&self.about.name, &self.prefix].into_iter().find(|name| !name.is_empty());
+        ApiError::forbidden_to(&form.resource[0], &form.resource[2], name.map_or("Unknown", String::as_str), why)
     }
 }

@@ -1,7 +1,7 @@
 //! The status of a definition: which names it has, and whether its kind is served
 //! (`pkg/controller/status`, `pkg/controller/establish`).
 
-use crate::kinds::has_ca_bundle;
+use crate::kinds::{Approval, has_ca_bundle};
 use crate::write::now;
 use serde_json::{Value, json};
 
@@ -14,7 +14,8 @@ fn find<'a>(definition: &'a Value, condition: &str) -> Option<&'a Value> {
     definition["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == condition)
 }
 
-/// Sets a condition; its time is that of the last change from true to false or back.
+/// Sets a condition; its time is that of the last change from true to false or back, and never nothing: whoever waits for the
+/// condition to be as it is set here would write for ever.
 pub(crate) fn set(status: &mut Value, condition: &str, value: &str, reason: &str, message: &str) {
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);
@@ -26,7 +27,7 @@ pub(crate) fn set(status: &mut Value, condition: &str, value: &str, reason: &str
     match all.iter_mut().find(|c| c["type"] == condition) {
         None => all.push(new),
         Some(old) => {
-            if old["status"] == value {
+            if old["status"] == value && old["lastTransitionTime"].is_string() {
                 new["lastTransitionTime"] = old["lastTransitionTime"].clone();
             }
             *old = new;
@@ -38,9 +39,10 @@ pub(crate) fn set(status: &mut Value, condition: &str, value: &str, reason: &str
 pub(super) fn status(definition: &Value, others: &[&Value]) -> Option<Value> {
     let (wanted, accepted) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let mut status = definition["status"].clone();
+    tell_approval(definition, &mut status);
     let settled = *wanted == *accepted && is(definition, "NamesAccepted") && is(definition, "Established");
     if settled {
-        return None;
+        return (status != definition["status"]).then_some(status);
     }
     let (names, conflict) = accept(wanted, accepted, others);
     status["acceptedNames"] = names;
@@ -63,6 +65,14 @@ pub(super) fn status(definition: &Value, others: &[&Value]) -> Option<Value> {
         }
     }
     (status != definition["status"]).then_some(status)
+}
+
+/// Of a group of the community's it says whether that was asked.
+fn tell_approval(definition: &Value, status: &mut Value) {
+    const CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
+    let Some(approval) = Approval::of(definition) else { return };
+    let (value, reason) = approval.condition();
+    set(status, CONFORMANT, value, reason, &approval.message());
 }
 
 /// The names that a definition gets of those that it wants, and what it cannot have.
@@ -114,6 +124,27 @@ mod tests {
         let names = json!({"plural": name, "singular": kind.to_lowercase(), "kind": kind,
             "listKind": format!("{kind}List"), "shortNames": [short]});
         json!({"spec": {"group": "example.com", "names": names}, "status": {}})
+    }
+
+    #[test]
+    fn a_definition_in_a_group_of_the_communitys_says_whether_it_was_approved() {
+        let check = |group: &str, said: &str, expected: Option<(&str, &str, &str)>| {
+            let mut one = definition("foos", "Foo", "fo");
+            one["spec"]["group"] = json!(group);
+            one["metadata"] = json!({"annotations": {"api-approved.kubernetes.io": said}});
+            one["status"] = status(&one, &[]).unwrap();
+            assert_eq!(status(&one, &[]), None);
+            let condition = find(&one, "KubernetesAPIApprovalPolicyConformant");
+            let text = |field: &str| condition.and_then(|c| c[field].as_str());
+            let expected = expected.map(|(value, reason, message)| [value, reason, message].map(Some));
+            assert_eq!(["status", "reason", "message"].map(text), expected.unwrap_or_default(), "{group} {said}");
+        };
+        check("example.com", "unapproved", None);
+        check("k8s.io.example.com", "unapproved", None);
+        let bypassed = Some(("False", "UnapprovedAnnotation", "not approved: \"unapproved, testing\""));
+        check("foo.k8s.io", "unapproved, testing", bypassed);
+        let given = "approved in https://github.com/kubernetes/kubernetes/pull/78458";
+        check("kubernetes.io", &given["approved in ".len()..], Some(("True", "ApprovedAnnotation", given)));
     }
 
     #[test]

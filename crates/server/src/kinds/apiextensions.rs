@@ -1,9 +1,11 @@
 //! CustomResourceDefinitions: what clients add to what is served. What follows from them is in `definitions.rs`.
 
+mod approval;
 mod names;
 mod validate;
 mod versions;
 
+pub(crate) use approval::Approval;
 pub(crate) use validate::has_ca_bundle;
 
 use super::{KindInfo, NAME_AND_CREATION, WriteContext, fill, plain::Plain};

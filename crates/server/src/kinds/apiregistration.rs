@@ -24,6 +24,7 @@ pub(super) static API_SERVICE: Plain = Plain {
     validate,
     ..Plain::of(&KindInfo {
         categories: &["api-extensions"],
+        needs_version: true,
         status: true,
         kept_by_status: METADATA,
         ..KindInfo::of_cluster("apiregistration.k8s.io", "APIService", "apiservices", "apiservice")

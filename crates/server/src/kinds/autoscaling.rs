@@ -1,6 +1,7 @@
 //! HorizontalPodAutoscaler (`autoscaling/v2`, and `v1` in the form of which it was made).
 
 mod behavior;
+mod reference;
 mod v1;
 
 use super::{
@@ -13,12 +14,21 @@ use super::{
 use api::quantity::Amount;
 use serde_json::{Value, json};
 
-pub(super) static V2: Plain =
-    Plain { columns: COLUMNS, default, validate, validate_status, ..Plain::of(&KindInfo { version: "v2", ..INFO }) };
+pub(super) static V2: Plain = Plain {
+    columns: COLUMNS,
+    default,
+    validate,
+    validate_new: reference::new,
+    validate_change: reference::changed,
+    validate_status,
+    ..Plain::of(&KindInfo { version: "v2", ..INFO })
+};
 pub(super) static V1: Plain = Plain {
     columns: COLUMNS,
     default: |object| v1::through(object, default),
     validate: |object, errors| validate(&v1::stored(object), errors),
+    validate_new: |object, errors| reference::new(&v1::stored(object), errors),
+    validate_change: |object, old, errors| reference::changed(&v1::stored(object), &v1::stored(old), errors),
     validate_status,
     convert: Some(Conversion { from: v1::from_stored, to: v1::to_stored }),
     ..Plain::of(&KindInfo { converted: true, ..INFO })

@@ -153,6 +153,21 @@ impl Custom {
         self.schema.prune(object);
         self.schema.fill_in(object);
     }
+
+    /// What must hold of an object, in the order in which upstream tells it.
+    fn validate(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        self.schema.validate_values(object, old, errors);
+        self.scale.validate_spec(object, errors);
+        self.scale.validate_status(object, errors);
+        self.validate_more(object, old, errors);
+    }
+
+    /// What must hold whatever of an object is written; the rules come last, for they are not asked of all that is wrong.
+    fn validate_more(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        embedded::validate(&self.schema, object, errors);
+        self.schema.validate_lists(object, old, errors);
+        self.schema.ask_rules(object, old, errors);
+    }
 }
 
 impl Kind for Custom {
@@ -217,19 +232,16 @@ impl Kind for Custom {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        self.schema.validate(object, None, errors);
-        embedded::validate(&self.schema, object, errors);
+        self.validate(object, None, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        match (&self.status, ctx.target) {
-            (status, WriteTarget::Status) => {
-                status.iter().for_each(|status| status.validate_values(object, Some(old), errors));
-                self.schema.ask_rules(object, Some(old), errors);
-            }
-            _ => self.schema.validate(object, Some(old), errors),
+        if ctx.target != WriteTarget::Status {
+            return self.validate(object, Some(old), errors);
         }
-        embedded::validate(&self.schema, object, errors);
+        self.status.iter().for_each(|status| status.validate_values(object, Some(old), errors));
+        self.scale.validate_status(object, errors);
+        self.validate_more(object, Some(old), errors);
     }
 
     fn column_definitions(&self) -> Vec<Value> {

@@ -28,7 +28,6 @@ pub(super) static FLOW_SCHEMA: Plain = Plain {
     default: |object| fill::numbers_at(object, "/spec", &[("matchingPrecedence", 1000)]),
     validate: schema::validate,
     ..Plain::of(&KindInfo {
-        needs_version: true,
         status: true,
         kept_by_status: METADATA,
         generation: true,
@@ -52,7 +51,6 @@ pub(super) static PRIORITY_LEVEL: Plain = Plain {
     },
     validate: level::validate,
     ..Plain::of(&KindInfo {
-        needs_version: true,
         status: true,
         kept_by_status: METADATA,
         generation: true,

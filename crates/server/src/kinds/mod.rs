@@ -49,7 +49,7 @@ mod volume_source;
 mod webhook_client;
 
 pub use api::field::{FieldError, FieldErrors, FieldPath};
-pub(crate) use apiextensions::has_ca_bundle;
+pub(crate) use apiextensions::{Approval, has_ca_bundle};
 pub(crate) use custom::Custom;
 pub(crate) use event::CORE as CORE_EVENT;
 pub use info::{KindInfo, Subresource};

@@ -17,6 +17,8 @@ static INFO: KindInfo = KindInfo {
     group: "node.k8s.io",
     storage: STORAGE,
     namespaced: false,
+    created_by_update: true,
+    needs_version: true,
     ..KindInfo::core("RuntimeClass", "runtimeclasses", "runtimeclass")
 };
 

@@ -92,13 +92,17 @@ pub(super) static CSI_DRIVER: Plain = Plain {
     },
     validate: driver::validate,
     validate_change: driver::validate_change,
-    ..Plain::of(&KindInfo { generation: true, ..KindInfo::of_cluster(GROUP, "CSIDriver", "csidrivers", "csidriver") })
+    ..Plain::of(&KindInfo {
+        needs_version: true,
+        generation: true,
+        ..KindInfo::of_cluster(GROUP, "CSIDriver", "csidrivers", "csidriver")
+    })
 };
 pub(super) static CSI_NODE: Plain = Plain {
     columns: &[NAME, integer("Drivers", Cell::Count("/spec/drivers")), AGE],
     validate: driver::validate_node,
     validate_change: driver::validate_node_change,
-    ..Plain::of(&KindInfo::of_cluster(GROUP, "CSINode", "csinodes", "csinode"))
+    ..Plain::of(&KindInfo { needs_version: true, ..KindInfo::of_cluster(GROUP, "CSINode", "csinodes", "csinode") })
 };
 pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
     columns: &[
@@ -121,7 +125,10 @@ pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
             immutable(&object[field], &old[field], &FieldPath::new(field), errors);
         }
     },
-    ..Plain::of(&KindInfo::of(GROUP, "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity"))
+    ..Plain::of(&KindInfo {
+        needs_version: true,
+        ..KindInfo::of(GROUP, "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity")
+    })
 };
 pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
     columns: &[
@@ -154,6 +161,7 @@ pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
         }
     },
     ..Plain::of(&KindInfo {
+        needs_version: true,
         status: true,
         kept_by_status: METADATA,
         ..KindInfo::of_cluster(GROUP, "VolumeAttachment", "volumeattachments", "volumeattachment")

@@ -1,7 +1,7 @@
 //! Server-side apply of a Scale: it is merged as an object of its own, and who owns its number is noted in the object that
 //! it scales.
 
-use super::{SCALE, Scale, ScalePaths, checked, write};
+use super::{SCALE, Scale, ScalePaths, changeable, write};
 use crate::{
     live::Live,
     managed::{self, types},
@@ -66,7 +66,7 @@ fn merged(
     };
     let own_path = Path::of_fields(&["spec", "replicas"]);
     let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
-    let (live, whole) = (checked(kind, &old.object)?, &old.managers);
+    let (live, whole) = (changeable(kind, &old.object)?, &old.managers);
     let (manager, time) = (managed::manager(call), now().to_string());
     let request = Request {
         versions: &OneVersion,

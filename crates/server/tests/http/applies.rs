@@ -77,7 +77,7 @@ async fn what_cannot_be_applied_is_refused_in_upstreams_words() {
     api.check(apply(&path, &long, &good()), 422, json!({"message": too_long})).await;
     long.pop();
     api.check(apply(format!("{path}?dryRun=All"), &long, &good()), 201, json!({})).await;
-    let unprintable = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\u{7}\": invalid character U+0007 (at position 1)";
+    let unprintable = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\a\": invalid character U+0007 (at position 1)";
     api.check(apply(&path, "a%07", &good()), 422, json!({"message": unprintable})).await;
     let forced = "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
     api.check(merge(format!("{path}?force=true"), &json!({})), 422, json!({"message": forced})).await;
@@ -127,7 +127,7 @@ async fn what_cannot_be_applied_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn a_version_and_a_uid_are_preconditions() {
+async fn a_version_is_a_precondition_and_a_uid_stays() {
     let api = Api::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     let created = api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await.body;
@@ -137,7 +137,7 @@ async fn a_version_and_a_uid_are_preconditions() {
     api.check(apply(&path, "a", &next), 409, json!({"reason": "Conflict", "message": modified})).await;
     next["metadata"]["resourceVersion"] = json!(version(&created));
     next["metadata"]["uid"] = json!("another");
-    api.check(apply(&path, "a", &next), 409, json!({"reason": "Conflict"})).await;
+    api.check(apply(&path, "a", &next), 422, json!({"reason": "Invalid"})).await;
     next["metadata"]["uid"] = created["metadata"]["uid"].clone();
     api.check(apply(&path, "a", &next), 200, json!({"data": {"k": "w"}})).await;
 }

@@ -93,13 +93,17 @@ pub(crate) fn apply(path: impl Into<String>, manager: &str, config: &Value) -> A
         .header("content-type", "application/apply-patch+yaml")
 }
 
-/// The managers of an object, each as `name Operation` with the subresource behind it.
+/// The managers of an object by name, each as `name Operation` with the subresource behind it. (Their order in the object
+/// depends on the second in which each came.)
 pub(crate) fn managers(object: &Value) -> Vec<String> {
     let entry = |e: &Value| {
         let text = |field: &str| e[field].as_str().unwrap_or("").to_owned();
         format!("{} {} {}", text("manager"), text("operation"), text("subresource")).trim_end().to_owned()
     };
-    object["metadata"]["managedFields"].as_array().into_iter().flatten().map(entry).collect()
+    let mut all: Vec<String> =
+        object["metadata"]["managedFields"].as_array().into_iter().flatten().map(entry).collect();
+    all.sort_unstable();
+    all
 }
 
 /// What a manager owns.

@@ -36,7 +36,8 @@ async fn an_update_of_another_object_of_that_name_is_refused() {
     );
     let other = json!({"metadata": {"name": "a", "uid": "other"}});
     api.check(put(&path, &other), 409, json!({"reason": "Conflict", "message": why})).await;
-    api.check(merge(&path, &other), 409, json!({"reason": "Conflict"})).await;
+    let why = "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
+    api.check(merge(&path, &other), 422, json!({"reason": "Invalid", "message": why})).await;
     api.check(merge(&path, &json!({"metadata": {"uid": uid}})), 200, json!({})).await;
 }
 

@@ -3,7 +3,9 @@
 mod conversion;
 mod definitions;
 mod objects;
+mod ratcheting;
 mod rules;
+mod scales;
 mod schemas;
 
 use crate::common::*;

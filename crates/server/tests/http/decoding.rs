@@ -168,10 +168,28 @@ async fn an_update_makes_some_objects_and_must_know_their_version() {
     let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
     api.check(put(&path, &lease("b")), 422, json!({"message": message})).await;
     let mut next = lease("b");
+    next["metadata"]["resourceVersion"] = json!("0");
+    api.check(put(&path, &next), 422, json!({"message": message})).await;
+    let none = json!({"metadata": {"resourceVersion": "0"}});
+    api.check(patch("merge-patch", path.clone(), &none), 422, json!({"message": message})).await;
     next["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
     api.check(put(&path, &next), 200, json!({"spec": {"holderIdentity": "b"}})).await;
     api.check(delete(&path), 200, json!({})).await;
     api.check(put(&path, &next), 404, json!({})).await;
+    next["metadata"]["resourceVersion"] = json!("0");
+    api.check(put(&path, &next), 201, json!({})).await;
+}
+
+#[tokio::test]
+async fn the_version_0_of_an_object_is_any() {
+    let api = Api::new().await;
+    api.create_config_map("c", json!({})).await;
+    let map = json!({"metadata": {"name": "c", "resourceVersion": "0"}, "data": {"a": "b"}});
+    let path = format!("{CONFIG_MAPS}/c");
+    api.check(put(&path, &map), 200, json!({"data": {"a": "b"}})).await;
+    let merge = json!({"metadata": {"resourceVersion": "0"}, "data": {"a": "c"}});
+    let patched = api.check(patch("merge-patch", path, &merge), 200, json!({"data": {"a": "c"}})).await.body;
+    assert_ne!(patched["metadata"]["resourceVersion"], "0");
 }
 
 #[tokio::test]

@@ -96,6 +96,15 @@ async fn a_client_is_told_by_what_its_request_was_classified() {
         let level = uid(&api, &format!("prioritylevelconfigurations/{level}")).await;
         assert_eq!(told("x-kubernetes-pf-prioritylevel-uid"), level, "{name}");
     }
+    // What everybody is told is a request, too; whether all is well is told whatever the load.
+    for (path, schema) in [("/version", "global-default"), ("/readyz", "probes")] {
+        let answer = api.ask(&get(path).by("ann", &[])).await;
+        let told = answer.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap();
+        assert_eq!((answer.status, told), (200, &*uid(&api, &format!("flowschemas/{schema}")).await), "{path}");
+    }
+    let as_ann = get("/version").by("root", &["system:masters"]).header("impersonate-user", "ann");
+    let told = api.ask(&as_ann).await.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned();
+    assert_eq!(told, uid(&api, "flowschemas/global-default").await);
 }
 
 #[tokio::test]
@@ -220,4 +229,18 @@ async fn what_must_be_there_stays_as_it_is() {
         events.check("DELETED", json!({})).await;
         events.check("ADDED", json!({"spec": {"matchingPrecedence": precedence}})).await;
     }
+}
+
+#[tokio::test]
+async fn a_condition_that_somebody_wrote_without_a_time_gets_one() {
+    let api = fair(600).await;
+    let path = format!("{GROUP}/flowschemas/probes");
+    let mut events = api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dprobes")).await;
+    let mut schema = events.check("ADDED", json!({})).await;
+    schema["status"]["conditions"][0].as_object_mut().unwrap().remove("lastTransitionTime");
+    api.check(put(format!("{path}/status"), &schema), 200, json!({})).await;
+    events.next().await;
+    // Without one it would be written for ever: as long as it is another than the server would write.
+    let settled = events.check("MODIFIED", json!({})).await;
+    assert!(settled["status"]["conditions"][0]["lastTransitionTime"].is_string(), "{settled}");
 }

@@ -9,6 +9,7 @@ mod networking;
 mod others;
 mod scaling;
 mod storage;
+mod versions;
 
 use crate::common::*;
 use serde_json::{Value, json};

@@ -121,7 +121,7 @@ async fn an_update_that_says_nothing_of_managers_keeps_them_and_one_can_reset_th
         assert_ne!(version(&after), version(&body));
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"n": "1"}});
         let body = api.check(apply(format!("{CONFIG_MAPS}/c"), "z", &config), 200, json!({})).await.body;
-        assert_eq!(managers(&body), ["z Apply", "before-first-apply Update"]);
+        assert_eq!(managers(&body), ["before-first-apply Update", "z Apply"]);
         let expected = json!({"f:data": {".": {}, "f:k": {}, "f:l": {}, "f:m": {}, "f:n": {}}});
         assert_eq!(fields_of(&body, "before-first-apply"), expected);
         let patch = merge(format!("{CONFIG_MAPS}/c"), &json!({"metadata": {"managedFields": reset}}));

@@ -105,7 +105,7 @@ async fn a_status_is_validated() {
         ),
         (
             "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers".to_owned(),
-            json!({"spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "A", "name": "a", "apiVersion": "v1"}}}),
+            json!({"spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "A", "name": "a", "apiVersion": "a/v1"}}}),
             json!({"currentReplicas": -1, "desiredReplicas": 0}),
             "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0",
         ),

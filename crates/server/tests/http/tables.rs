@@ -63,12 +63,36 @@ async fn a_watch_as_table_sends_its_columns_once() {
     assert_eq!(second["rows"][0]["cells"][2], "Odd");
     api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
     events.check("DELETED", json!({"kind": "Table", "rows": [{}]})).await;
-    // A bookmark is a row of nothing but its revision.
-    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+}
+
+#[tokio::test]
+async fn a_bookmark_in_a_table_is_a_row_of_nothing_but_its_revision() {
+    let api = Api::new().await;
+    let revision = api.ask(&get(CONFIG_MAPS)).await.body["metadata"]["resourceVersion"].clone();
+    tokio::time::pause();
+    let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=90";
     let mut events = api.watch_as(&table(format!("{CONFIG_MAPS}?{query}"))).await;
+    let event = events.try_next().await.unwrap();
+    let row = json!({"cells": ["", 0, "<unknown>"], "object": {"metadata": {"resourceVersion": revision}}});
+    let bookmark = json!({"kind": "Table", "columnDefinitions": [{}, {}, {}], "rows": [row]});
+    let mut wrong = Vec::new();
+    compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn no_stream_that_begins_with_a_list_is_a_table() {
+    let api = Api::new().await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path = format!("{CONFIG_MAPS}?{query}");
+    let refused = json!({"reason": "NotAcceptable"});
+    let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    api.check(get(&path).header("accept", only), 406, refused).await;
+    // Whoever takes something else as well gets that.
+    let any = format!("{only},application/json");
+    let mut events = api.watch_as(&get(&path).header("accept", &any)).await;
     let annotations = json!({"k8s.io/initial-events-end": "true"});
-    let row = json!({"cells": ["", 0, "<unknown>"], "object": {"metadata": {"annotations": annotations}}});
-    events.check("BOOKMARK", json!({"kind": "Table", "columnDefinitions": [{}, {}, {}], "rows": [row]})).await;
+    events.check("BOOKMARK", json!({"kind": "ConfigMap", "metadata": {"annotations": annotations}})).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use crate::common::*;
 use serde_json::{Value, json};
 
 /// The Pod is refused with these causes: field, reason (without `FieldValue`), message.
-async fn check(api: &Api, change: impl Fn(&mut Value), causes: &[(&str, &str, &str)]) {
+pub(crate) async fn check(api: &Api, change: impl Fn(&mut Value), causes: &[(&str, &str, &str)]) {
     let mut object = pod("p");
     change(&mut object);
     let expected: Vec<Value> = causes

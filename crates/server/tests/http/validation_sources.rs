@@ -1,6 +1,9 @@
 //! What volumes, devices and claims may say.
 
-use crate::validation::check_spec;
+use crate::{
+    common::Api,
+    validation::{check, check_spec},
+};
 use serde_json::{Value, json};
 
 async fn check_volume(source: Value, causes: &[(&str, &str, &str)]) {
@@ -72,6 +75,28 @@ async fn sources_of_volumes_say_what_they_are() {
         ],
     )
     .await;
+}
+
+#[tokio::test]
+async fn claims_that_are_to_be_made_have_names_of_their_own() {
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
+    let made = |name: &str| json!({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": claim}}});
+    let other = |claim: &str| json!({"name": "x", "persistentVolumeClaim": {"claimName": claim}});
+    let named = |pod: &str, volumes: Value| {
+        let pod = pod.to_owned();
+        move |p: &mut Value| {
+            p["metadata"]["name"] = json!(pod);
+            p["spec"]["volumes"] = volumes.clone();
+        }
+    };
+    let api = Api::new().await;
+    let why = "Invalid value: \"v-d\": must not reference a PVC that gets created for an ephemeral volume";
+    let at = "spec.volumes[1].persistentVolumeClaim.claimName";
+    check(&api, named("v", json!([made("d"), other("v-d")])), &[(at, "Invalid", why)]).await;
+    check(&api, named("w", json!([made("d"), other("v-d")])), &[]).await;
+    let pod = "p".repeat(252);
+    let why = format!("Invalid value: \"d\": PVC name \"{pod}-d\": must be no more than 253 bytes");
+    check(&api, named(&pod, json!([made("d")])), &[("spec.volumes[0].name", "Invalid", &why)]).await;
 }
 
 #[tokio::test]

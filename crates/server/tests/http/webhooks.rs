@@ -1,5 +1,6 @@
 //! Admission webhooks: who is asked about what, with what, and what comes of it.
 
+mod changes;
 mod matching;
 mod subresources;
 
@@ -202,10 +203,10 @@ async fn a_webhook_that_asks_for_it_sees_what_came_after_it_once_more() {
     mutating(&api, "b", hook.config("/b"), json!({"rules": rules})).await;
     mutating(&api, "c", hook.config("/c"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
     mutating(&api, "d", hook.config("/still"), json!({"rules": rules})).await;
-    let made = json!({"data": {"said": "/a/b/c/a"}});
+    let made = json!({"data": {"said": "/a/b/c/a/c"}});
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, made).await;
     let asked: Vec<String> = hook.asked().into_iter().map(|(path, _)| path).collect();
-    assert_eq!(asked, ["/a", "/b", "/c", "/still", "/a"]);
+    assert_eq!(asked, ["/a", "/b", "/c", "/still", "/a", "/c"]);
 }
 
 #[tokio::test]
@@ -227,7 +228,7 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
         json!({"message": "the name of the object (b) does not match the name on the URL (a)"}),
     )
     .await;
-    api.check(update(set("/metadata/uid", json!("b"))), 409, json!({})).await;
+    api.check(update(set("/metadata/uid", json!("b"))), 422, json!({"reason": "Invalid"})).await;
     api.check(update(set("/data/x", json!(1))), 500, json!({"reason": "InternalError"})).await;
     let told = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
     let none = update(with(json!([{"op": "remove", "path": "/none"}])));

@@ -44,7 +44,10 @@ fn fitting(of: TypeRef<'_>, depth: usize) -> Type {
     match of.schema.get(of.id) {
         Shape::Scalar(Scalar::String) => Type::STRING,
         Shape::Scalar(Scalar::Boolean) => Type::BOOL,
-        Shape::Scalar(Scalar::Numeric | Scalar::Any) | Shape::Untyped { .. } => Type::Dyn,
+        // Only the schemas of definitions (`maximum`, `minimum`, `multipleOf`) hold numbers that are not whole: it is warned of
+        // comparing one with 1.5.
+        Shape::Scalar(Scalar::Numeric) => Type::INT,
+        Shape::Scalar(Scalar::Any) | Shape::Untyped { .. } => Type::Dyn,
         Shape::List(list) => Type::list(at(list.element)),
         Shape::Map(map) => match map.element {
             Some(element) if map.fields.is_empty() => Type::Map(Box::new(at(element))),

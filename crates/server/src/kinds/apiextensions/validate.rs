@@ -1,6 +1,9 @@
 //! What a definition may say as a whole (`validateCustomResourceDefinitionSpec`).
 
-use super::{names, versions};
+use super::{
+    approval::{APPROVED, Approval},
+    names, versions,
+};
 use crate::kinds::{
     FieldErrors, FieldPath,
     checks::text,
@@ -10,10 +13,6 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-
-/// Who wants a kind in these groups has asked the community.
-const APPROVED: &str = "api-approved.kubernetes.io";
-const PROPOSAL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
 /// What holds for a definition, new or changed.
 pub(super) fn new(object: &Value, errors: &mut FieldErrors) {
@@ -46,7 +45,7 @@ pub(super) fn new(object: &Value, errors: &mut FieldErrors) {
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.invalid(&path.child("preserveUnknownFields"), &json!(true), why);
     }
-    approval(object, group, errors);
+    approval(object, errors);
     stored_versions(object, all, errors);
 }
 
@@ -101,22 +100,15 @@ fn check_group(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Groups of the community's are not for everyone (`validateAPIApproval`).
-fn approval(object: &Value, group: &str, errors: &mut FieldErrors) {
-    let protected = ["k8s.io", "kubernetes.io"].iter().any(|d| group == *d || group.ends_with(&format!(".{d}")));
-    if !protected {
-        return;
-    }
+/// `validateAPIApproval`.
+fn approval(object: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("metadata").child("annotations").key(APPROVED);
-    let must = format!("protected groups must have approval annotation {APPROVED:?}");
-    match text(&object["metadata"]["annotations"], APPROVED) {
-        "" => errors.required(&path, &format!("{must}, {PROPOSAL}")),
-        said if said.starts_with("unapproved") => {}
-        said if said.starts_with("https://") || said.starts_with("http://") => {}
-        said => {
-            let why = format!("{must} with either a URL or a reason starting with \"unapproved\", {PROPOSAL}");
-            errors.invalid(&path, &json!(said), &why);
+    match Approval::of(object) {
+        Some(missing @ Approval::Missing) => errors.required(&path, &missing.message()),
+        Some(invalid @ Approval::Invalid) => {
+            errors.invalid(&path, &object["metadata"]["annotations"][APPROVED], &invalid.message());
         }
+        _ => {}
     }
 }
 

@@ -107,9 +107,7 @@ fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                 (false, false) => {
                     errors.invalid(&at.child("maxSurge"), surge, "may not be set when maxUnavailable is non-zero");
                 }
-                (true, true) => {
-                    errors.invalid(&at.child("maxUnavailable"), unavailable, "cannot be 0 when maxSurge is 0");
-                }
+                (true, true) => errors.required(&at.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"),
                 _ => {}
             }
         }

@@ -62,7 +62,9 @@ pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
 pub(super) fn pod(object: &Value, errors: &mut FieldErrors) {
     apparmor::of_annotations(object, errors);
     deletion_cost(&object["metadata"]["annotations"], errors);
-    spec(&object["spec"], &FieldPath::new("spec"), errors);
+    let (path, of) = (FieldPath::new("spec"), &object["spec"]);
+    spec(of, &path, errors);
+    volume::claims_to_be_made(text(&object["metadata"], "name"), of, &path.child("volumes"), errors);
 }
 
 /// The spec of a Pod, or of a template of Pods (`ValidatePodSpec`).

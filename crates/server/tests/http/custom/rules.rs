@@ -161,6 +161,10 @@ async fn a_rule_that_makes_no_sense_is_refused_with_the_definition() {
             format!("spec.validation.openAPIV3Schema.properties[spec].properties[f].x-kubernetes-validations[0]{at}: ");
         assert!(answer.status == 422 && text.contains(&place) && text.contains(words), "{rule}: {text}");
     }
+    // An atomic map is another as a whole, and what stands in it is known all the same.
+    let whole = json!({"type": "object", "x-kubernetes-map-type": "atomic",
+        "properties": {"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}});
+    api.check(post(format!("{DEFINITIONS}?dryRun=All"), &crontabs(&json!({"f": whole}))), 201, json!({})).await;
     let mut apart = list;
     apart["items"]["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf"}]);
     let answer = api.ask(&post(DEFINITIONS, &crontabs(&json!({"f": apart})))).await;

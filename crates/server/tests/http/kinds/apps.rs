@@ -156,6 +156,10 @@ async fn daemon_sets() {
                 "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero",
             ),
             (
+                r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}}"#,
+                "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0",
+            ),
+            (
                 r#"{"spec": {"updateStrategy": {"type": "Never"}}}"#,
                 "spec.updateStrategy.type: Unsupported value: \"Never\": supported values: \"RollingUpdate\", \"OnDelete\"",
             ),

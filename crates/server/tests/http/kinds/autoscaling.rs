@@ -27,6 +27,22 @@ async fn both_versions() {
             (r#"{"spec": {"minReplicas": 0}}"#, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
             (r#"{"spec": {"scaleTargetRef": {"name": null}}}"#, "spec.scaleTargetRef.name: Required value"),
             (
+                r#"{"spec": {"scaleTargetRef": {"apiVersion": "v1"}}}"#,
+                "spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": apiVersion must specify API group",
+            ),
+            (
+                r#"{"spec": {"scaleTargetRef": {"apiVersion": null}}}"#,
+                "spec.scaleTargetRef.apiVersion: Invalid value: \"\": apiVersion must specify API group",
+            ),
+            (
+                r#"{"spec": {"scaleTargetRef": {"apiVersion": "a/b/c"}}}"#,
+                "spec.scaleTargetRef.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+            ),
+            (
+                r#"{"spec": {"metrics": [{"type": "Object", "object": {"describedObject": {"apiVersion": "a/b/c", "kind": "X", "name": "x"}, "metric": {"name": "a"}, "target": {"type": "Value", "value": "1"}}}]}}"#,
+                "spec.metrics[0].object.describedObject.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+            ),
+            (
                 r#"{"spec": {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}]}}"#,
                 "spec.metrics[0].resource.target.averageUtilization: Required value: must set either a target raw value or a target utilization",
             ),

@@ -83,6 +83,10 @@ async fn admission_policies() {
         wrong: &[
             (r#"{"spec": {"validationActions": []}}"#, "spec.validationActions: Required value: at least one validation action is required"),
             (
+                r#"{"spec": {"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Allow"}}}"#,
+                "[spec.paramRef.name: Forbidden: name and selector are mutually exclusive, spec.paramRef.selector: Forbidden: name and selector are mutually exclusive]",
+            ),
+            (
                 r#"{"spec": {"policyName": "A", "validationActions": ["Warn", "Warn"], "paramRef": {"name": "a/b", "parameterNotFoundAction": "Allow"}, "matchResources": {"matchPolicy": "x"}}}"#,
                 "[spec.policyName: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), spec.paramRef.name: Invalid value: \"a/b\": may not contain '/', spec.matchResources.matchPolicy: Unsupported value: \"x\": supported values: \"Equivalent\", \"Exact\", spec.validationActions[1]: Duplicate value: \"Warn\"]",
             ),

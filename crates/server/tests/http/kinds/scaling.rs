@@ -37,6 +37,28 @@ async fn a_scale_is_read_and_written() {
     api.check(delete(&scale), 405, json!({})).await;
 }
 
+#[tokio::test]
+async fn a_scale_of_nothing_is_missing_under_the_name_that_upstreams_store_gives_it() {
+    let api = Api::new().await;
+    for (path, read, written) in [
+        ("/apis/apps/v1/namespaces/default/deployments", "deployments/scale.apps", "deployments/scale.apps"),
+        ("/apis/apps/v1/namespaces/default/replicasets", "replicasets/scale.apps", "replicasets/scale.apps"),
+        ("/apis/apps/v1/namespaces/default/statefulsets", "statefulsets.apps", "statefulsets/scale.apps"),
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            "replicationcontrollers/scale.autoscaling",
+            "replicationcontrollers/scale",
+        ),
+    ] {
+        let scale = format!("{path}/none/scale");
+        let missing = |what: &str| json!({"reason": "NotFound", "message": format!("{what} \"none\" not found")});
+        api.check(get(&scale), 404, missing(read)).await;
+        let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "none"}, "spec": {"replicas": 1}});
+        api.check(put(&scale, &object), 404, missing(written)).await;
+        api.check(merge(&scale, &json!({"spec": {"replicas": 1}})), 404, missing(written)).await;
+    }
+}
+
 /// Who owns the number of a Deployment, and as what.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap().iter();

@@ -38,6 +38,33 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> V
     names
 }
 
+/// The claims that are made for ephemeral volumes have names that claims may have, and are no other volume's. Of a template
+/// nobody knows yet what they will be called.
+pub(super) fn claims_to_be_made(pod: &str, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if pod.is_empty() {
+        return;
+    }
+    let made = |v: &Value| {
+        let is_named = !v["ephemeral"].is_null() && !text(v, "name").is_empty();
+        is_named.then(|| api::claim::made_name(pod, text(v, "name")))
+    };
+    let all_made: Vec<String> = items(spec, "volumes").filter_map(made).collect();
+    for (i, v) in items(spec, "volumes").enumerate() {
+        let path = path.index(i);
+        if let Some(claim) = made(v) {
+            for why in api::names::dns1123_subdomain(&claim) {
+                errors.invalid(&path.child("name"), &v["name"], &format!("PVC name {claim:?}: {why}"));
+            }
+        }
+        let source = &v["persistentVolumeClaim"];
+        if source["claimName"].as_str().is_some_and(|name| all_made.iter().any(|claim| claim == name)) {
+            let path = path.child("persistentVolumeClaim").child("claimName");
+            let why = "must not reference a PVC that gets created for an ephemeral volume";
+            errors.invalid(&path, &source["claimName"], why);
+        }
+    }
+}
+
 /// Checks the source of a volume; gives its kind.
 fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) -> &'static str {
     let owner = Owner::Pod(text(v, "name"));

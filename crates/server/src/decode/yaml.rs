@@ -1,0 +1,166 @@
+//! YAML. Depth, size and what aliases make of it are bounded.
+
+use super::Parsed;
+use api::quote::quoted;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Value;
+use serde_saphyr::{Spanned, options::DuplicateKeyPolicy};
+use std::{collections::HashSet, fmt};
+
+/// What all aliases of a document may stand for together, in nodes.
+const MAX_ALIASED: usize = 50_000;
+/// How upstream's reader begins to tell what stands twice.
+const ERRORS: &str = "yaml: unmarshal errors:";
+
+/// Reads a document.
+pub(super) fn read(text: &str) -> Result<Parsed, String> {
+    match serde_saphyr::from_str_with_options::<Value>(text, options(DuplicateKeyPolicy::Error)) {
+        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
+        Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
+            let value = lenient(text)?;
+            // What cannot be looked through has at least the one that was found.
+            let mut lines = lenient(text).map_or_else(|_| Vec::new(), |Twice(lines)| lines);
+            if lines.is_empty() {
+                lines.push(already_set(location.line(), &key.unwrap_or_default()));
+            }
+            Ok(Parsed { value, duplicates: vec![format!("{ERRORS}\n  {}", lines.join("\n  "))] })
+        }
+        Err(other) => Err(told(&other)),
+    }
+}
+
+/// The errors in a text that tells what stands twice, as warnings have them (`parseYAMLWarnings`): each on its own.
+pub(crate) fn as_warnings(wrong: &str) -> Vec<String> {
+    match wrong.strip_prefix(ERRORS) {
+        Some(lines) => lines.trim_start().lines().map(|line| line.trim().to_owned()).collect(),
+        None => vec![wrong.to_owned()],
+    }
+}
+
+/// Whether this tells what stands twice in YAML.
+pub(crate) fn is_of_yaml(wrong: &str) -> bool {
+    wrong.starts_with(ERRORS)
+}
+
+fn options(duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
+    let mut options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
+    options.alias_limits.max_total_replayed_events = MAX_ALIASED;
+    options
+}
+
+/// Reads a document in which keys stand twice.
+fn lenient<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::LastWins)).map_err(|e| told(&e))
+}
+
+fn already_set(line: u64, key: &str) -> String {
+    format!("line {line}: key {} already set in map", quoted(key))
+}
+
+fn told(error: &serde_saphyr::Error) -> String {
+    error.to_string().lines().next().unwrap_or("").to_owned()
+}
+
+/// The keys that stand twice in a document, each with its line, in upstream's words.
+struct Twice(Vec<String>);
+
+impl<'de> Deserialize<'de> for Twice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut found = Vec::new();
+        Keys(&mut found).deserialize(deserializer)?;
+        Ok(Self(found))
+    }
+}
+
+/// Notes the keys that stand twice below here.
+struct Keys<'a>(&'a mut Vec<String>);
+
+impl<'de> DeserializeSeed<'de> for Keys<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Keys<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Keys(&mut *self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(Spanned { value: key, referenced: at, .. }) = map.next_key::<Spanned<String>>()? {
+            if seen.contains(&key) {
+                self.0.push(already_set(at.line(), &key));
+            }
+            seen.insert(key);
+            map.next_value_seed(Keys(&mut *self.0))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(text: &str, expected: &Value, lines: &[&str]) {
+        let Parsed { value, duplicates } = read(text).unwrap();
+        let told: Vec<String> = duplicates.iter().flat_map(|wrong| as_warnings(wrong)).collect();
+        assert_eq!((&value, told.iter().map(String::as_str).collect::<Vec<_>>()), (expected, lines.to_vec()));
+    }
+
+    #[test]
+    fn each_key_that_stands_twice_is_told_with_its_line() {
+        check("a: 1\nb: {c: 2}\n", &json!({"a": 1, "b": {"c": 2}}), &[]);
+        let twice = "a: 1\nb:\n- {c: 2, c: 3}\n- d: x\n  d: [true]\n1: 2\na: ~\n";
+        let lines = [
+            "line 3: key \"c\" already set in map",
+            "line 5: key \"d\" already set in map",
+            "line 7: key \"a\" already set in map",
+        ];
+        check(twice, &json!({"a": null, "b": [{"c": 3}, {"d": [true]}], "1": 2}), &lines);
+        let huge = "a: 1\na: 123456789012345678901234567890123456789012345\n";
+        check(huge, &read(&huge["a: 1\n".len()..]).unwrap().value, &["line 2: key \"a\" already set in map"]);
+        let whole = read("a: 1\na: 1\na: 2\n").unwrap().duplicates;
+        let lines = "  line 2: key \"a\" already set in map\n  line 3: key \"a\" already set in map";
+        assert_eq!(whole, [format!("{ERRORS}\n{lines}")]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Where an object says how many there should be, are, and which, and what may stand there
+//! (`customresource/validator.go`, and upstream's accessors in `unstructured/helpers.go`).
+
+use crate::kinds::{FieldErrors, FieldPath};
+use serde_json::{Value, json};
+
+/// Where an object says how many there should be, are, and which.
+#[derive(Debug, Clone, Default)]
+pub struct ScalePaths {
+    pub(super) wanted: Vec<String>,
+    pub(super) current: Vec<String>,
+    /// Where the selector stands as text.
+    pub(super) selector: Vec<String>,
+}
+
+/// Where built-in kinds say it.
+pub(crate) static BUILT_IN: ScalePaths = ScalePaths { wanted: Vec::new(), current: Vec::new(), selector: Vec::new() };
+
+impl ScalePaths {
+    /// Where a custom kind says it.
+    pub(crate) fn read(scale: &Value) -> Self {
+        let path = |key: &str| -> Vec<String> {
+            let text = scale[key].as_str().unwrap_or("");
+            text.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        Self {
+            wanted: path("specReplicasPath"),
+            current: path("statusReplicasPath"),
+            selector: path("labelSelectorPath"),
+        }
+    }
+
+    pub(super) fn is_built_in(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Whether an object does not say how many there should be, though it could.
+    pub(super) fn is_unset(&self, object: &Value) -> bool {
+        !self.is_built_in() && number(object, &self.wanted) == Ok(None)
+    }
+
+    /// The path of the number that should be, as the definition writes it.
+    pub(super) fn wanted_text(&self) -> String {
+        text_of(&self.wanted)
+    }
+
+    /// Whether all that a scale tells can be read (`scaleFromCustomResource`).
+    pub(super) fn readable(&self, object: &Value) -> Result<(), String> {
+        if self.is_built_in() {
+            return Ok(());
+        }
+        number(object, &self.wanted)?;
+        number(object, &self.current)?;
+        text(object, &self.selector)
+    }
+
+    /// `ValidateScaleSpec`.
+    pub(crate) fn validate_spec(&self, object: &Value, errors: &mut FieldErrors) {
+        if !self.is_built_in() {
+            count(object, &self.wanted, errors);
+        }
+    }
+
+    /// `ValidateScaleStatus`.
+    pub(crate) fn validate_status(&self, object: &Value, errors: &mut FieldErrors) {
+        if self.is_built_in() {
+            return;
+        }
+        count(object, &self.current, errors);
+        if let Err(why) = text(object, &self.selector) {
+            errors.invalid(&FieldPath::new(&text_of(&self.selector)), &json!(""), &why);
+        }
+    }
+}
+
+/// How many there are must be a number that a scale can hold.
+fn count(object: &Value, path: &[String], errors: &mut FieldErrors) {
+    let at = FieldPath::new(&text_of(path));
+    match number(object, path) {
+        Err(why) => errors.invalid(&at, &json!(0), &why),
+        Ok(Some(n)) if n < 0 => errors.invalid(&at, &json!(n), "should be a non-negative integer"),
+        Ok(Some(n)) if n > i64::from(i32::MAX) => {
+            errors.invalid(&at, &json!(n), &format!("should be less than or equal to {}", i32::MAX));
+        }
+        Ok(_) => {}
+    }
+}
+
+/// `NestedInt64`.
+fn number(object: &Value, path: &[String]) -> Result<Option<i64>, String> {
+    match find(object, path)? {
+        None => Ok(None),
+        Some(found) => found.as_i64().map(Some).ok_or_else(|| wrong(path, found, "int64")),
+    }
+}
+
+/// `NestedString` of a path that there need not be.
+fn text(object: &Value, path: &[String]) -> Result<(), String> {
+    match find(object, path)? {
+        Some(found) if !path.is_empty() && !found.is_string() => Err(wrong(path, found, "string")),
+        _ => Ok(()),
+    }
+}
+
+/// `NestedFieldNoCopy`: null at the end is found, and null on the way is not passed.
+fn find<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
+    let mut value = object;
+    for (i, field) in path.iter().enumerate() {
+        let fields = match value {
+            Value::Null => return Ok(None),
+            Value::Object(fields) => fields,
+            other => return Err(wrong(&path[..=i], other, "map[string]interface{}")),
+        };
+        match fields.get(field) {
+            Some(held) => value = held,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(value))
+}
+
+fn wrong(path: &[String], found: &Value, wanted: &str) -> String {
+    format!("{} accessor error: {} is of the type {}, expected {wanted}", text_of(path), printed(found), go_type(found))
+}
+
+fn text_of(path: &[String]) -> String {
+    format!(".{}", path.join("."))
+}
+
+/// As Go's `%T` of the decoded value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// As Go's `%v` of the decoded value.
+fn printed(value: &Value) -> String {
+    let list = |parts: Vec<String>| format!("[{}]", parts.join(" "));
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(n) if !n.is_i64() => float(n.as_f64().unwrap_or(0.0)),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(items) => list(items.iter().map(printed).collect()),
+        Value::Object(fields) => {
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            format!("map{}", list(fields.iter().map(|(key, held)| format!("{key}:{}", printed(held))).collect()))
+        }
+    }
+}
+
+/// Go's `%v`: what is large or small has an exponent, of two digits at least.
+fn float(number: f64) -> String {
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ScalePaths;
+    use crate::kinds::FieldErrors;
+    use serde_json::{Value, json};
+
+    fn paths() -> ScalePaths {
+        ScalePaths::read(&json!({"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n",
+            "labelSelectorPath": ".status.s"}))
+    }
+
+    #[track_caller]
+    fn told(object: Value, expected: &[&str]) {
+        let mut errors = FieldErrors::default();
+        paths().validate_spec(&object, &mut errors);
+        paths().validate_status(&object, &mut errors);
+        let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(got, expected, "{object}");
+    }
+
+    #[test]
+    fn what_no_scale_can_hold_is_told_as_go_tells_it() {
+        told(json!({}), &[]);
+        told(json!({"spec": null, "status": {"n": 0, "s": ""}}), &[]);
+        told(json!({"spec": {"a": {"n": 2_147_483_647}}}), &[]);
+        for (value, words) in [
+            (json!({"n": -1}), "-1: should be a non-negative integer"),
+            (json!({"n": 2_147_483_648_u32}), "2147483648: should be less than or equal to 2147483647"),
+            (json!({"n": null}), "0: .spec.a.n accessor error: <nil> is of the type <nil>, expected int64"),
+            (json!({"n": "x"}), "0: .spec.a.n accessor error: x is of the type string, expected int64"),
+            (json!({"n": 1.5}), "0: .spec.a.n accessor error: 1.5 is of the type float64, expected int64"),
+            (json!({"n": 1e30}), "0: .spec.a.n accessor error: 1e+30 is of the type float64, expected int64"),
+            (
+                json!({"n": [1, "b"]}),
+                "0: .spec.a.n accessor error: [1 b] is of the type []interface {}, expected int64",
+            ),
+            (
+                json!({"n": {"b": true, "a": null}}),
+                "0: .spec.a.n accessor error: map[a:<nil> b:true] is of the type map[string]interface {}, expected int64",
+            ),
+            (json!(3), "0: .spec.a.n accessor error: 3 is of the type int64, expected map[string]interface{}"),
+        ] {
+            told(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {words}")]);
+        }
+        told(
+            json!({"status": {"n": -2, "s": {}}}),
+            &[
+                ".status.n: Invalid value: -2: should be a non-negative integer",
+                ".status.s: Invalid value: \"\": .status.s accessor error: map[] is of the type map[string]interface {}, expected string",
+            ],
+        );
+    }
+}

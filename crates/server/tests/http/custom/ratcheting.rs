@@ -1,0 +1,125 @@
+//! A definition that became stricter hinders no one who changes something else.
+
+use super::*;
+
+const PROPERTIES: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+
+/// Adds this to the properties of the spec.
+async fn tighten(api: &Api, place: &str, value: Value) {
+    let change = json!([{"op": "add", "path": format!("{PROPERTIES}/{place}"), "value": value}]);
+    api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &change), 200, json!({})).await;
+}
+
+/// A list whose items are told apart by `k`.
+fn keyed() -> Value {
+    json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}})
+}
+
+fn item(k: &str, v: u8) -> Value {
+    json!({"k": k, "v": v})
+}
+
+async fn told(api: &Api, spec: Value) -> (u16, String) {
+    let answer = api.ask(&merge(format!("{CRONTABS}/a"), &json!({"spec": spec}))).await;
+    let text = answer.body["message"].as_str().unwrap_or("").to_owned();
+    (
+        answer.status,
+        text.strip_prefix("CronTab.stable.example.com \"a\" is invalid: ").map_or(text.clone(), str::to_owned),
+    )
+}
+
+fn refused(words: &str) -> (u16, String) {
+    (422, words.to_owned())
+}
+
+fn taken() -> (u16, String) {
+    (200, String::new())
+}
+
+#[tokio::test]
+async fn a_schema_that_became_stricter_hinders_no_one_who_changes_something_else() {
+    let api = with_crontabs(&json!({"replicas": {"type": "integer"}, "image": {"type": "string"}})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 50}))), 201, json!({})).await;
+    let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
+    let change = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum", "value": 10}]);
+    api.check(patch("json-patch", &path, &change), 200, json!({})).await;
+    let path = format!("{CRONTABS}/a");
+    api.check(merge(&path, &json!({"spec": {"image": "x"}})), 200, json!({"spec": {"replicas": 50}})).await;
+    api.check(merge(&path, &json!({"spec": {"replicas": 51}})), 422, json!({})).await;
+}
+
+#[tokio::test]
+async fn items_with_keys_may_move_in_a_list_that_has_become_too_long() {
+    let api = with_crontabs(&json!({"l": keyed()})).await;
+    let [a, b, c] = [item("a", 1), item("b", 2), item("c", 3)];
+    api.check(post(CRONTABS, &crontab("a", &json!({"l": [a, b, c]}))), 201, json!({})).await;
+    tighten(&api, "l/maxItems", json!(2)).await;
+    assert_eq!(told(&api, json!({"l": [c, a, b]})).await, taken());
+    let words = refused("spec.l: Too many: 3: must have at most 2 items");
+    assert_eq!(told(&api, json!({"l": [c, a, item("b", 9)]})).await, words);
+    assert_eq!(told(&api, json!({"l": [c, a, item("d", 2)]})).await, words);
+}
+
+#[tokio::test]
+async fn items_of_a_set_may_not_move_in_a_list_that_has_become_too_long() {
+    let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    let api = with_crontabs(&json!({"l": set, "x": {"type": "string"}})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"l": ["a", "b", "c"]}))), 201, json!({})).await;
+    tighten(&api, "l/maxItems", json!(2)).await;
+    assert_eq!(told(&api, json!({"x": "y"})).await, taken());
+    assert_eq!(
+        told(&api, json!({"l": ["c", "a", "b"]})).await,
+        refused("spec.l: Too many: 3: must have at most 2 items")
+    );
+}
+
+#[tokio::test]
+async fn a_rule_about_a_list_is_not_asked_when_items_with_keys_only_move() {
+    let api = with_crontabs(&json!({"l": keyed()})).await;
+    let [a, b, c] = [item("a", 1), item("b", 2), item("c", 3)];
+    api.check(post(CRONTABS, &crontab("a", &json!({"l": [a, b, c]}))), 201, json!({})).await;
+    tighten(&api, "l/x-kubernetes-validations", json!([{"rule": "self.size() < 3", "message": "few"}])).await;
+    assert_eq!(told(&api, json!({"l": [c, b, a]})).await, taken());
+    assert_eq!(told(&api, json!({"l": [c, b, item("a", 9)]})).await, refused("spec.l: Invalid value: few"));
+}
+
+#[tokio::test]
+async fn a_rule_about_items_is_not_asked_of_a_list_that_is_what_it_was() {
+    let list = json!({"type": "array", "maxItems": 9, "items": {"type": "integer"}});
+    let api = with_crontabs(&json!({"l": list, "x": {"type": "string"}})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"l": [1, 9]}))), 201, json!({})).await;
+    tighten(&api, "l/items/x-kubernetes-validations", json!([{"rule": "self < 5", "message": "small"}])).await;
+    assert_eq!(told(&api, json!({"x": "y"})).await, taken());
+    // Of what has no keys no one knows which item was there before.
+    assert_eq!(told(&api, json!({"l": [9, 1]})).await, refused("spec.l[0]: Invalid value: 9: small"));
+}
+
+#[tokio::test]
+async fn what_stood_twice_before_lets_all_stand_twice() {
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    let api = with_crontabs(
+        &json!({"l": list, "s": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}}),
+    )
+    .await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"l": ["a", "a"]}))), 201, json!({})).await;
+    tighten(&api, "l/x-kubernetes-list-type", json!("set")).await;
+    assert_eq!(told(&api, json!({"s": ["b", "b"]})).await, taken());
+    assert_eq!(told(&api, json!({"l": ["c", "c", "d"]})).await, taken());
+    assert_eq!(told(&api, json!({"l": ["c"], "s": ["b"]})).await, taken());
+    assert_eq!(told(&api, json!({"s": ["b", "b"]})).await, refused("spec.s[1]: Duplicate value: \"b\""));
+}
+
+#[tokio::test]
+async fn what_stands_twice_in_a_spec_lets_it_stand_twice_in_the_status() {
+    let mut definition = crontabs(&json!({"l": {"type": "array", "items": {"type": "string"}}}));
+    let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["s"] = set;
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"l": ["a", "a"]}))), 201, json!({})).await;
+    let (path, twice) = (format!("{CRONTABS}/a/status"), json!({"status": {"s": ["b", "b"]}}));
+    api.check(merge(&path, &twice), 422, json!({})).await;
+    tighten(&api, "l/x-kubernetes-list-type", json!("set")).await;
+    api.check(merge(&path, &twice), 200, json!({})).await;
+}

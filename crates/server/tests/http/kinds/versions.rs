@@ -1,0 +1,69 @@
+//! Which kinds take an update that names no version, and which are made by one (`AllowUnconditionalUpdate` and
+//! `AllowCreateOnUpdate` of upstream's strategies).
+
+use super::merge_into;
+use crate::common::*;
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Update {
+    Any,
+    OfAVersion,
+}
+
+/// A new object, an update of it without a version, and one of an object that is not there.
+async fn check(path: &str, manifest: Value, update: Update, makes: bool) {
+    let api = Api::new().await;
+    let (kind, made) = (&manifest["kind"], if makes { 201 } else { 404 });
+    let name = manifest["metadata"]["name"].as_str().unwrap();
+    api.check(put(format!("{path}/{name}"), &manifest), made, json!({})).await;
+    if !makes {
+        api.check(post(path, &manifest), 201, json!({})).await;
+    }
+    let answer = api.ask(&put(format!("{path}/{name}"), &manifest)).await;
+    let message = answer.body["message"].as_str().unwrap_or("");
+    if update == Update::Any {
+        assert_eq!(answer.status, 200, "{kind}: {message}");
+    } else {
+        let words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+        assert!(answer.status == 422 && message.ends_with(words), "{kind}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn some_kinds_are_updated_in_a_version_only() {
+    let storage = |plural: &str| format!("/apis/storage.k8s.io/v1/{plural}");
+    let of = |kind: &str, more: Value| {
+        let mut object = json!({"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": "a"}});
+        merge_into(&mut object, &more);
+        object
+    };
+    check(&storage("csidrivers"), of("CSIDriver", json!({"spec": {}})), Update::OfAVersion, false).await;
+    check(&storage("csinodes"), of("CSINode", json!({"spec": {"drivers": []}})), Update::OfAVersion, false).await;
+    let attachment =
+        json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+    check(&storage("volumeattachments"), of("VolumeAttachment", attachment), Update::OfAVersion, false).await;
+    check(
+        &storage("namespaces/default/csistoragecapacities"),
+        of("CSIStorageCapacity", json!({"storageClassName": "c"})),
+        Update::OfAVersion,
+        false,
+    )
+    .await;
+    check(&storage("storageclasses"), of("StorageClass", json!({"provisioner": "p"})), Update::Any, false).await;
+    let class =
+        json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "a"}, "handler": "h"});
+    check("/apis/node.k8s.io/v1/runtimeclasses", class, Update::OfAVersion, true).await;
+    let spec = json!({"group": "g.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+        "service": {"namespace": "default", "name": "s"}, "insecureSkipTLSVerify": true});
+    let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.g.example.com"}, "spec": spec});
+    check("/apis/apiregistration.k8s.io/v1/apiservices", service, Update::OfAVersion, false).await;
+    let flow = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let of = |kind: &str, spec: Value| json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+    let schema = of("FlowSchema", json!({"priorityLevelConfiguration": {"name": "exempt"}}));
+    check(&format!("{flow}/flowschemas"), schema, Update::Any, false).await;
+    let level = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+    let level = of("PriorityLevelConfiguration", level);
+    check(&format!("{flow}/prioritylevelconfigurations"), level, Update::Any, false).await;
+}
