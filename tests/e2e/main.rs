@@ -68,6 +68,7 @@ mod replication_controllers;
 mod resize;
 mod restart;
 mod restart_rules;
+mod retry;
 mod run;
 mod runtime_class;
 mod scheduling;
@@ -90,9 +91,9 @@ mod volumes;
 mod webhooks;
 mod workload;
 
-use libtest_mimic::{Arguments, Conclusion, Trial};
+use libtest_mimic::Arguments;
+use retry::Test;
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock, mpsc},
     time::Duration,
 };
@@ -213,39 +214,23 @@ fn main() {
         termination::ALONE,
         top::TESTS,
     ];
-    let trials = shared
-        .into_iter()
-        .chain(commands::TESTS.iter().copied())
-        .flatten()
-        .map(|test| shared_trial(*test, &lazy))
-        .chain(alone.into_iter().flatten().map(|test| alone_trial(*test)));
-    let conclusion: Conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let shared =
+        shared.into_iter().chain(commands::TESTS.iter().copied()).flatten().map(|test| on_shared(*test, &lazy));
+    let alone = alone.into_iter().flatten().map(|(name, test)| Test { name, body: Arc::new(test) });
+    let code = retry::run(&arguments, shared.chain(alone).collect());
     drop(lazy);
-    conclusion.exit();
+    std::process::exit(code.into());
 }
 
-fn shared_trial((name, test): Shared, lazy: &Lazy) -> Trial {
+fn on_shared((name, test): Shared, lazy: &Lazy) -> Test {
     let lazy = Arc::clone(lazy);
-    trial(name, move || {
+    let body = move || {
         let cluster = lazy.get_or_init(|| Cluster::start(&[]));
         test(cluster);
         // After a test that failed the next one does it.
         cluster.clear();
-    })
-}
-
-fn alone_trial((name, test): Alone) -> Trial {
-    trial(name, test)
-}
-
-fn trial(name: &'static str, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        let _watched = Watched::new(name);
-        catch_unwind(AssertUnwindSafe(test)).map_err(|panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into()
-        })
-    })
+    };
+    Test { name, body: Arc::new(body) }
 }
 
 /// A test that hangs is named, and ends the run: a run that never ends tells nothing.

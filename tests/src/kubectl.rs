@@ -11,14 +11,17 @@ use std::{
 
 /// No command of a test takes longer; one that does hangs, and is killed so that the other tests go on.
 const COMMAND: Duration = Duration::from_secs(180);
-/// What kubectl 1.32 says when it has dropped output: it reads its WebSocket before it has made all streams, which newer
-/// ones wait for (`readyChan` in client-go's `remotecommand/websocket.go`).
-const DROPPED: &str = "Unknown stream id";
+/// Commands whose streams a kubectl before 1.34 may lose ("Unknown stream id"): it reads its WebSocket before it has made all
+/// streams, which newer ones wait for (kubernetes/kubernetes#131203).
+const STREAMING: [&str; 5] = ["exec", "attach", "run", "cp", "debug"];
+/// The version that runs them instead of an older kubectl of the machine.
+const STREAMS: &str = "kubectl-1.35";
 
 /// kubectl against one cluster, in one namespace.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
-    program: PathBuf,
+    /// `None` is the machine's own.
+    program: Option<PathBuf>,
     kubeconfig: PathBuf,
     namespace: String,
     /// Whether it uses WebSockets for streams.
@@ -72,7 +75,7 @@ impl Kubectl {
     /// kubectl with this kubeconfig and namespace.
     #[must_use]
     pub fn new(kubeconfig: PathBuf, namespace: &str) -> Self {
-        Self { program: "kubectl".into(), kubeconfig, namespace: namespace.to_owned(), websockets: true }
+        Self { program: None, kubeconfig, namespace: namespace.to_owned(), websockets: true }
     }
 
     /// The same with the kubectl of another version, for example `1.35`, as `cargo xtask setup` fetches it.
@@ -82,7 +85,7 @@ impl Kubectl {
     #[must_use]
     pub fn version(&self, version: &str) -> Self {
         let program = crate::tool(&format!("kubectl-{version}"));
-        Self { program, ..self.clone() }
+        Self { program: Some(program), ..self.clone() }
     }
 
     /// The same with SPDY for streams, as older clients have them.
@@ -112,18 +115,12 @@ impl Kubectl {
         self.args(&line.split_whitespace().collect::<Vec<_>>(), "")
     }
 
-    /// Arguments and standard input; once more when kubectl says that it dropped output by a fault of its own.
+    /// Arguments and standard input.
     ///
     /// # Panics
     /// When kubectl cannot be started.
     #[track_caller]
     pub fn args(&self, args: &[&str], stdin: &str) -> Outcome {
-        let outcome = self.once(args, stdin);
-        if outcome.stderr.contains(DROPPED) { self.once(args, stdin) } else { outcome }
-    }
-
-    #[track_caller]
-    fn once(&self, args: &[&str], stdin: &str) -> Outcome {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -152,7 +149,13 @@ impl Kubectl {
     /// The command, for tests that keep it running.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match &self.program {
+            Some(program) => Command::new(program),
+            None if self.websockets && args.first().is_some_and(|command| STREAMING.contains(command)) => {
+                Command::new(crate::tool(STREAMS))
+            }
+            None => Command::new("kubectl"),
+        };
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]).args(args);
         if !self.websockets {
             command
