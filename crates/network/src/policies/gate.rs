@@ -85,16 +85,19 @@ impl PolicyGate {
     /// When they are not within [`TIMEOUT`].
     pub(crate) async fn wait(&self, client: &Client, pod: Arc<Pod>, ip: Ipv4Addr) -> Result<(), String> {
         let Some(number) = self.report(Arc::clone(&pod), ip) else { return Ok(()) };
-        match tokio::time::timeout(TIMEOUT, self.wait_synced(client, number)).await {
-            Ok(Ok(has_policies)) => {
-                if has_policies {
+        let mut failure = None;
+        match tokio::time::timeout(TIMEOUT, self.wait_synced(client, number, &mut failure)).await {
+            Ok(has_policies) => {
+                if has_policies && !has_begun_at(&pod, ip) {
                     forget_connections(ip).await;
                 }
                 self.confirm(&pod, ip);
                 Ok(())
             }
-            Ok(Err(error)) => Err(format!("failed to list NetworkPolicies: {error}")),
-            Err(_) => Err("timed out waiting for the rules of NetworkPolicies".to_owned()),
+            Err(_) => Err(failure.map_or_else(
+                || "timed out waiting for the rules of NetworkPolicies".to_owned(),
+                |error| format!("failed to list NetworkPolicies: {error}"),
+            )),
         }
     }
 
@@ -116,19 +119,26 @@ impl PolicyGate {
         number
     }
 
-    /// Returns whether there are policies.
-    async fn wait_synced(&self, client: &Client, number: u64) -> Result<bool, kube::Error> {
+    /// Returns whether there are policies. `failure` is why they cannot be listed at the moment.
+    async fn wait_synced(&self, client: &Client, number: u64, failure: &mut Option<kube::Error>) -> bool {
         let policies: Api<NetworkPolicy> = Api::all(client.clone());
         let mut synced = self.0.synced.subscribe();
         loop {
-            let listed = policies.list_metadata(&ListParams::default()).await?;
-            let listed = versions(listed.items.iter().map(|policy| &policy.metadata));
+            let listed = match policies.list_metadata(&ListParams::default()).await {
+                Ok(listed) => versions(listed.items.iter().map(|policy| &policy.metadata)),
+                Err(error) => {
+                    *failure = Some(error);
+                    tokio::time::sleep(RELIST).await;
+                    continue;
+                }
+            };
+            *failure = None;
             if listed.is_empty() {
-                return Ok(false);
+                return false;
             }
             let covered = synced.wait_for(|synced| synced.covers(number, &listed));
             if let Ok(Ok(_)) = tokio::time::timeout(RELIST, covered).await {
-                return Ok(true);
+                return true;
             }
         }
     }
@@ -194,6 +204,14 @@ impl Reports {
 fn versions<'a>(policies: impl Iterator<Item = &'a ObjectMeta>) -> BTreeMap<String, u64> {
     let version = |meta: &ObjectMeta| meta.resource_version.as_deref().and_then(|text| text.parse().ok());
     policies.filter_map(|meta| Some((meta.uid.clone()?, version(meta).unwrap_or(u64::MAX)))).collect()
+}
+
+/// Whether a container of the Pod has run at this address: its connections are its own.
+fn has_begun_at(pod: &Pod, ip: Ipv4Addr) -> bool {
+    let Some(status) = pod.status.as_ref().filter(|status| status.pod_ip == Some(ip.to_string())) else { return false };
+    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let states = all.flat_map(|container| [&container.state, &container.last_state]).flatten();
+    states.into_iter().any(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 /// Removes what connection tracking knows of the address: packets of connections of the Pod that had it before pass as
