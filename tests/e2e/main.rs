@@ -54,6 +54,7 @@ mod node_config;
 mod node_https;
 mod node_shutdown;
 mod oci_runtimes;
+mod outside;
 mod owners;
 mod pod_updates;
 mod podium;

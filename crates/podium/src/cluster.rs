@@ -139,9 +139,10 @@ impl Cluster {
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");
-        if let Some(services) = services {
-            services.start(&server, &pki, &node, &config, &tasks, &stop)?;
-        }
+        let network_readiness = match services {
+            Some(services) => Some(services.start(&server, &pki, &node, &config, &tasks, &stop)?),
+            None => None,
+        };
         let options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
@@ -158,7 +159,10 @@ impl Cluster {
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
-        let kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
+        let mut kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
+        if let Some(readiness) = network_readiness {
+            kubelet = kubelet.with_network_readiness(readiness);
+        }
         let _ = pipe.0.set(kubelet.clone());
         if let Some(endpoint) = endpoint {
             let tls =

@@ -1,9 +1,10 @@
 //! What Podium's own network gives to a cluster: traffic for its Services, names for them, and the API for Pods.
 
 use anyhow::{Context, Result};
+use futures::FutureExt;
 use kube::Client;
-use kubelet::KubeletConfiguration;
-use network::{Clients, Ipv4Net, NameServer, Network, ServiceOptions};
+use kubelet::{KubeletConfiguration, NetworkReadiness};
+use network::{Clients, Ipv4Net, NameServer, Network, PodGate, ServiceOptions};
 use server::{ApiServer, Pki, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
@@ -56,7 +57,8 @@ impl Services {
         self.api_address
     }
 
-    /// Serves Pods where they reach the API, leads traffic and answers for names from now on.
+    /// Serves Pods where they reach the API, leads traffic and answers for names from now on. Returns what holds Pods back
+    /// until their rules are there.
     pub(crate) fn start(
         self,
         server: &ApiServer,
@@ -65,7 +67,7 @@ impl Services {
         config: &KubeletConfiguration,
         tasks: &TaskTracker,
         stop: &CancellationToken,
-    ) -> Result<()> {
+    ) -> Result<NetworkReadiness> {
         if let Some(listener) = self.api {
             tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
         }
@@ -83,13 +85,18 @@ impl Services {
         let client = |user: &str| Client::new(server.local(UserInfo::named(user)), "default");
         // No role of upstream's is for policies alone; what watches for controllers may see all that these need.
         let policies = client("system:kube-controller-manager");
+        let gate = PodGate::new(&self.network, policies.clone());
         let clients = Clients { services: client("system:kube-proxy"), policies };
+        let opened = gate.clone();
         let (network, server, stop) = (self.network, server.clone(), stop.clone());
         // The API's first answers do not wait for it.
         tasks.spawn(async move {
             server.bootstrap_name_server(hears_at).await;
-            network.serve(&clients, options, stop).await;
+            network.serve(&clients, options, opened, stop).await;
         });
-        Ok(())
+        Ok(NetworkReadiness::new(move |network| {
+            let gate = gate.clone();
+            async move { gate.wait(network.pod, &network.sandbox, &network.ips).await }.boxed()
+        }))
     }
 }

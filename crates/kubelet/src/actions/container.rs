@@ -1,11 +1,11 @@
 //! Creating and starting a container.
 
 use super::{image, mounts, oom_score, sandbox, security};
-use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
+use crate::{PodNetwork, Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::{feature_gates::Gate, quantity::Amount};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
-use lifecycle::{ContainerExit, ContainerFact, Event, Pod, RuntimeImage, StartStage};
+use lifecycle::{ContainerExit, ContainerFact, Event, EventKind, Pod, PodEvent, RuntimeImage, StartStage};
 use runtime::{
     ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
 };
@@ -30,7 +30,10 @@ pub(super) async fn start(
     };
     let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
     let mut begun = false;
-    let created = match create().await {
+    // Creating a container runs nothing of it: the network becomes ready meanwhile.
+    let (created, network) = tokio::join!(create(), network_ready(shared, pod, &sandbox_id));
+    network?;
+    let created = match created {
         Err(RuntimeError::AlreadyExists(message)) => {
             match earlier(shared, pod, name, attempt).await.map_err(|e| e.to_string())? {
                 Earlier::Begun(id) => {
@@ -58,6 +61,17 @@ pub(super) async fn start(
     };
     facts.extend(started(shared, pod, id, asked).await);
     Ok(facts)
+}
+
+/// Waits for the network of a Pod. While it is not ready, no container starts (upstream's `NetworkNotReady`).
+async fn network_ready(shared: &Shared, pod: &Pod, sandbox: &SandboxId) -> Result<(), String> {
+    let Some(readiness) = shared.network_readiness.get() else { return Ok(()) };
+    let network = PodNetwork { pod: pod.object().clone(), sandbox: sandbox.0.clone(), ips: pod.ips().to_vec() };
+    readiness.wait(network).await.map_err(|error| {
+        let message = format!("network is not ready: {error}");
+        shared.recorder.record(pod.object(), PodEvent::new(EventKind::Warning, "NetworkNotReady", message.clone()));
+        message
+    })
 }
 
 /// The runtime's words for the image of a container.
