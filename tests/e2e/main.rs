@@ -21,6 +21,7 @@ mod configuration;
 mod cron_jobs;
 mod custom_resources;
 mod daemon_sets;
+mod data_directories;
 mod debug;
 mod deployments;
 mod disruption;
@@ -81,6 +82,7 @@ mod skew;
 mod stateful_sets;
 mod static_pods;
 mod stop_signals;
+mod store_quota;
 mod strangers;
 mod streams;
 mod surprises;
@@ -182,6 +184,7 @@ fn main() {
     let alone = [
         claims::ALONE,
         clusters::TESTS,
+        data_directories::TESTS,
         exits::ALONE,
         failures::ALONE,
         garbage::TESTS,
@@ -210,6 +213,7 @@ fn main() {
         service_traffic::ALONE,
         static_pods::TESTS,
         stop_signals::TESTS,
+        store_quota::TESTS,
         surprises::ALONE,
         taints::TESTS,
         termination::ALONE,

@@ -1,6 +1,8 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
-use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, load_balancers, storage};
+use crate::{
+    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, load_balancers, storage, store_quota,
+};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
@@ -120,7 +122,8 @@ impl Cluster {
         let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
-        let store = store::Store::open(engine, store::Options::default())?;
+        let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
+        let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
         let pipe = Arc::new(Pipe::default());
         let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
@@ -173,6 +176,8 @@ impl Cluster {
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let provisioner = storage::provisioner(dir, &node, &server).await?;
+        let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
+        tasks.spawn(stop.clone().run_until_cancelled_owned(reporting));
         tasks.spawn(storage::tell_strays(dir.volumes(), client(UserInfo::component("kubernetes-admin"))));
         let asked = controllers::Options {
             provisioner: Some(provisioner),

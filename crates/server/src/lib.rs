@@ -74,6 +74,7 @@ mod service_ranges;
 mod services;
 mod static_pod;
 mod status;
+mod store_quota;
 mod strict;
 #[cfg(test)]
 mod test_server;

@@ -218,7 +218,9 @@ impl ApiError {
             E::Conflict { .. } => Self::modified(kind, name),
             E::AlreadyExists { .. } => Self::already_exists(kind, name),
             E::NotFound => Self::not_found(kind, name),
-            E::TooLarge { .. } => Self::new(413, "RequestEntityTooLarge", error.to_string()),
+            // These two are etcd's own words upstream, of which the API server makes no more.
+            E::TooLarge { .. } => Self::new(500, "", "etcdserver: request is too large"),
+            E::NoSpace { .. } => Self::new(500, "", "etcdserver: mvcc: database space exceeded"),
             E::Full => Self::new(507, "InsufficientStorage", format!("the store cannot take the write: {error}")),
             E::Closed => Self::new(503, "ServiceUnavailable", "the server is shutting down"),
             other => Self::internal(other),

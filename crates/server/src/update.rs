@@ -16,6 +16,7 @@ use crate::{
     service::{ApiServer, Call},
     services,
     status::ApiError,
+    store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, removable, show, show_value, with_warnings},
 };
@@ -196,7 +197,7 @@ pub(crate) async fn write(
         let template = new.encode()?;
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
-        match server.store.write(write).await {
+        match server.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(object) => {
                 server.recent.wrote(kind, &object, new);
                 return Ok((Written::Stored(object), warnings));

@@ -38,9 +38,9 @@ struct Asked<B> {
 }
 
 /// The version, and whether all is well: what everybody is told, named or not.
-fn shown_to_all(method: &http::Method, path: &str, raw_query: &str) -> Reply {
+fn shown_to_all(server: &ApiServer, method: &http::Method, path: &str, raw_query: &str) -> Reply {
     if !path.starts_with("/version") {
-        return health::answer(path, raw_query);
+        return health::answer(server, path, raw_query);
     }
     match *method {
         http::Method::GET | http::Method::HEAD => Ok(reply::json(200, &discovery::version())),
@@ -115,7 +115,7 @@ impl ApiServer {
         let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
         let (ticket, admitted) = self.flows.enter(&user, wanted.as_ref()).await;
         let reply = match admitted {
-            Ok(()) if is_open => shown_to_all(&head.method, head.uri.path(), &raw_query),
+            Ok(()) if is_open => shown_to_all(self, &head.method, head.uri.path(), &raw_query),
             Ok(()) => self.admitted(user, wanted, Asked { head, body, upgrade, raw_query }, trail).await,
             Err(error) => Err(error),
         };
@@ -141,7 +141,7 @@ impl ApiServer {
             return Ok(metrics::answer(self));
         }
         if health::is_check(path) {
-            return health::answer(path, &raw_query);
+            return health::answer(self, path, &raw_query);
         }
         if let Some(route) = self.elsewhere(path) {
             let outgoing = Self::outgoing(&head, body, upgrade, trail);
