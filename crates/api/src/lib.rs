@@ -10,6 +10,7 @@ pub mod cron;
 pub mod duration;
 pub mod feature_gates;
 pub mod field;
+pub mod findings;
 pub mod host_port;
 pub mod key;
 pub mod lean;

@@ -15,6 +15,8 @@ mod compaction;
 mod component_statuses;
 mod compress;
 mod convert;
+#[cfg(test)]
+mod costs;
 mod create;
 mod deadline;
 mod decode;
@@ -38,6 +40,7 @@ mod health;
 mod identity;
 mod ip_addresses;
 pub mod kinds;
+mod large;
 mod list_body;
 mod list_options;
 mod listen;

@@ -6,7 +6,7 @@ use crate::{
     authz::{self, Attributes},
     compress, deadline, discovery, form,
     forward::Outgoing,
-    health,
+    health, large,
     listen::UnknownCertificate,
     metrics::{self, Measured},
     object, openapi, protobuf, proxy,
@@ -200,6 +200,15 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         call.body = read_body(body).await?;
+        if !large::is_large(self, &resource, &call) {
+            return self.with_body(resource, call).await;
+        }
+        let server = self.clone();
+        self.large.run(async move { server.with_body(resource, call).await }).await
+    }
+
+    /// A request whose body was read.
+    async fn with_body(&self, resource: Resource, mut call: Call) -> Reply {
         if call.content_type == protobuf::MEDIA_TYPE {
             call.body = protobuf::body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);
