@@ -73,10 +73,10 @@ impl Set {
         };
         match (self.is_small_beside(other), other.is_small_beside(self)) {
             (true, _) => {
-                self.nodes().iter().filter_map(|l| Some((l, other.get(&l.element)?))).for_each(|(l, r)| put(l, r))
+                self.nodes().iter().filter_map(|l| Some((l, other.get(&l.element)?))).for_each(|(l, r)| put(l, r));
             }
             (_, true) => {
-                other.nodes().iter().filter_map(|r| Some((self.get(&r.element)?, r))).for_each(|(l, r)| put(l, r))
+                other.nodes().iter().filter_map(|r| Some((self.get(&r.element)?, r))).for_each(|(l, r)| put(l, r));
             }
             _ => zip(self, other).filter_map(|(l, r)| Some((l?, r?))).for_each(|(l, r)| put(l, r)),
         }
