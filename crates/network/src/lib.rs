@@ -24,6 +24,7 @@ mod kept;
 mod leftovers;
 mod links;
 mod names;
+mod peers;
 mod policies;
 mod prepare;
 mod program;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 pub use choose::ChooseError;
 pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
+pub use peers::NodePeers;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -111,6 +113,12 @@ impl Network {
         destroy::destroy(data_dir, &destroy::Places::default()).await
     }
 
+    /// The peers that are served at the gateway's address.
+    #[must_use]
+    pub fn peers(&self) -> NodePeers {
+        NodePeers::new(self.cidr)
+    }
+
     /// Takes the cluster's name server a place at the gateway's address; [`Network::serve`] answers there.
     ///
     /// # Errors
@@ -133,7 +141,7 @@ impl Network {
             sees_bridge: self.sees_bridge,
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
-        let names = dns::serve(options.name_server.0, followed.clone(), options.cluster_domain, forward);
+        let names = dns::serve(options.name_server.0, self.peers(), followed.clone(), options.cluster_domain, forward);
         let policies = policies::lead(&clients.policies, guarded, &stop);
         let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names, policies) };
         Box::pin(stop.run_until_cancelled(work)).await;
