@@ -6,6 +6,7 @@
 pub mod address;
 pub mod affinity;
 pub mod claim;
+pub mod connection_table;
 pub mod cron;
 pub mod duration;
 pub mod feature_gates;

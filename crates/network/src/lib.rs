@@ -26,6 +26,7 @@ mod leftovers;
 mod links;
 mod names;
 mod node_event;
+mod peers;
 mod pod_gate;
 mod policies;
 mod prepare;
@@ -41,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 pub use choose::ChooseError;
 pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
+pub use peers::NodePeers;
 pub use pod_gate::PodGate;
 
 use std::io;
@@ -117,6 +119,12 @@ impl Network {
         destroy::destroy(data_dir, &destroy::Places::default()).await
     }
 
+    /// The peers that are served at the gateway's address.
+    #[must_use]
+    pub fn peers(&self) -> NodePeers {
+        NodePeers::new(self.cidr)
+    }
+
     /// Takes the cluster's name server a place at the gateway's address; [`Network::serve`] answers there.
     ///
     /// # Errors
@@ -144,7 +152,7 @@ impl Network {
             sees_bridge: self.sees_bridge,
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
-        let names = dns::serve(options.name_server.0, followed.clone(), options.cluster_domain, forward);
+        let names = dns::serve(options.name_server.0, self.peers(), followed.clone(), options.cluster_domain, forward);
         let policies = policies::lead(&clients.policies, guarded, gate.policies(), &stop);
         let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names, policies) };
         Box::pin(stop.run_until_cancelled(work)).await;

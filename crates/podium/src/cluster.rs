@@ -1,7 +1,8 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
 use crate::{
-    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, load_balancers, storage, store_quota,
+    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, listening, load_balancers, storage,
+    store_quota,
 };
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
@@ -98,6 +99,8 @@ impl Cluster {
         access: Access,
     ) -> Result<Self> {
         let node = node_name(args)?;
+        // Before there are many files, and before containerd starts.
+        let listen = listening::options();
         let listener = TcpListener::bind(bind)
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
@@ -110,7 +113,7 @@ impl Cluster {
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let services = match network.filter(|network| network.leads_services) {
-            Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config).await?),
+            Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
         let reached = match &services {
@@ -138,7 +141,7 @@ impl Cluster {
             addressed.bootstrap_addresses().await;
             addressed.bootstrap_token_tracking().await;
         });
-        tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
+        tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, listen, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");

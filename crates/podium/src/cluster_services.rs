@@ -1,11 +1,12 @@
 //! What Podium's own network gives to a cluster: traffic for its Services, names for them, and the API for Pods.
 
+use crate::listening;
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use kube::Client;
 use kubelet::{KubeletConfiguration, NetworkReadiness};
 use network::{Clients, Ipv4Net, NameServer, Network, PodGate, ServiceOptions};
-use server::{ApiServer, Pki, UserInfo};
+use server::{ApiServer, ListenOptions, Pki, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -20,6 +21,7 @@ pub(crate) struct Services {
     names: NameServer,
     /// Where Pods reach the API, if that is not where everybody does.
     api: Option<TcpListener>,
+    listen: ListenOptions,
     api_address: SocketAddr,
 }
 
@@ -30,6 +32,7 @@ impl Services {
         load_balancer_pool: Option<Ipv4Net>,
         api: SocketAddr,
         config: &mut KubeletConfiguration,
+        listen: &ListenOptions,
     ) -> Result<Self> {
         let names = network.name_server().await?;
         if config.cluster_dns.is_empty() {
@@ -49,7 +52,8 @@ impl Services {
             ip if ip.is_unspecified() => (None, at_gateway),
             _ => (None, api),
         };
-        Ok(Self { network, load_balancer_pool, names, api, api_address })
+        let listen = listening::at_gateway(listen, network.peers());
+        Ok(Self { network, load_balancer_pool, names, api, listen, api_address })
     }
 
     /// Where Pods reach the API.
@@ -69,7 +73,7 @@ impl Services {
         stop: &CancellationToken,
     ) -> Result<NetworkReadiness> {
         if let Some(listener) = self.api {
-            tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
+            tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, self.listen, stop.clone()));
         }
         let (ip, prefix) = server::SERVICE_RANGE;
         let hears_at = SocketAddrV4::new(self.network.gateway, self.names.port());

@@ -9,6 +9,7 @@ mod explain;
 mod image;
 mod kubeconfig;
 mod kubelet_config;
+mod listening;
 mod load_balancers;
 mod oom_score;
 mod print;

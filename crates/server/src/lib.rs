@@ -97,7 +97,7 @@ mod write;
 pub use admit::AdmissionPlugin;
 pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
-pub use listen::serve;
+pub use listen::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
 pub use own_services::{API_IP, DNS_IP, SERVICE_RANGE};
