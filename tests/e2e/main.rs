@@ -86,6 +86,7 @@ mod taints;
 mod termination;
 mod tokens;
 mod top;
+mod untrusted_files;
 mod volumes;
 mod webhooks;
 mod workload;
@@ -211,6 +212,7 @@ fn main() {
         surprises::ALONE,
         taints::TESTS,
         termination::ALONE,
+        untrusted_files::ALONE,
         top::TESTS,
     ];
     let trials = shared

@@ -29,6 +29,7 @@ mod machine;
 mod mirrors;
 mod node;
 mod node_conditions;
+mod node_file;
 mod node_shutdown;
 mod node_status;
 mod objects;
@@ -45,6 +46,7 @@ mod static_pods;
 mod stats;
 mod status;
 mod turns;
+mod untrusted_file;
 mod user_namespaces;
 mod volumes;
 
@@ -203,7 +205,7 @@ impl Kubelet {
         Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
-            pods::run(shared),
+            Box::pin(pods::run(shared)),
             Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
