@@ -90,6 +90,7 @@ mod taints;
 mod termination;
 mod tokens;
 mod top;
+mod untrusted_files;
 mod volumes;
 mod webhooks;
 mod workload;
@@ -217,6 +218,7 @@ fn main() {
         surprises::ALONE,
         taints::TESTS,
         termination::ALONE,
+        untrusted_files::ALONE,
         top::TESTS,
     ];
     let shared =

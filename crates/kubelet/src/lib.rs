@@ -30,6 +30,7 @@ mod mirrors;
 mod network_readiness;
 mod node;
 mod node_conditions;
+mod node_file;
 mod node_shutdown;
 mod node_status;
 mod objects;
@@ -46,6 +47,7 @@ mod static_pods;
 mod stats;
 mod status;
 mod turns;
+mod untrusted_file;
 mod user_namespaces;
 mod volumes;
 
@@ -219,7 +221,7 @@ impl Kubelet {
         Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
-            pods::run(shared),
+            Box::pin(pods::run(shared)),
             Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),

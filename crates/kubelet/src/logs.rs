@@ -1,36 +1,37 @@
 //! What containers leave behind: log lines in the CRI's format, and their last words.
 
 mod file;
+mod termination_message;
 
 pub(crate) use file::LogFile;
 
-use crate::Shared;
+use crate::{Shared, blocking};
 use jiff::Timestamp;
 use lifecycle::{ContainerExit, Pod};
 use runtime::ContainerStatus;
 use std::path::PathBuf;
 
-/// Upstream's limits on a termination message.
-const MESSAGE_BYTES: usize = 4096;
-const FALLBACK_LINES: usize = 80;
-const FALLBACK_BYTES: usize = 2048;
 /// The exit code after SIGKILL.
 pub(crate) const KILLED: i32 = 137;
 /// The reason of one whom the kernel killed for lack of memory.
 pub(crate) const OOM_KILLED: &str = "OOMKilled";
 
 /// How a container ended, with its termination message.
-pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
+pub(crate) async fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
     let exit = status.exit.clone();
     let (code, mut reason) = exit.as_ref().map_or((KILLED, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
     // Who is being deleted was killed by us.
     let ours = pod.object().metadata.deletion_timestamp.is_some();
-    if code == KILLED && reason != OOM_KILLED && !ours && crate::oom::killed(&status.id.0) {
+    let may_be_oom = code == KILLED && reason != OOM_KILLED && !ours;
+    let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
+    let log = falls_back(pod, &status.name, code).then(|| path(shared, pod, &status.name, status.attempt));
+    let id = status.id.0.clone();
+    let read = blocking::run(move || {
+        Ok((may_be_oom && crate::oom::killed(&id), termination_message::read(&file, log.as_deref())))
+    });
+    let (is_oom, mut message) = read.await.unwrap_or_default();
+    if is_oom {
         OOM_KILLED.clone_into(&mut reason);
-    }
-    let mut message = message(shared, pod, &status.name, status.attempt);
-    if message.is_empty() && falls_back(pod, &status.name, code) {
-        message = last_lines(&path(shared, pod, &status.name, status.attempt));
     }
     if message.is_empty() {
         message = exit.as_ref().map(|e| e.message.clone()).unwrap_or_default();
@@ -45,30 +46,15 @@ pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> Cont
 }
 
 /// What a container has written into the file of its termination message.
-pub(crate) fn message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
+pub(crate) async fn message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
     let file = shared.paths.termination_message(pod.uid(), container, attempt);
-    std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default()
+    blocking::run(move || Ok(termination_message::read(&file, None))).await.unwrap_or_default()
 }
 
 /// Whether the end of the log stands for a message that a container did not write, if it ended with this code.
 pub(crate) fn falls_back(pod: &Pod, container: &str, code: i32) -> bool {
     let policy = pod.spec_of(container).and_then(|c| c.termination_message_policy.as_deref());
     code != 0 && policy == Some("FallbackToLogsOnError")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn last_lines(path: &PathBuf) -> String {
-    let content = std::fs::read(path).unwrap_or_default();
-    let lines: Vec<&[u8]> = content.split_inclusive(|b| *b == b'\n').collect();
-    let tail: Vec<u8> = lines[lines.len().saturating_sub(FALLBACK_LINES)..]
-        .iter()
-        .filter_map(|l| parse(l))
-        .flat_map(|l| l.content.to_vec())
-        .collect();
-    text(&tail[tail.len().saturating_sub(FALLBACK_BYTES)..])
 }
 
 /// The log file of a container.

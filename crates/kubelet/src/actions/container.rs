@@ -86,7 +86,10 @@ async fn started(shared: &Shared, pod: &Pod, id: ContainerId, asked: Result<(), 
     let at = status.as_ref().and_then(|status| status.started_at).unwrap_or_else(|| shared.now());
     let started = ContainerFact::Started { id: id.0.clone(), at };
     let ended = status.filter(|status| status.state == ContainerState::Exited);
-    let ended = ended.map(|status| ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
+    let ended = match ended {
+        Some(status) => Some(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status).await }),
+        None => None,
+    };
     match (asked, ended) {
         // One that ended at once may have ended before anybody listened.
         (Ok(()), ended) => [started].into_iter().chain(ended).collect(),
@@ -151,7 +154,7 @@ async fn earlier(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Result
     let status = shared.runtime.container(&found.id).await?;
     let ran = match status.state {
         ContainerState::Running => true,
-        ContainerState::Exited => !logs::exit(shared, pod, &status).never_ran(),
+        ContainerState::Exited => !logs::exit(shared, pod, &status).await.never_ran(),
         ContainerState::Created | ContainerState::Unknown => false,
     };
     if ran {
@@ -168,7 +171,7 @@ pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Even
     let status = shared.runtime.container(&ContainerId(id.to_owned())).await;
     match status {
         Ok(status) if status.state == ContainerState::Exited => {
-            let exit = logs::exit(shared, pod, &status);
+            let exit = logs::exit(shared, pod, &status).await;
             Ok(Event::Container { container: status.name, fact: ContainerFact::Exited { id: id.to_owned(), exit } })
         }
         Ok(_) => Err("the container runs on after it was stopped".to_owned()),
