@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, tests: Vec<Test>) -> u8 {
     }
     let mut lines = String::new();
     for Failure { test, message } in &failures {
-        println!("flaky: {}\n{message}", test.name);
+        eprintln!("flaky: {}\n{message}", test.name);
         let _ = writeln!(lines, "flaky: {}", test.name);
     }
     std::fs::write(report, lines).expect("the report of flaky tests");

@@ -129,8 +129,8 @@ fn fit(dns: &mut Dns) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use serde_json::{Value, json};
+    use std::fs;
 
     fn form(spec: Value, cluster_dns: &[&str]) -> (Dns, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();

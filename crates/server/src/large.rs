@@ -96,7 +96,9 @@ impl LargeRequests {
                     reply = AssertUnwindSafe(work).catch_unwind() => Some(reply),
                 }
             });
-            reply.map(|reply| answer.send(reply))
+            if let Some(reply) = reply {
+                let _ = answer.send(reply);
+            }
         });
         match answered.await {
             Ok(Ok(reply)) => reply,

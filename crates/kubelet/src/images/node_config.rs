@@ -56,8 +56,8 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use serde_json::json;
+    use std::fs;
 
     /// Whose credentials are taken when these files are there.
     #[track_caller]

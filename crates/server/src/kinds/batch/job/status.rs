@@ -173,11 +173,11 @@ fn indexes(object: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErro
         {
             errors.invalid(&at("failedIndexes"), failed, &format!("error parsing failedIndexes: {why}"));
         }
-        if let (true, Ok(done), Ok(lost)) = (new_completed || new_failed, read(completed), read(text)) {
-            if let Some(first) = first_common(&lost, &done) {
-                let why = format!("failedIndexes and completedIndexes overlap at index: {first}");
-                errors.invalid(&at("failedIndexes"), failed, &why);
-            }
+        if let (true, Ok(done), Ok(lost)) = (new_completed || new_failed, read(completed), read(text))
+            && let Some(first) = first_common(&lost, &done)
+        {
+            let why = format!("failedIndexes and completedIndexes overlap at index: {first}");
+            errors.invalid(&at("failedIndexes"), failed, &why);
         }
     }
     if new_completed && !completed.is_empty() && spec["completionMode"] != "Indexed" {
