@@ -80,18 +80,15 @@ pub(crate) fn parse(line: &[u8]) -> Option<Line<'_>> {
 /// What a reader wants of a log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogOptions {
-    pub(crate) tail: Option<usize>,
     pub(crate) since: Option<Timestamp>,
     pub(crate) timestamps: bool,
     pub(crate) limit_bytes: Option<usize>,
 }
 
-/// Formats raw log lines; `skip` lines are passed over.
-pub(crate) fn render(raw: &[u8], options: &LogOptions, tail: Option<usize>) -> Vec<u8> {
-    let lines: Vec<&[u8]> = raw.split_inclusive(|b| *b == b'\n').collect();
-    let from = tail.map_or(0, |n| lines.len().saturating_sub(n));
+/// Formats whole raw log lines.
+pub(crate) fn render(raw: &[u8], options: &LogOptions) -> Vec<u8> {
     let mut out = Vec::new();
-    for line in lines[from..].iter().filter_map(|l| parse(l)) {
+    for line in raw.split_inclusive(|b| *b == b'\n').filter_map(parse) {
         if let Some(since) = options.since {
             let time = std::str::from_utf8(line.time).ok().and_then(|t| t.parse::<Timestamp>().ok());
             if time.is_none_or(|t| t < since) {
@@ -115,16 +112,14 @@ mod tests {
 
     #[track_caller]
     fn check(options: &LogOptions, expected: &str) {
-        assert_eq!(String::from_utf8_lossy(&render(LOG, options, options.tail)), expected);
+        assert_eq!(String::from_utf8_lossy(&render(LOG, options)), expected);
     }
 
     #[test]
     fn lines_are_rendered_as_asked() {
         check(&LogOptions::default(), "one\ntwo\n");
-        check(&LogOptions { tail: Some(1), ..LogOptions::default() }, "o\n");
-        check(&LogOptions { tail: Some(0), ..LogOptions::default() }, "");
         check(&LogOptions { since: "2026-01-01T00:00:01Z".parse().ok(), ..LogOptions::default() }, "two\n");
-        let timestamps = LogOptions { timestamps: true, tail: Some(4), ..LogOptions::default() };
+        let timestamps = LogOptions { timestamps: true, ..LogOptions::default() };
         check(&timestamps, "2026-01-01T00:00:00.1Z one\n2026-01-01T00:00:01Z tw2026-01-01T00:00:01Z o\n");
     }
 }

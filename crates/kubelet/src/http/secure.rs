@@ -167,6 +167,7 @@ mod tests {
         tls.connect("localhost".try_into().unwrap(), TcpStream::connect(address).await?).await
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a test reads what it has asked for")]
     async fn is_served(stream: &mut TlsStream<TcpStream>) -> bool {
         let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         let mut response = String::new();
