@@ -41,8 +41,13 @@ pub(super) const METADATA: &[(&str, u16, Requests)] = &[
     ("keys that are wrong", 422, |length| {
         vec![map("", &format!(r#","data":{{{}}}"#, list(length, |i| format!(r#""!{i}":"""#))))]
     }),
-    ("finalizers that have no domain", 201, |length| {
+    ("finalizers that have no domain", 422, |length| {
         vec![map(&format!(r#","finalizers":[{}]"#, list(length, |i| format!(r#""f{i}""#))), "")]
+    }),
+    ("finalizers of a kind that only warns of them", 201, |length| {
+        let finalizers = list(length, |i| format!(r#""f{i}""#));
+        let body = format!(r#"{{"metadata":{{"name":"l","finalizers":[{finalizers}]}}}}"#);
+        vec![Sent::post("/apis/coordination.k8s.io/v1/namespaces/default/leases", body)]
     }),
     ("owners that are all controllers", 422, |length| {
         let owner = |i| format!(r#"{{"apiVersion":"v1","kind":"A","name":"a{i}","uid":"{i}","controller":true}}"#);
@@ -105,7 +110,7 @@ pub(super) const OBJECTS: &[(&str, u16, Requests)] = &[
         let body = format!(r#"{{"metadata":{{"name":"r"}},"handler":"h","scheduling":{{"tolerations":[{all}]}}}}"#);
         vec![Sent::post("/apis/node.k8s.io/v1/runtimeclasses", body)]
     }),
-    ("the versions of a webhook's reviews", 422, |length| {
+    ("the versions of a webhook's reviews", 201, |length| {
         let versions = list(length, |i| format!(r#""v{i}""#));
         let body = format!(
             r#"{{"metadata":{{"name":"w"}},"webhooks":[{{"name":"a.b.c","sideEffects":"None","clientConfig":{{"url":"https://a"}},"admissionReviewVersions":[{versions}]}}]}}"#
@@ -177,8 +182,8 @@ pub(super) const DEFINITIONS: &[(&str, u16, Requests)] = &[
         vec![definition(ITEMS), Sent::post(AS, custom(&format!(r#""l":[{items}]"#)))]
     }),
     ("a list by key in another order", 200, |length| {
-        let old = list(length, |i| format!(r#"{{"k":{}}}"#, 1_000_000 + i));
-        let new = list(length, |i| format!(r#"{{"k":{},"v":"x"}}"#, 2_000_000 - i));
+        let old = list(length / 3, |i| format!(r#"{{"k":{}}}"#, 1_000_000 + i));
+        let new = list(length / 3, |i| format!(r#"{{"k":{},"v":"x"}}"#, 2_000_000 - i));
         let patch = format!(r#"{{"spec":{{"l":[{new}]}}}}"#);
         vec![
             definition(ITEMS),
