@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long a connection may be silent. Requests in progress are not concerned.
+/// How long a connection may be silent. Long-running requests in progress are not concerned.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     /// For the TLS handshake.
@@ -43,6 +43,8 @@ pub struct Timeouts {
     pub ping_interval: Duration,
     /// For the answer to a ping. A process that is stopped for a moment keeps its watches.
     pub ping_timeout: Duration,
+    /// For a request with its response, unless it is long-running or comes by HTTP/2 from a client known by its certificate.
+    pub response: Duration,
 }
 
 impl Default for Timeouts {
@@ -54,6 +56,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(90),
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(60),
+            response: Duration::from_secs(120),
         }
     }
 }

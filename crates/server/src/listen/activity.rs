@@ -47,15 +47,30 @@ struct State {
     idle_since: Instant,
     /// When the head of a request began to arrive; at first, when the connection was accepted.
     head_since: Option<Instant>,
-    /// By when the last request must have ended, if it is not long-running.
+    /// Those of them that are long-running, or whose time is not limited here.
+    unlimited: usize,
+    /// By when all others must have ended.
     deadline: Option<Instant>,
+}
+
+impl State {
+    /// By when the connection must be free of requests, unless there is one without a limit.
+    fn deadline(&self) -> Option<Instant> {
+        if self.active > 0 && self.unlimited == 0 { self.deadline } else { None }
+    }
 }
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Self {
-            state: Mutex::new(State { active: 0, idle_since: now, head_since: Some(now), deadline: None }),
+            state: Mutex::new(State {
+                active: 0,
+                idle_since: now,
+                head_since: Some(now),
+                unlimited: 0,
+                deadline: None,
+            }),
             authenticated: AtomicBool::new(false),
             reads_heads: AtomicBool::new(false),
             ends: AtomicBool::new(false),
@@ -95,8 +110,12 @@ impl Activity {
         let mut state = self.state.lock();
         state.active = state.active.saturating_add(1);
         state.head_since = None;
-        state.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        InProgress(Arc::clone(self))
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        match deadline {
+            Some(_) => state.deadline = state.deadline.max(deadline),
+            None => state.unlimited = state.unlimited.saturating_add(1),
+        }
+        InProgress { activity: Arc::clone(self), is_unlimited: deadline.is_none() }
     }
 
     /// The rank for eviction: connections of unknown peers first, then those that are idle for longest. `None` while the
@@ -115,6 +134,12 @@ impl Activity {
     pub(super) fn hold(&self) {
         let mut state = self.state.lock();
         state.active = state.active.saturating_add(1);
+        state.unlimited = state.unlimited.saturating_add(1);
+    }
+
+    /// Whether the client does not take the responses to its requests.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state.lock().deadline().is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// Waits until the connection must end.
@@ -138,7 +163,7 @@ impl Activity {
         let state = self.state.lock();
         if state.active > 0 {
             let look = timeouts.idle / 4;
-            let Some(deadline) = state.deadline else { return Ok(look) };
+            let Some(deadline) = state.deadline() else { return Ok(look) };
             let left = deadline.saturating_duration_since(now);
             return if left.is_zero() { Err(Expired::Stuck) } else { Ok(left.min(look)) };
         }
@@ -157,13 +182,18 @@ impl Activity {
 }
 
 /// A request in progress; ends when it is dropped.
-pub(super) struct InProgress(Arc<Activity>);
+pub(super) struct InProgress {
+    activity: Arc<Activity>,
+    is_unlimited: bool,
+}
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.activity.state.lock();
         state.active = state.active.saturating_sub(1);
+        state.unlimited = state.unlimited.saturating_sub(usize::from(self.is_unlimited));
         if state.active == 0 {
+            state.deadline = None;
             state.idle_since = Instant::now();
         }
     }
@@ -208,6 +238,7 @@ mod tests {
         idle: Duration::from_secs(90),
         ping_interval: Duration::from_secs(30),
         ping_timeout: Duration::from_secs(30),
+        response: Duration::from_secs(120),
     };
 
     /// How many seconds the connection lasts from now on, if it does not last for ever.
@@ -255,7 +286,14 @@ mod tests {
     async fn request_past_its_deadline_ends_its_connection() {
         let activity = Activity::new();
         let _stuck = activity.begin(Some(Duration::from_secs(120)));
+        assert!(!activity.is_stuck());
         assert_eq!(lifetime(&activity).await, Some((120, Expired::Stuck)));
+        assert!(activity.is_stuck());
+        // A watch beside it keeps the connection.
+        let watch = activity.begin(None);
+        assert_eq!((lifetime(&activity).await, activity.is_stuck()), (None, false));
+        drop(watch);
+        assert!(activity.is_stuck());
     }
 
     #[tokio::test(start_paused = true)]

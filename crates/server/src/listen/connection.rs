@@ -46,8 +46,6 @@ const MAX_PENDING_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 1000;
 /// How long an ending connection may take to say so.
 const SHUTDOWN: Duration = Duration::from_secs(5);
-/// How long a request over HTTP/1.1 may take with its response, unless it is long-running. Upstream aborts it after 60 s.
-const RESPONSE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Marks a request whose client shows a certificate that nobody knows.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +70,7 @@ struct Client {
     unknown: Option<UnknownCertificate>,
     activity: Arc<Activity>,
     is_http2: bool,
+    response_limit: Duration,
 }
 
 impl Protocol {
@@ -86,7 +85,8 @@ impl Protocol {
             activity.note_authenticated();
         }
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let client = Client { server: self.server.clone(), peer, user, unknown, activity, is_http2 };
+        let (server, response_limit) = (self.server.clone(), self.timeouts.response);
+        let client = Client { server, peer, user, unknown, activity, is_http2, response_limit };
         match is_http2 {
             true => self.http2(stream, client, is_local).await,
             false => self.http1(stream, client).await,
@@ -141,7 +141,7 @@ impl Protocol {
         // Requests that came meanwhile are answered.
         loop {
             let ended = tokio::time::timeout(SHUTDOWN, connection.as_mut()).await;
-            if ended.is_ok() || !activity.is_active() {
+            if ended.is_ok() || !activity.is_active() || activity.is_stuck() {
                 return;
             }
         }
@@ -150,7 +150,8 @@ impl Protocol {
 
 impl Client {
     async fn answer(self, mut request: Request<Incoming>) -> Result<Response<TrackedBody<crate::Body>>, Infallible> {
-        let limit = if self.is_http2 { None } else { response_limit(&request) };
+        let is_limited = !self.is_http2 || self.user.is_none();
+        let limit = (is_limited && !is_long_running(&request)).then_some(self.response_limit);
         let request_in_progress = self.activity.begin(limit);
         request.extensions_mut().insert(self.peer);
         self.unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
@@ -170,11 +171,10 @@ impl Client {
     }
 }
 
-/// How long a request may take with its response; `None` if it lasts for as long as its client wants.
-fn response_limit(request: &Request<Incoming>) -> Option<Duration> {
+/// Whether a request lasts for as long as its client wants.
+fn is_long_running(request: &Request<Incoming>) -> bool {
     let uri = request.uri();
-    let attributes = Attributes::of(request.method(), uri.path(), uri.query().unwrap_or_default());
-    (!deadline::lasts(&attributes)).then_some(RESPONSE_LIMIT)
+    deadline::lasts(&Attributes::of(request.method(), uri.path(), uri.query().unwrap_or_default()))
 }
 
 /// Common name and organizations of a certificate that our own authority signed.

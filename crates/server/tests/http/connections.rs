@@ -31,8 +31,14 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const LENIENT: Timeouts =
-    Timeouts { handshake: NEVER, header: NEVER, idle: NEVER, ping_interval: NEVER, ping_timeout: NEVER };
+const LENIENT: Timeouts = Timeouts {
+    handshake: NEVER,
+    header: NEVER,
+    idle: NEVER,
+    ping_interval: NEVER,
+    ping_timeout: NEVER,
+    response: NEVER,
+};
 const TOKEN: &str = "the-token";
 
 /// A server at an address of this machine, which knows one token.
@@ -289,6 +295,26 @@ async fn unauthenticated_http2_connection_ends_after_its_response() {
         let response = send(&mut client, "/version", Some(TOKEN)).await;
         drop(response.into_body().collect().await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn unknown_http2_client_must_take_its_response() {
+    // The header and idle timeouts decide how soon a connection is looked at.
+    let look = Duration::from_secs(3);
+    let timeouts = Timeouts { response: Duration::from_millis(500), header: look, idle: look, ..LENIENT };
+    let listening = listen(bounds(10), timeouts, None).await;
+    for token in [None, Some(TOKEN)] {
+        let stream = listening.tls(listening.tcp_from(LOOPBACK).await, b"h2").await.unwrap();
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        // The server may send no byte of a body.
+        let handshake = builder.initial_stream_window_size(0).handshake(TokioIo::new(stream));
+        let (mut client, connection) = handshake.await.unwrap();
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let response = send(&mut client, "/api/v1/namespaces/default", token).await;
+        within(connection).await.unwrap();
+        drop(response);
+    }
+    until(|| listening.connections.count() == 0).await;
 }
 
 #[tokio::test]
