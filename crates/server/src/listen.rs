@@ -8,6 +8,7 @@ use crate::{
     unread::Dropped,
     user::CREDENTIAL_ID,
 };
+use api::certificate::{SubjectUser, subject_user};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -73,6 +74,8 @@ async fn connection(server: ApiServer, tls: &ServerTls, acceptor: TlsAcceptor, s
     let known = chain.filter(|chain| tls.knows(chain));
     let unknown = (chain.is_some() && known.is_none()).then_some(UnknownCertificate);
     let user = known.and_then(|chain| identity(chain.first()?));
+    // A certificate without a user must not fall back to anonymous.
+    let unknown = unknown.or((chain.is_some() && user.is_none()).then_some(UnknownCertificate));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
@@ -89,13 +92,11 @@ async fn connection(server: ApiServer, tls: &ServerTls, acceptor: TlsAcceptor, s
     let _ = turns.counted(builder.serve_connection_with_upgrades(io, service)).await;
 }
 
-/// Common name and organizations of a certificate that our own authority signed.
+/// The user of a certificate that our own authority signed; `None` when its subject does not identify one.
 fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
     let hash: String = Sha256::digest(certificate).iter().map(|b| format!("{b:02x}")).collect();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
+    let SubjectUser { name, groups } = subject_user(certificate.subject()).ok()?;
     let extra = [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into();
     Some(UserInfo { name, groups, extra, ..UserInfo::default() }.authenticated())
 }

@@ -70,8 +70,6 @@ async fn answer(
 /// Common name and organizations; the handshake has checked who signed it.
 fn identity(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
-    Some(UserInfo { username: Some(name), groups: Some(groups), ..UserInfo::default() })
+    let user = api::certificate::subject_user(certificate.subject()).ok()?;
+    Some(UserInfo { username: Some(user.name), groups: Some(user.groups), ..UserInfo::default() })
 }
