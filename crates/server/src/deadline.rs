@@ -7,7 +7,6 @@ use crate::{
     request::{Query, Resource},
     status::ApiError,
 };
-use http::Method;
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.
@@ -26,12 +25,22 @@ pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>,
     limit(resource.name.is_some(), resource.subresource.as_deref(), query)
 }
 
-/// The same for a path of which only its form is known.
-pub(crate) fn of_path(path: &str, query: &Query) -> Result<Option<Duration>, ApiError> {
-    let About::Resource(about) = Attributes::of(&Method::GET, path, "").about else {
-        return limit(false, None, query);
-    };
-    limit(!about.name.is_empty(), Some(&about.subresource), query)
+/// The time for a request, as its attributes and query say; kept in the request's extensions for those that go on to
+/// another server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit(pub(crate) Option<Duration>);
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(Some(LONGEST))
+    }
+}
+
+impl Limit {
+    /// An error when the query's `timeout` is not a duration.
+    pub(crate) fn of(wanted: &Attributes, query: &Query) -> Result<Self, ApiError> {
+        if lasts(wanted) { Ok(Self(None)) } else { limit(true, None, query).map(Self) }
+    }
 }
 
 fn limit(named: bool, subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, ApiError> {

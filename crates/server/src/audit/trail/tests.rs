@@ -10,7 +10,8 @@ async fn a_bug_is_noted_with_what_it_said() {
     let log = Arc::new(AuditLog::open(policy, &path, AuditRotation::default()).unwrap());
     let (head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
     let trail = Trail::begin(Some(&log), &head);
-    trail.user(&UserInfo::component("c")).await;
+    let wanted = Attributes::of(&head.method, head.uri.path(), "");
+    trail.user(&UserInfo::component("c"), &wanted).await;
     trail.panicked("boom").await;
     drop(trail.answered(crate::reply::text(500, "")).await);
     log.flush().await;
