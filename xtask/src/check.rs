@@ -2,7 +2,10 @@
 
 use crate::{conformance, fuzz, setup, step};
 use anyhow::Result;
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    time::{Duration, Instant},
+};
 
 /// How long the API is fuzzed, from the same seed always: enough for each operation to be tried a few times.
 const FUZZED: (u64, u64) = (20, 1);
@@ -16,16 +19,16 @@ const FLAKY_REPORT: &str = "PODIUM_FLAKY_REPORT";
 /// At the first check that fails.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let mut timings = Timings::default();
-    let result = match filter {
-        Some(filter) => matching(filter, &mut timings),
-        None => everything(&mut timings),
-    };
+    let tools = timings.take("setup", setup::run_for_tests);
+    let result = tools.map(|tools| setup::path_with(&tools)).and_then(|path| match filter {
+        Some(filter) => matching(filter, &path, &mut timings),
+        None => everything(&path, &mut timings),
+    });
     timings.print();
     result
 }
 
-fn everything(timings: &mut Timings) -> Result<()> {
-    let path = setup::path_with(&timings.take("setup", setup::run_for_tests)?);
+fn everything(path: &OsStr, timings: &mut Timings) -> Result<()> {
     timings.take("format", || step::run("format", &mut step::cargo(&["fmt", "--all", "--check"])))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     timings.take("lints", || step::run("lints", &mut step::cargo(&clippy)))?;
@@ -33,22 +36,21 @@ fn everything(timings: &mut Timings) -> Result<()> {
     let report = step::target_dir().join("flaky-tests.txt");
     std::fs::write(&report, "")?;
     let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    tests.env("PATH", &path).env(FLAKY_REPORT, &report);
+    tests.env("PATH", path).env(FLAKY_REPORT, &report);
     timings.take("tests", || step::run("tests, the end-to-end ones with real containers", &mut tests))?;
-    timings.take("conformance", || conformance::of_podium(None, path.clone()))?;
+    timings.take("conformance", || conformance::of_podium(None, path.to_owned()))?;
     let (seconds, seed) = FUZZED;
-    timings.take("API fuzzer", || fuzz::of_podium(seconds, seed, None, path))?;
-    // A flaky test is a fault, so it is the last thing that is read.
+    timings.take("API fuzzer", || fuzz::of_podium(seconds, seed, None, path.to_owned()))?;
+    // A flaky test is a fault: it is named again where it is not overlooked.
     print!("{}", std::fs::read_to_string(report)?);
     Ok(())
 }
 
 /// A filter is for tests: cases of the conformance suite are chosen by `cargo xtask conformance`.
-fn matching(filter: &str, timings: &mut Timings) -> Result<()> {
-    let path = setup::path_with(&timings.take("setup", setup::run_for_tests)?);
+fn matching(filter: &str, path: &OsStr, timings: &mut Timings) -> Result<()> {
     timings.take("build", build)?;
     let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast", filter]);
-    timings.take("tests", || step::run("tests that match", tests.env("PATH", &path)))
+    timings.take("tests", || step::run("tests that match", tests.env("PATH", path)))
 }
 
 /// All of it at once, also for a few tests: another selection means other features of the dependencies, and to build those
