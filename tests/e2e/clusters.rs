@@ -222,7 +222,7 @@ fn a_mount_is_its_owners() {
     std::fs::create_dir(&data_dir).unwrap();
     let mount =
         |args: &[&str]| assert!(Command::new(args[0]).args(&args[1..]).arg(&data_dir).status().unwrap().success());
-    mount(&["mount", "-t", "tmpfs", "tmpfs"]);
+    mount(&["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs"]);
     std::fs::write(data_dir.join("mine"), "mine").unwrap();
     let mut podium = serving(&data_dir);
     podium.kill().unwrap();

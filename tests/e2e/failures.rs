@@ -204,7 +204,7 @@ fn what_was_taken_stays() {
 }
 
 /// What a restart of the machine takes away: every process, every mount, every cgroup.
-fn take_away(cluster: &mut Cluster, uids: &[String]) {
+pub(crate) fn take_away(cluster: &mut Cluster, uids: &[String]) {
     let containerd = cluster.containerd();
     let marker = cluster.data_dir().display().to_string();
     cluster.kill(Signal::SIGKILL);

@@ -21,6 +21,7 @@ mod configuration;
 mod cron_jobs;
 mod custom_resources;
 mod daemon_sets;
+mod data_directories;
 mod debug;
 mod deployments;
 mod disruption;
@@ -54,6 +55,7 @@ mod node_config;
 mod node_https;
 mod node_shutdown;
 mod oci_runtimes;
+mod outside;
 mod owners;
 mod pod_updates;
 mod podium;
@@ -80,6 +82,7 @@ mod skew;
 mod stateful_sets;
 mod static_pods;
 mod stop_signals;
+mod store_quota;
 mod strangers;
 mod streams;
 mod surprises;
@@ -87,6 +90,7 @@ mod taints;
 mod termination;
 mod tokens;
 mod top;
+mod untrusted_files;
 mod volumes;
 mod webhooks;
 mod workload;
@@ -181,6 +185,7 @@ fn main() {
     let alone = [
         claims::ALONE,
         clusters::TESTS,
+        data_directories::TESTS,
         exits::ALONE,
         failures::ALONE,
         garbage::TESTS,
@@ -209,9 +214,11 @@ fn main() {
         service_traffic::ALONE,
         static_pods::TESTS,
         stop_signals::TESTS,
+        store_quota::TESTS,
         surprises::ALONE,
         taints::TESTS,
         termination::ALONE,
+        untrusted_files::ALONE,
         top::TESTS,
     ];
     let shared =

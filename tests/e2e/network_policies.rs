@@ -14,6 +14,7 @@ use tests::{Cluster, Kubectl, eventually, podium_binary};
 pub(crate) const ALONE: &[Alone] = &[
     ("NetworkPolicies let in whom they allow, and go with their objects", ingress),
     ("NetworkPolicies let out what they allow, from a Pod's first moment on", egress),
+    ("No Pod begins before the rules of its NetworkPolicies, not even at a boot", first_moment),
     ("NetworkPolicies act while Podium is down, and nothing of them is left at its end", outlives),
 ];
 
@@ -156,6 +157,80 @@ fn egress() {
         "what others call a port",
         &[(&kubectl, "client", &other_web, true), (&kubectl, "client", &format!("{other}:8081"), false)],
     );
+}
+
+/// Pods that try to reach a forbidden address from their first instruction on.
+const ATTACKERS: usize = 5;
+/// How often each of them tries before it is ready.
+const TRIES: usize = 40;
+
+fn first_moment() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    let outside = crate::outside::Outside::new();
+    let address = outside.address();
+    apply(&kubectl, "friend", "friend");
+    ready(&kubectl, "friend");
+    let connect = |from: &str| {
+        kubectl.args(&["exec", from, "--", "timeout", "2", "wget", "-q", "-O", "-", &format!("http://{address}/")], "");
+    };
+    eventually("the way is open", || {
+        connect("friend");
+        outside.connections() > 0
+    });
+    let before = outside.connections();
+    let attack = format!(
+        "n=0; while [ $n -lt {TRIES} ]; do timeout 2 wget -q -O - http://{address}/ & n=$((n+1)); usleep 50000; done; \
+         touch /tmp/done; wait; sleep 3600"
+    );
+    // In one request with the policy: the first Pods begin as soon as they can.
+    let selector = json!({"matchLabels": {"app": "attacker"}});
+    let deny = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny"},
+        "spec": {"podSelector": selector, "policyTypes": ["Egress"]}});
+    let probe = json!({"exec": {"command": ["test", "-f", "/tmp/done"]}, "periodSeconds": 1});
+    let attacker = |n: usize| {
+        let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", attack],
+            "readinessProbe": probe});
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("attacker-{n}"), "labels": {"app": "attacker"}},
+            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}})
+    };
+    let items: Vec<Value> = std::iter::once(deny).chain((0..ATTACKERS).map(attacker)).collect();
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    let all_done = |restarts: i64| {
+        for name in (0..ATTACKERS).map(|n| format!("attacker-{n}")) {
+            kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/restartCount", &json!(restarts));
+            ready(&kubectl, &name);
+        }
+    };
+    all_done(0);
+    assert_eq!(outside.connections(), before, "at the first start");
+
+    // A boot: no process is left, and no rule in the kernel.
+    let names = (0..ATTACKERS).map(|n| format!("attacker-{n}")).chain(["friend".to_owned()]);
+    let uids: Vec<String> =
+        names.map(|name| kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()).collect();
+    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    crate::failures::take_away(&mut cluster, &uids);
+    for table in own_tables(&bridge) {
+        let removed = Command::new("nft").args(["delete", "table"]).args(table.split(' ').skip(1)).status().unwrap();
+        assert!(removed.success(), "{table}");
+    }
+    cluster.up();
+    all_done(1);
+    assert_eq!(outside.connections(), before, "after a boot");
+    ready(&kubectl, "friend");
+    eventually("others are as free as ever", || {
+        connect("friend");
+        outside.connections() > before
+    });
+}
+
+/// All tables of a data directory's network.
+fn own_tables(bridge: &str) -> Vec<String> {
+    let said = Command::new("nft").args(["list", "tables"]).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    said.lines().filter(|line| line.contains(bridge)).map(str::to_owned).collect()
 }
 
 /// The tables of a data directory's policies.

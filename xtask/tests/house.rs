@@ -204,6 +204,12 @@ fn every_deviation_names_a_test_that_exists() {
     assert!(check_rows("docs/deviations.md", &[test]) > 20);
 }
 
+#[test]
+fn every_defence_names_a_test_that_exists() {
+    let test = Column { from_end: 1, below: &[""], honest: &[] };
+    assert!(check_rows("docs/security.md", &[test]) > 20);
+}
+
 /// docs/lifecycle: each statement names where it is decided and what shows it, or says plainly that nothing does yet.
 #[test]
 fn every_statement_of_the_lifecycle_names_tests_that_exist() {

@@ -57,15 +57,32 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// All errors of one object: validation never stops at the first.
+/// How many bytes the errors of one object may take. A value that a client sends is in the text of each error about it,
+/// so a body of n bytes can have errors of n² bytes.
+const MAX_TEXT: usize = 1 << 20;
+
+/// The errors of one object, which are those of all its fields until their texts take 1 MiB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FieldErrors(pub Vec<FieldError>);
+pub struct FieldErrors(pub Vec<FieldError>, usize);
 
 impl FieldErrors {
     /// Whether the object is valid.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether there are so many errors that no more are kept.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.1 > MAX_TEXT
+    }
+
+    /// Adds the errors of a part of the object.
+    pub fn extend(&mut self, others: Self) {
+        for FieldError { reason, field, message } in others.0 {
+            self.push(reason, &FieldPath(field), message);
+        }
     }
 
     /// A value is missing.
@@ -75,22 +92,20 @@ impl FieldErrors {
 
     /// A value is wrong.
     pub fn invalid(&mut self, field: &FieldPath, value: &Value, detail: &str) {
-        self.push("FieldValueInvalid", field, with_detail(&format!("Invalid value: {}", shown(value)), detail));
+        self.push_with("FieldValueInvalid", field, || with_detail(&format!("Invalid value: {}", shown(value)), detail));
     }
 
     /// A value is none of those allowed.
     pub fn not_supported(&mut self, field: &FieldPath, value: &Value, supported: &[&str]) {
-        let list = supported.iter().map(|s| quoted(s)).collect::<Vec<_>>().join(", ");
-        self.push(
-            "FieldValueNotSupported",
-            field,
-            format!("Unsupported value: {}: supported values: {list}", shown(value)),
-        );
+        self.push_with("FieldValueNotSupported", field, || {
+            let list = supported.iter().map(|s| quoted(s)).collect::<Vec<_>>().join(", ");
+            format!("Unsupported value: {}: supported values: {list}", shown(value))
+        });
     }
 
     /// A value stands twice.
     pub fn duplicate(&mut self, field: &FieldPath, value: &Value) {
-        self.push("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)));
+        self.push_with("FieldValueDuplicate", field, || format!("Duplicate value: {}", shown(value)));
     }
 
     /// A value may not be set here.
@@ -115,17 +130,28 @@ impl FieldErrors {
 
     /// Something that the value names does not exist, with the names that do.
     pub fn not_found_because(&mut self, field: &FieldPath, value: &Value, detail: &str) {
-        self.push("FieldValueNotFound", field, with_detail(&format!("Not found: {}", shown(value)), detail));
+        self.push_with("FieldValueNotFound", field, || with_detail(&format!("Not found: {}", shown(value)), detail));
     }
 
     /// A value is of the wrong type.
     pub fn type_invalid(&mut self, field: &FieldPath, value: &Value, detail: &str) {
-        self.push("FieldValueTypeInvalid", field, with_detail(&format!("Invalid value: {}", shown(value)), detail));
+        let message = || with_detail(&format!("Invalid value: {}", shown(value)), detail);
+        self.push_with("FieldValueTypeInvalid", field, message);
     }
 
     /// An error in words of one's own.
     pub fn push(&mut self, reason: &'static str, field: &FieldPath, message: String) {
-        self.0.push(FieldError { reason, field: field.to_string(), message });
+        self.push_with(reason, field, || message);
+    }
+
+    /// An error whose text is made only if it is kept.
+    fn push_with(&mut self, reason: &'static str, field: &FieldPath, message: impl FnOnce() -> String) {
+        if self.is_full() {
+            return;
+        }
+        let error = FieldError { reason, field: field.to_string(), message: message() };
+        self.1 += error.field.len() + error.message.len();
+        self.0.push(error);
     }
 }
 
@@ -138,5 +164,21 @@ fn shown(value: &Value) -> String {
     match value {
         Value::String(s) => quoted(s),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_show_a_large_value_are_bounded() {
+        let (mut errors, large) = (FieldErrors::default(), Value::from("x".repeat(100_000)));
+        (0..10_000).for_each(|i| errors.invalid(&FieldPath::new("list").index(i), &large, "no"));
+        let bytes: usize = errors.0.iter().map(|e| e.field.len() + e.message.len()).sum();
+        assert!(errors.is_full() && bytes < MAX_TEXT + 200_000, "{bytes}");
+        let mut all = FieldErrors::default();
+        (0..100).for_each(|_| all.extend(errors.clone()));
+        assert!(all.0.len() <= errors.0.len());
     }
 }

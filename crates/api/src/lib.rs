@@ -6,10 +6,12 @@
 pub mod address;
 pub mod affinity;
 pub mod claim;
+pub mod connection_table;
 pub mod cron;
 pub mod duration;
 pub mod feature_gates;
 pub mod field;
+pub mod findings;
 pub mod host_port;
 pub mod key;
 pub mod lean;

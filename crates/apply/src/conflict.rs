@@ -12,6 +12,9 @@ pub struct Conflict {
     pub path: Path,
 }
 
+/// How many bytes of conflicts are shown.
+const MAX_TEXT: usize = 1 << 20;
+
 /// All conflicts of one apply, by manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<Conflict>);
@@ -26,6 +29,16 @@ impl Conflicts {
         });
         Self(all.collect())
     }
+
+    /// The conflicts that are shown, each with its path: all until these take 1 MiB.
+    pub fn shown(&self) -> impl Iterator<Item = (&Conflict, String)> {
+        let mut bytes = 0;
+        self.0.iter().map_while(move |conflict| {
+            let path = (bytes <= MAX_TEXT).then(|| conflict.path.to_string())?;
+            bytes += path.len() + conflict.manager.len();
+            Some((conflict, path))
+        })
+    }
 }
 
 /// In upstream's words, which kubectl looks at.
@@ -36,13 +49,13 @@ impl fmt::Display for Conflicts {
         }
         write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
         let mut last: Option<&str> = None;
-        for conflict in &self.0 {
+        for (conflict, path) in self.shown() {
             if last != Some(&conflict.manager) {
                 let start = if last.is_some() { "\n" } else { "" };
                 write!(f, "{start}conflicts with {}:", conflict.manager)?;
                 last = Some(&conflict.manager);
             }
-            write!(f, "\n- {}", conflict.path)?;
+            write!(f, "\n- {path}")?;
         }
         Ok(())
     }

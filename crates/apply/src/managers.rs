@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// Upstream keeps no more entries of updates than this.
 const MAX_UPDATES: usize = 10;
+/// How many entries a client may send: each is compared with all others, and each apply walks through all.
+const MAX_ENTRIES: usize = 1_000;
 /// The manager of entries that were too many.
 const ANCIENT: &str = "ancient-changes";
 
@@ -65,6 +67,9 @@ pub enum ManagersError {
     /// The fields of an entry are of a form that is not known.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
+    /// There are too many entries.
+    #[error("too many managed fields entries: {0}, must have at most {MAX_ENTRIES}")]
+    TooMany(usize),
     /// The fields of an entry cannot be read.
     #[error("error decoding set: {0}")]
     Fields(#[from] ElementError),
@@ -151,8 +156,12 @@ impl Managers {
     /// # Errors
     /// When an entry is not of its form.
     pub fn from_json(json: &Value) -> Result<Self, ManagersError> {
+        let entries = json.as_array().map(Vec::as_slice).unwrap_or_default();
+        if entries.len() > MAX_ENTRIES {
+            return Err(ManagersError::TooMany(entries.len()));
+        }
         let mut all = Self::default();
-        for (place, entry) in json.as_array().into_iter().flatten().enumerate() {
+        for (place, entry) in entries.iter().enumerate() {
             all.put(Entry::from_json(entry, place)?);
         }
         Ok(all)
@@ -216,6 +225,8 @@ impl Managers {
         updates.sort_by_cached_key(|e| (e.time.clone().unwrap_or_default(), e.identifier()));
         // The first of each version is joined only when there is a second.
         let mut firsts: Vec<Entry> = Vec::new();
+        // What each bucket is joined of: united in the end, not once for each entry.
+        let mut joins: Vec<(Entry, Vec<Set>)> = Vec::new();
         for entry in updates {
             let Some(first) = firsts.iter().find(|f| f.api_version == entry.api_version) else {
                 firsts.push(entry);
@@ -227,11 +238,52 @@ impl Managers {
             }
             let joined = self.take(&bucket).or_else(|| self.take(first)).unwrap_or_else(|| bucket.clone());
             self.take(&entry);
-            self.put(Entry { fields: joined.fields.union(&entry.fields), ..bucket });
+            match joins.iter_mut().find(|(of, _)| of.is_same_manager(&bucket)) {
+                Some((last, sets)) => {
+                    sets.push(entry.fields);
+                    last.time.clone_from(&bucket.time);
+                }
+                None => joins.push((bucket.clone(), vec![joined.fields, entry.fields])),
+            }
+            self.put(Entry { fields: Set::default(), ..bucket });
             count -= 1;
             if count <= MAX_UPDATES {
-                return;
+                break;
             }
         }
+        for (bucket, sets) in joins {
+            self.put(Entry { fields: Set::union_all(sets), ..bucket });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entries(count: usize) -> Value {
+        let entry = |i| {
+            json!({"manager": format!("m{i:04}"), "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:data": {format!("f:{i}"): {}}}})
+        };
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn too_many_entries_are_refused() {
+        assert!(Managers::from_json(&entries(MAX_ENTRIES)).is_ok());
+        assert_eq!(Managers::from_json(&entries(MAX_ENTRIES + 1)), Err(ManagersError::TooMany(MAX_ENTRIES + 1)));
+    }
+
+    #[test]
+    fn joined_entries_keep_all_their_fields() {
+        let mut managers = Managers::from_json(&entries(100)).unwrap();
+        managers.cap();
+        assert_eq!(managers.entries().len(), MAX_UPDATES);
+        let all = Set::union_all(managers.entries().iter().map(|entry| entry.fields.clone()));
+        assert_eq!(all.paths().len(), 100);
+        let ancient = managers.entries().iter().find(|entry| entry.manager == ANCIENT).unwrap();
+        assert_eq!(ancient.fields.paths().len(), 100 - MAX_UPDATES + 1);
     }
 }

@@ -28,9 +28,8 @@ pub(crate) fn prune(versions: &dyn Versions, merged: Value, managers: &Managers,
 
 /// Whether all that was applied the last time still has an owner, as it mostly has: nothing goes then.
 fn is_all_owned(managers: &Managers, last: &Entry) -> bool {
-    let mut same = managers.entries().iter().filter(|e| e.api_version == last.api_version);
-    let Some(first) = same.next() else { return last.fields.is_empty() };
-    same.fold(last.fields.difference(&first.fields), |left, entry| left.difference(&entry.fields)).is_empty()
+    let same = managers.entries().iter().filter(|e| e.api_version == last.api_version);
+    last.fields.difference(&Set::union_all(same.map(|entry| entry.fields.clone()))).is_empty()
 }
 
 /// An object in another version, with its type there.
@@ -40,15 +39,16 @@ fn typed<'a>(versions: &'a dyn Versions, object: &Value, from: &str, to: &str) -
 
 /// What went with something above it, and has an owner, comes back.
 fn add_back_owned(versions: &dyn Versions, merged: &Value, pruned: Value, version: &str, managers: &Managers) -> Value {
-    let mut owned: Vec<(&str, Set)> = vec![(version, Set::default())];
+    let mut owned: Vec<(&str, Vec<Set>)> = vec![(version, Vec::new())];
     for entry in managers.entries() {
         match owned.iter_mut().find(|(v, _)| *v == entry.api_version) {
-            Some((_, set)) => *set = set.union(&entry.fields),
-            None => owned.push((&entry.api_version, entry.fields.clone())),
+            Some((_, sets)) => sets.push(entry.fields.clone()),
+            None => owned.push((&entry.api_version, vec![entry.fields.clone()])),
         }
     }
     let mut pruned = pruned;
     for (of_version, owned) in owned {
+        let owned = Set::union_all(owned);
         let (Some((of, merged)), Some((_, now))) =
             (typed(versions, merged, version, of_version), typed(versions, &pruned, version, of_version))
         else {

@@ -38,6 +38,50 @@ impl Set {
         Self { nodes: (!nodes.is_empty()).then(|| Arc::new(nodes)) }
     }
 
+    /// The set of these nodes, which may be in any order and hold an element several times: n nodes cost n log n, where
+    /// [`Self::put`] moves up to n nodes for each.
+    pub(crate) fn of_unsorted(mut nodes: Vec<Node>) -> Self {
+        nodes.retain(|node| node.member || !node.below.is_empty());
+        if nodes.is_sorted_by(|l, r| l.element < r.element) {
+            return Self::of_nodes(nodes);
+        }
+        nodes.sort_by(|l, r| l.element.cmp(&r.element));
+        let mut merged: Vec<Node> = Vec::with_capacity(nodes.len());
+        let mut below: Vec<Set> = Vec::new();
+        for mut node in nodes {
+            match merged.last_mut().filter(|last| last.element == node.element) {
+                Some(last) => {
+                    last.member |= node.member;
+                    below.push(node.below);
+                }
+                None => {
+                    Self::settle(&mut merged, &mut below);
+                    below.push(std::mem::take(&mut node.below));
+                    merged.push(node);
+                }
+            }
+        }
+        Self::settle(&mut merged, &mut below);
+        Self::of_nodes(merged)
+    }
+
+    /// Gives the last node what was found below its element.
+    fn settle(merged: &mut [Node], below: &mut Vec<Self>) {
+        if let Some(last) = merged.last_mut() {
+            last.below = Self::union_all(std::mem::take(below));
+        }
+    }
+
+    /// The union of any number of sets, which costs their sizes together.
+    #[must_use]
+    pub fn union_all(sets: impl IntoIterator<Item = Self>) -> Self {
+        let mut sets: Vec<Self> = sets.into_iter().filter(|set| !set.is_empty()).collect();
+        match sets.len() {
+            0 | 1 => sets.pop().unwrap_or_default(),
+            _ => Self::of_unsorted(sets.iter().flat_map(|set| set.nodes().iter().cloned()).collect()),
+        }
+    }
+
     /// Adds a field; the empty path is none.
     pub fn insert(&mut self, path: &[Element]) {
         if let [element, rest @ ..] = path {

@@ -5,17 +5,27 @@ use std::fmt;
 
 /// In what ways a value is not of its type; in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TypeError(Vec<(String, String)>);
+pub struct TypeError {
+    errors: Vec<(String, String)>,
+    bytes: usize,
+}
+
+/// How many bytes the errors of one value may take; further ones are left out.
+const MAX_TEXT: usize = 1 << 20;
 
 impl TypeError {
     /// Notes what is wrong at a path.
     pub(crate) fn add(&mut self, path: &[Step<'_>], why: impl Into<String>) {
-        let path: String = path.iter().map(ToString::to_string).collect();
-        self.0.push((path, why.into()));
+        if self.bytes > MAX_TEXT {
+            return;
+        }
+        let (path, why): (String, String) = (path.iter().map(ToString::to_string).collect(), why.into());
+        self.bytes += path.len() + why.len();
+        self.errors.push((path, why));
     }
 
     pub(crate) fn result(self) -> Result<(), Self> {
-        if self.0.is_empty() { Ok(()) } else { Err(self) }
+        if self.errors.is_empty() { Ok(()) } else { Err(self) }
     }
 }
 
@@ -23,7 +33,7 @@ impl fmt::Display for TypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
             |(path, why): &(String, String)| if path.is_empty() { why.clone() } else { format!("{path}: {why}") };
-        match self.0.as_slice() {
+        match self.errors.as_slice() {
             [one] => f.write_str(&line(one)),
             all => {
                 f.write_str("errors:")?;

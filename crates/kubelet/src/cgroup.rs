@@ -263,7 +263,7 @@ mod tests {
         pods.iter().for_each(|p| cgroups.create(p).unwrap());
         cgroups.weigh_burstable(pods.iter().chain([&pod("c", &json!({}))]));
         let burstable = dir.path().join("r/kubepods/burstable");
-        assert_eq!(fs::read_to_string(burstable.join("cpu.weight")).unwrap(), "59");
+        assert_eq!(crate::node_file::read_text(burstable.join("cpu.weight")).unwrap(), "59");
         // A plain directory's files do not go by themselves, as a cgroup's do.
         for file in ["cpu.weight", "cgroup.subtree_control"] {
             let _ = fs::remove_file(burstable.join("podb").join(file));

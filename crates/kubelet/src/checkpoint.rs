@@ -52,8 +52,8 @@ pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
         if path.extension().is_none_or(|e| e != "json") {
             continue;
         }
-        let read =
-            fs::read(&path).and_then(|text| serde_json::from_slice::<Checkpoint>(&text).map_err(io::Error::from));
+        let read = crate::node_file::read(&path)
+            .and_then(|text| serde_json::from_slice::<Checkpoint>(&text).map_err(io::Error::from));
         match read {
             Ok(checkpoint) if checkpoint.format == FORMAT => pods.push(checkpoint.pod),
             Ok(checkpoint) => {

@@ -3,7 +3,6 @@
 use crate::config::KubeletConfiguration;
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 use runtime::Dns;
-use std::fs;
 
 /// What resolvers take.
 const MAX_SERVERS: usize = 3;
@@ -47,7 +46,7 @@ fn host(config: &KubeletConfiguration) -> Result<Dns, String> {
     if config.resolv_conf.is_empty() {
         return Ok(Dns::default());
     }
-    let text = fs::read_to_string(&config.resolv_conf).map_err(|e| format!("{}: {e}", config.resolv_conf))?;
+    let text = crate::node_file::read_text(&config.resolv_conf).map_err(|e| format!("{}: {e}", config.resolv_conf))?;
     Ok(parse(&text))
 }
 
@@ -131,6 +130,7 @@ fn fit(dns: &mut Dns) -> Vec<String> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use std::fs;
 
     fn form(spec: Value, cluster_dns: &[&str]) -> (Dns, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();

@@ -16,12 +16,12 @@ use std::time::Duration;
 const LAST_LINES: Duration = Duration::from_secs(10);
 
 /// The fact that follows from a runtime's event; `None` where only the runtime's own answer tells all of it.
-pub(crate) fn at_once(shared: &Shared, pod: &Pod, id: &str, exit: &Exit) -> Option<Event> {
+pub(crate) async fn at_once(shared: &Shared, pod: &Pod, id: &str, exit: &Exit) -> Option<Event> {
     // A start that failed has an end of its own, and the event may be about one that came before.
     let started_at = pod.running_since(id)?;
     let container = pod.name_of(id)?;
     let (_, attempt) = pod.container_id(&container, false)?;
-    let message = logs::message(shared, pod, &container, attempt);
+    let message = logs::message(shared, pod, &container, attempt).await;
     let needs_log = message.is_empty() && logs::falls_back(pod, &container, exit.code);
     let oom_kills = shared.cgroups.oom_kills(pod.object(), id);
     if needs_log

@@ -68,7 +68,7 @@ impl Figures {
     }
 
     fn text(&self, file: &str) -> String {
-        fs::read_to_string(self.proc.join(file)).unwrap_or_default()
+        crate::node_file::read_text(self.proc.join(file)).unwrap_or_default()
     }
 
     pub(crate) fn memory(&self) -> Option<Memory> {

@@ -2,6 +2,7 @@
 
 mod access;
 mod channels;
+mod held;
 mod lists;
 mod logs;
 mod metrics;

@@ -27,8 +27,10 @@ mod log_rotation;
 mod logs;
 mod machine;
 mod mirrors;
+mod network_readiness;
 mod node;
 mod node_conditions;
+mod node_file;
 mod node_shutdown;
 mod node_status;
 mod objects;
@@ -45,6 +47,7 @@ mod static_pods;
 mod stats;
 mod status;
 mod turns;
+mod untrusted_file;
 mod user_namespaces;
 mod volumes;
 
@@ -63,6 +66,7 @@ pub use config::{
     ShutdownSettings,
 };
 pub use images::provider::{CredentialProviderError, CredentialProviders};
+pub use network_readiness::{NetworkReadiness, PodNetwork};
 pub use static_pods::PodRules;
 pub use volumes::remove_data;
 
@@ -78,7 +82,11 @@ use node_shutdown::NodeShutdown;
 use paths::Paths;
 use pods::Pods;
 use runtime::Runtime;
-use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -131,6 +139,8 @@ pub(crate) struct Shared {
     /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
     pub(crate) sandboxes: turns::Turns,
     pub(crate) images: images::Images,
+    /// What holds containers back until the network of their Pod is ready.
+    pub(crate) network_readiness: OnceLock<NetworkReadiness>,
     pub(crate) user_namespaces: user_namespaces::UserNamespaces,
     /// When this kubelet was started.
     pub(crate) started: Timestamp,
@@ -190,11 +200,19 @@ impl Kubelet {
             probes: probe::counts::Counts::default(),
             tokens: volumes::Tokens::default(),
             images,
+            network_readiness: OnceLock::new(),
             user_namespaces: user_namespaces::UserNamespaces::default(),
             sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
             stop,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Holds containers back until the network of their Pod is ready. Only the first one counts.
+    #[must_use]
+    pub fn with_network_readiness(self, readiness: NetworkReadiness) -> Self {
+        let _ = self.shared.network_readiness.set(readiness);
+        self
     }
 
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
@@ -203,7 +221,7 @@ impl Kubelet {
         Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
-            pods::run(shared),
+            Box::pin(pods::run(shared)),
             Box::pin(mirrors::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),

@@ -144,7 +144,6 @@ pub(crate) fn remove(log: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     fn names(dir: &Path) -> Vec<String> {
         let mut names: Vec<String> =
@@ -171,10 +170,10 @@ mod tests {
         rotate_all(dir.path(), &["1", "2", "3", "4", "5", "6"], 3).await;
         let expected = ["0.log", "0.log.3.gz", "0.log.4.gz", "0.log.5.gz", "0.log.6", "10.log"];
         assert_eq!(names(dir.path()), expected);
-        let mut text = String::new();
+        let mut text = Vec::new();
         let file = File::open(dir.path().join("0.log.4.gz")).unwrap();
-        flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "4");
+        io::copy(&mut flate2::read::GzDecoder::new(file), &mut text).unwrap();
+        assert_eq!(text, b"4");
     }
 
     #[tokio::test]
@@ -184,7 +183,7 @@ mod tests {
         fs::write(&log, "kept").unwrap();
         let error = exchange(&log, "1", async || Err("no".to_owned())).await.unwrap_err();
         assert_eq!((error.as_str(), names(dir.path()).as_slice()), ("no", &["0.log".to_owned()][..]));
-        assert_eq!(fs::read_to_string(&log).unwrap(), "kept");
+        assert_eq!(crate::node_file::read_text(&log).unwrap(), "kept");
     }
 
     #[tokio::test]

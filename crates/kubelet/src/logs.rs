@@ -1,36 +1,37 @@
 //! What containers leave behind: log lines in the CRI's format, and their last words.
 
 mod file;
+mod termination_message;
 
 pub(crate) use file::LogFile;
 
-use crate::Shared;
+use crate::{Shared, blocking};
 use jiff::Timestamp;
 use lifecycle::{ContainerExit, Pod};
 use runtime::ContainerStatus;
 use std::path::PathBuf;
 
-/// Upstream's limits on a termination message.
-const MESSAGE_BYTES: usize = 4096;
-const FALLBACK_LINES: usize = 80;
-const FALLBACK_BYTES: usize = 2048;
 /// The exit code after SIGKILL.
 pub(crate) const KILLED: i32 = 137;
 /// The reason of one whom the kernel killed for lack of memory.
 pub(crate) const OOM_KILLED: &str = "OOMKilled";
 
 /// How a container ended, with its termination message.
-pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
+pub(crate) async fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
     let exit = status.exit.clone();
     let (code, mut reason) = exit.as_ref().map_or((KILLED, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
     // Who is being deleted was killed by us.
     let ours = pod.object().metadata.deletion_timestamp.is_some();
-    if code == KILLED && reason != OOM_KILLED && !ours && crate::oom::killed(&status.id.0) {
+    let may_be_oom = code == KILLED && reason != OOM_KILLED && !ours;
+    let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
+    let log = falls_back(pod, &status.name, code).then(|| path(shared, pod, &status.name, status.attempt));
+    let id = status.id.0.clone();
+    let read = blocking::run(move || {
+        Ok((may_be_oom && crate::oom::killed(&id), termination_message::read(&file, log.as_deref())))
+    });
+    let (is_oom, mut message) = read.await.unwrap_or_default();
+    if is_oom {
         OOM_KILLED.clone_into(&mut reason);
-    }
-    let mut message = message(shared, pod, &status.name, status.attempt);
-    if message.is_empty() && falls_back(pod, &status.name, code) {
-        message = last_lines(&path(shared, pod, &status.name, status.attempt));
     }
     if message.is_empty() {
         message = exit.as_ref().map(|e| e.message.clone()).unwrap_or_default();
@@ -45,30 +46,15 @@ pub(crate) fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> Cont
 }
 
 /// What a container has written into the file of its termination message.
-pub(crate) fn message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
+pub(crate) async fn message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
     let file = shared.paths.termination_message(pod.uid(), container, attempt);
-    std::fs::read(file).map(|b| text(&b[..b.len().min(MESSAGE_BYTES)])).unwrap_or_default()
+    blocking::run(move || Ok(termination_message::read(&file, None))).await.unwrap_or_default()
 }
 
 /// Whether the end of the log stands for a message that a container did not write, if it ended with this code.
 pub(crate) fn falls_back(pod: &Pod, container: &str, code: i32) -> bool {
     let policy = pod.spec_of(container).and_then(|c| c.termination_message_policy.as_deref());
     code != 0 && policy == Some("FallbackToLogsOnError")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn last_lines(path: &PathBuf) -> String {
-    let content = std::fs::read(path).unwrap_or_default();
-    let lines: Vec<&[u8]> = content.split_inclusive(|b| *b == b'\n').collect();
-    let tail: Vec<u8> = lines[lines.len().saturating_sub(FALLBACK_LINES)..]
-        .iter()
-        .filter_map(|l| parse(l))
-        .flat_map(|l| l.content.to_vec())
-        .collect();
-    text(&tail[tail.len().saturating_sub(FALLBACK_BYTES)..])
 }
 
 /// The log file of a container.
@@ -94,18 +80,15 @@ pub(crate) fn parse(line: &[u8]) -> Option<Line<'_>> {
 /// What a reader wants of a log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogOptions {
-    pub(crate) tail: Option<usize>,
     pub(crate) since: Option<Timestamp>,
     pub(crate) timestamps: bool,
     pub(crate) limit_bytes: Option<usize>,
 }
 
-/// Formats raw log lines; `skip` lines are passed over.
-pub(crate) fn render(raw: &[u8], options: &LogOptions, tail: Option<usize>) -> Vec<u8> {
-    let lines: Vec<&[u8]> = raw.split_inclusive(|b| *b == b'\n').collect();
-    let from = tail.map_or(0, |n| lines.len().saturating_sub(n));
+/// Formats whole raw log lines.
+pub(crate) fn render(raw: &[u8], options: &LogOptions) -> Vec<u8> {
     let mut out = Vec::new();
-    for line in lines[from..].iter().filter_map(|l| parse(l)) {
+    for line in raw.split_inclusive(|b| *b == b'\n').filter_map(parse) {
         if let Some(since) = options.since {
             let time = std::str::from_utf8(line.time).ok().and_then(|t| t.parse::<Timestamp>().ok());
             if time.is_none_or(|t| t < since) {
@@ -129,16 +112,14 @@ mod tests {
 
     #[track_caller]
     fn check(options: &LogOptions, expected: &str) {
-        assert_eq!(String::from_utf8_lossy(&render(LOG, options, options.tail)), expected);
+        assert_eq!(String::from_utf8_lossy(&render(LOG, options)), expected);
     }
 
     #[test]
     fn lines_are_rendered_as_asked() {
         check(&LogOptions::default(), "one\ntwo\n");
-        check(&LogOptions { tail: Some(1), ..LogOptions::default() }, "o\n");
-        check(&LogOptions { tail: Some(0), ..LogOptions::default() }, "");
         check(&LogOptions { since: "2026-01-01T00:00:01Z".parse().ok(), ..LogOptions::default() }, "two\n");
-        let timestamps = LogOptions { timestamps: true, tail: Some(4), ..LogOptions::default() };
+        let timestamps = LogOptions { timestamps: true, ..LogOptions::default() };
         check(&timestamps, "2026-01-01T00:00:00.1Z one\n2026-01-01T00:00:01Z tw2026-01-01T00:00:01Z o\n");
     }
 }

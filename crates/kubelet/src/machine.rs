@@ -24,7 +24,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Looks at this machine; `root_dir` is on the file system that Pods write to.
     pub(crate) fn measure(root_dir: &Path, config: &KubeletConfiguration) -> Self {
-        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let memory = crate::node_file::read_text("/proc/meminfo").unwrap_or_default();
         let kib = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let disk = nix::sys::statvfs::statvfs(root_dir).map(|s| s.blocks() * s.fragment_size()).unwrap_or(0);
@@ -83,7 +83,7 @@ fn huge_pages(dir: &Path) -> Amounts {
     let found = sizes.filter_map(|entry| {
         let name = entry.file_name();
         let kib: i64 = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let count: i64 = fs::read_to_string(entry.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
+        let count: i64 = crate::node_file::read_text(entry.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
         let size = Amount::units(kib * 1024);
         Some((format!("hugepages-{}", size.to_binary_quantity().0), Amount::units(kib * 1024 * count)))
     });

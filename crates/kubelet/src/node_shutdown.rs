@@ -42,7 +42,8 @@ struct Times {
 impl NodeShutdown {
     /// `file` may be there from the time before.
     pub(crate) fn new(file: &Path) -> Self {
-        let last = std::fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let last =
+            crate::node_file::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         Self { on: watch::Sender::new(None), file: file.to_owned(), last: Mutex::new(last) }
     }
 

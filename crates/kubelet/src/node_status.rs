@@ -163,7 +163,7 @@ pub(crate) fn architecture() -> &'static str {
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    crate::node_file::read_text(path).unwrap_or_default().trim().to_owned()
 }
 
 fn info(runtime_version: &str, swap: u64) -> Value {

@@ -69,7 +69,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
         let Some(status) = found(shared.runtime.container(&c.id).await)? else { continue };
         let uid = c.uid.clone();
         let sandbox = c.sandbox.map(|s| s.0).unwrap_or_default();
-        let view = container_view(shared, status, sandbox);
+        let view = container_view(shared, status, sandbox).await;
         views.entry(uid).or_default().containers.push(view);
     }
     for handle in shared.pods.all() {
@@ -95,7 +95,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {
+async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {
     let pod = shared.pods.by_uid(&status.uid).map(|h| h.known.borrow().clone());
     let state = match status.state {
         ContainerState::Created => ContainerViewState::Created,
@@ -103,7 +103,7 @@ fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> 
             ContainerViewState::Running { started_at: status.started_at.unwrap_or(status.created_at) }
         }
         ContainerState::Exited => ContainerViewState::Exited(match pod {
-            Some(pod) => crate::logs::exit(shared, &pod, &status),
+            Some(pod) => crate::logs::exit(shared, &pod, &status).await,
             None => ContainerExit {
                 code: status.exit.as_ref().map_or(137, |e| e.code),
                 reason: String::new(),

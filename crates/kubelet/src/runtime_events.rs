@@ -50,7 +50,10 @@ async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
 async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
     let Some(handle) = owner_of(shared, &id.0).await else { return };
     let pod = handle.known.borrow().clone();
-    let early = told.and_then(|exit| exits::at_once(shared, &pod, &id.0, &exit));
+    let early = match told {
+        Some(exit) => exits::at_once(shared, &pod, &id.0, &exit).await,
+        None => None,
+    };
     let told_early = early.is_some();
     if let Some(event) = early {
         let _ = handle.mail.send(Mail::Fact(event));
@@ -63,7 +66,7 @@ async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
                 let pod = handle.known.borrow().clone();
                 // What was told early has its reason.
                 let status = if told_early { status } else { last_word(shared, &pod, status).await };
-                let exit = crate::logs::exit(shared, &pod, &status);
+                let exit = crate::logs::exit(shared, &pod, &status).await;
                 // Of a start that failed tells who asked for it. If that was a kubelet that is gone, it was given up with it.
                 if exit.never_ran() {
                     return shared.pods.want_list();

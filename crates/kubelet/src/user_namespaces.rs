@@ -43,7 +43,7 @@ fn file(paths: &Paths, uid: &str) -> PathBuf {
 }
 
 fn read(paths: &Paths, uid: &str) -> io::Result<Option<IdMapping>> {
-    match fs::read(file(paths, uid)) {
+    match crate::node_file::read(file(paths, uid)) {
         Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

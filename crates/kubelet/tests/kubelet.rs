@@ -351,7 +351,7 @@ async fn volumes_show_what_the_api_knows_and_follow_its_changes() {
             .all(|m| m.readonly || m.container_path == "/dev/termination-log")
     );
     let files = [host("/cm").join("k"), host("/all").join("d/k"), host("/all").join("p"), host("/all").join("labels")];
-    let read = || files.clone().map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    let read = || files.clone().map(claims::read);
     assert_eq!(read(), ["one", "one", "one", "app=\"p\""]);
     let began = Instant::now();
     config_map("two");
@@ -384,7 +384,7 @@ async fn a_pod_gets_the_names_and_resolvers_that_its_spec_asks_for() {
     assert_eq!(dns.searches[0], "x.svc.cluster.local");
     let made = node.runtime.made("p").remove(0);
     let hosts = made.mounts.iter().find(|m| m.container_path == "/etc/hosts").expect("a mount");
-    let text = std::fs::read_to_string(&hosts.host_path).expect("a file");
+    let text = claims::read(&hosts.host_path);
     assert!(text.contains("10.0.0.7\th.s.x.svc.cluster.local\th\n") && text.ends_with("192.0.2.9\ta\n"), "{text}");
 }
 

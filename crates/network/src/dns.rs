@@ -2,6 +2,7 @@
 //! (SRV), and names of addresses. Other names are asked of the node's own resolvers.
 
 mod answer;
+mod bounds;
 mod forward;
 mod serve;
 #[cfg(test)]

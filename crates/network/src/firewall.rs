@@ -4,7 +4,7 @@
 //! removed as a whole, and nobody else's flush touches it.
 
 use crate::program::{find, run};
-use crate::{Error, Names, policies, services};
+use crate::{Error, Names, anti_spoof, policies, services};
 use ipnet::Ipv4Net;
 
 /// Pods reach the outside with the node's address. Without a program that can, Pods reach the node and each other only, and the log says so.
@@ -65,7 +65,9 @@ async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Re
 pub(crate) async fn remove_tables(names: &Names) {
     if find("nft").is_some() {
         let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
-        for (family, table) in [("ip", &names.bridge), ("ip", &services), ("ip", &policies), ("ip6", &policies)] {
+        let ports = anti_spoof::table_name(&names.bridge);
+        let ip = [&names.bridge, &services, &policies].map(|table| ("ip", table));
+        for (family, table) in ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]) {
             // There is nothing to remove where it was never made, or where the kernel has no nf_tables.
             let _ = run("nft", &["delete", "table", family, table], "").await;
         }

@@ -65,8 +65,9 @@ impl Kept {
         self.began = Instant::now();
     }
 
-    async fn look(&mut self) {
-        if run("nft", &["list", "chain", "ip", &self.name, self.chain], "").await.is_err() {
+    /// Looks whether the table that was written is still there.
+    pub(crate) async fn look(&mut self) {
+        if self.is.is_some() && run("nft", &["list", "chain", "ip", &self.name, self.chain], "").await.is_err() {
             tracing::warn!("somebody has removed the rules of {}: they are made anew", self.whose);
             self.is = None;
         }

@@ -1,6 +1,9 @@
-//! What CNI leaves behind when Pods are not removed one by one: found by the network's name, removed as a whole.
+//! What libcni's cache knows of a network: the ports of its Pods, and what is left when Pods are not removed one by one.
 
+use ipnet::Ipv4Net;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 /// A file of libcni's cache, which has one for every interface that it added.
@@ -22,10 +25,22 @@ struct CacheEntry {
 struct CacheResult {
     #[serde(default)]
     interfaces: Vec<Interface>,
+    #[serde(default)]
+    ips: Vec<Address>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Address {
+    /// With its prefix.
+    address: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct Interface {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    mac: String,
     /// The network namespace that the interface was put into; empty for the host's end.
     #[serde(default)]
     sandbox: String,
@@ -38,17 +53,44 @@ pub(crate) struct Cached {
     pub(crate) namespaces: Vec<PathBuf>,
 }
 
+/// Where a Pod is plugged into the bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Port {
+    /// The node's end of the Pod's veth pair.
+    pub(crate) veth: String,
+    /// The Pod's end.
+    pub(crate) mac: String,
+    pub(crate) ip: Ipv4Addr,
+}
+
+impl CacheEntry {
+    fn port(&self) -> Option<Port> {
+        let interfaces = &self.result.interfaces;
+        let veth = interfaces.iter().find(|i| i.sandbox.is_empty() && i.name != self.network_name)?;
+        let own = interfaces.iter().find(|i| !i.sandbox.is_empty())?;
+        let ip = self.result.ips.iter().find_map(|ip| ip.address.parse::<Ipv4Net>().ok())?.addr();
+        // They become part of a script.
+        let is_name = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+        let is_mac = own.mac.len() == 17 && own.mac.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
+        (is_name(&veth.name) && is_mac).then(|| Port { veth: veth.name.clone(), mac: own.mac.clone(), ip })
+    }
+}
+
+/// The port of a sandbox.
+pub(crate) fn port(dir: &Path, network: &str, sandbox: &str) -> Option<Port> {
+    let entry = std::fs::read(dir.join(format!("{network}-{sandbox}-eth0"))).ok()?;
+    serde_json::from_slice::<CacheEntry>(&entry).ok()?.port()
+}
+
+/// The ports of all Pods of a network, by their sandboxes.
+pub(crate) fn ports(dir: &Path, network: &str) -> std::io::Result<BTreeMap<String, Port>> {
+    let entries = entries(dir)?.into_iter().map(|(_, entry)| entry).filter(|entry| entry.network_name == network);
+    Ok(entries.filter_map(|entry| Some((entry.container_id.clone(), entry.port()?))).collect())
+}
+
 /// Reads the cache of `network` in `dir`; the loopback interface of the same Pods is included.
 pub(crate) fn cached(dir: &Path, network: &str) -> std::io::Result<Cached> {
-    let mut entries = Vec::new();
-    for file in std::fs::read_dir(dir)? {
-        let path = file?.path();
-        // A file that vanishes or is no entry is none of ours.
-        let Ok(bytes) = std::fs::read(&path) else { continue };
-        if let Ok(entry) = serde_json::from_slice::<CacheEntry>(&bytes) {
-            entries.push((path, entry));
-        }
-    }
+    let entries = entries(dir)?;
     let ours: Vec<String> =
         entries.iter().filter(|(_, e)| e.network_name == network).map(|(_, e)| e.container_id.clone()).collect();
     let mut found = Cached::default();
@@ -65,6 +107,19 @@ pub(crate) fn cached(dir: &Path, network: &str) -> std::io::Result<Cached> {
     found.namespaces.sort();
     found.namespaces.dedup();
     Ok(found)
+}
+
+fn entries(dir: &Path) -> std::io::Result<Vec<(PathBuf, CacheEntry)>> {
+    let mut entries = Vec::new();
+    for file in std::fs::read_dir(dir)? {
+        let path = file?.path();
+        // A file that vanishes or is no entry is none of ours.
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        if let Ok(entry) = serde_json::from_slice::<CacheEntry>(&bytes) {
+            entries.push((path, entry));
+        }
+    }
+    Ok(entries)
 }
 
 /// From `iptables -t <table> -S`: the input of `iptables-restore --noflush` that removes this network's own rules and

@@ -13,6 +13,7 @@
 //! which adds a chain per Pod: measured, 12 ms more for each Pod added and 50 ms for each one removed.
 #![forbid(unsafe_code)]
 
+mod anti_spoof;
 mod bridge;
 mod choose;
 mod conflist;
@@ -24,6 +25,9 @@ mod kept;
 mod leftovers;
 mod links;
 mod names;
+mod node_event;
+mod peers;
+mod pod_gate;
 mod policies;
 mod prepare;
 mod program;
@@ -38,6 +42,8 @@ use tokio_util::sync::CancellationToken;
 pub use choose::ChooseError;
 pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
+pub use peers::NodePeers;
+pub use pod_gate::PodGate;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -82,6 +88,8 @@ pub struct Network {
     pub leads_services: bool,
     /// Whether Pods of the bridge see their clients' own addresses when they are asked as a Service's endpoints.
     pub sees_bridge: bool,
+    /// Whether Pods can send with their own addresses only.
+    pub checks_senders: bool,
 }
 
 impl Network {
@@ -111,6 +119,12 @@ impl Network {
         destroy::destroy(data_dir, &destroy::Places::default()).await
     }
 
+    /// The peers that are served at the gateway's address.
+    #[must_use]
+    pub fn peers(&self) -> NodePeers {
+        NodePeers::new(self.cidr)
+    }
+
     /// Takes the cluster's name server a place at the gateway's address; [`Network::serve`] answers there.
     ///
     /// # Errors
@@ -121,10 +135,15 @@ impl Network {
     }
 
     /// Leads the traffic of Services, answers for their names, and lets NetworkPolicies act, until it is told to stop;
-    /// the rules stay then.
-    pub async fn serve(self, clients: &Clients, options: ServiceOptions, stop: CancellationToken) {
+    /// the rules stay then. `gate` opens for Pods whose rules are there.
+    pub async fn serve(self, clients: &Clients, options: ServiceOptions, gate: PodGate, stop: CancellationToken) {
         let followed = follow::Followed::start(&clients.services, &stop);
-        let guarded = policies::Place { bridge: self.bridge.clone(), pods: self.cidr, sees_bridge: self.sees_bridge };
+        let guarded = policies::Place {
+            node: options.node_name.clone(),
+            bridge: self.bridge.clone(),
+            pods: self.cidr,
+            sees_bridge: self.sees_bridge,
+        };
         let place = services::Place {
             bridge: self.bridge.clone(),
             pods: self.cidr,
@@ -133,8 +152,8 @@ impl Network {
             sees_bridge: self.sees_bridge,
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
-        let names = dns::serve(options.name_server.0, followed.clone(), options.cluster_domain, forward);
-        let policies = policies::lead(&clients.policies, guarded, &stop);
+        let names = dns::serve(options.name_server.0, self.peers(), followed.clone(), options.cluster_domain, forward);
+        let policies = policies::lead(&clients.policies, guarded, gate.policies(), &stop);
         let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names, policies) };
         Box::pin(stop.run_until_cancelled(work)).await;
     }

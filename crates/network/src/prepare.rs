@@ -2,9 +2,10 @@
 
 use crate::choose::{Wish, choose, gateway};
 use crate::conflist::{Facts, conflist};
+use crate::destroy::Places;
 use crate::links::{Link, Machine, Netlink};
 use crate::state::{self, Lock};
-use crate::{Error, Names, Network, Options, bridge, firewall, program};
+use crate::{Error, Names, Network, Options, anti_spoof, bridge, firewall, program};
 use ipnet::Ipv4Net;
 use std::fs;
 use std::io;
@@ -37,6 +38,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::replace(&file, format!("{list:#}\n").as_bytes())?;
     let sees_bridge = has_nftables && bridge::track(&names.bridge).await;
     let leads_services = has_nftables;
+    let checks_senders = has_nftables && anti_spoof::install(&names.bridge, &Places::default().cni_cache).await;
     if !has_nftables {
         tracing::warn!("without nftables nobody leads the traffic of Services, and NetworkPolicies do not act");
     }
@@ -48,6 +50,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
         gateway,
         leads_services,
         sees_bridge,
+        checks_senders,
     })
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + 
 }
 
 /// A namespace like containerd's: mounted on a file.
-fn pod_namespace(file: &Path) {
+pub(crate) fn pod_namespace(file: &Path) {
     fs::write(file, "").expect("writable");
     let file = file.to_path_buf();
     let made = std::thread::spawn(move || {
@@ -49,7 +49,7 @@ fn pod_namespace(file: &Path) {
 }
 
 /// What the container runtime does to plug a Pod in: run the plugins, keep the result in libcni's cache.
-async fn add_pod(network: &Network, places: &Places, netns: &Path, host_port: u16) -> Value {
+pub(crate) async fn add_pod(network: &Network, places: &Places, netns: &Path, id: &str, host_port: u16) -> Value {
     let file = network.conf_dir.join("10-podium.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
     let mut result = Value::Null;
@@ -62,19 +62,19 @@ async fn add_pod(network: &Network, places: &Places, netns: &Path, host_port: u1
             let mapping = json!({ "hostPort": host_port, "containerPort": 80, "protocol": "tcp" });
             config["runtimeConfig"] = json!({ "portMappings": [mapping] });
         }
-        result = run_plugin(network, netns, &config).await;
+        result = run_plugin(network, netns, id, &config).await;
     }
     fs::create_dir_all(&places.cni_cache).expect("a directory");
-    let entry = json!({ "containerId": "c1", "networkName": network.bridge, "result": result });
-    let name = format!("{}-c1-eth0", network.bridge);
+    let entry = json!({ "containerId": id, "networkName": network.bridge, "result": result });
+    let name = format!("{}-{id}-eth0", network.bridge);
     fs::write(places.cni_cache.join(name), entry.to_string()).expect("writable");
     result
 }
 
-async fn run_plugin(network: &Network, netns: &Path, config: &Value) -> Value {
+async fn run_plugin(network: &Network, netns: &Path, id: &str, config: &Value) -> Value {
     let mut child = tokio::process::Command::new(network.bin_dir.join(config["type"].as_str().expect("a type")))
         .env("CNI_COMMAND", "ADD")
-        .env("CNI_CONTAINERID", "c1")
+        .env("CNI_CONTAINERID", id)
         .env("CNI_IFNAME", "eth0")
         .env("CNI_NETNS", netns)
         .env("CNI_PATH", &network.bin_dir)
@@ -121,7 +121,7 @@ fn a_network_is_made_taken_over_and_removed() {
 
         let netns = dir.path().join("cni-1");
         pod_namespace(&netns);
-        let result = add_pod(&first, &places, &netns, 8080).await;
+        let result = add_pod(&first, &places, &netns, "c1", 8080).await;
         assert_eq!(result["ips"][0]["address"], "10.244.0.2/24");
         assert_eq!(result["ips"][0]["gateway"], "10.244.0.1");
         let rules = firewall_rules(&first.bridge).await;

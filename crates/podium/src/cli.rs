@@ -28,6 +28,7 @@ pub(crate) enum Command {
     /// volumes that were made in it included.
     Down(DataDirArgs),
     /// Run manifests in a throwaway cluster and show what happens. Exit code: 0 all their Pods and Jobs succeeded, 1 one failed, 124 timeout.
+    /// The cluster is kept in a new directory in TMPDIR, if only root can write there, else in /var/lib/podium-run.
     Run(RunArgs),
     /// Work with the images of a data directory's container runtime.
     #[command(subcommand)]
@@ -120,6 +121,9 @@ pub(crate) struct NodeArgs {
     /// Admission that is off otherwise: AlwaysPullImages.
     #[arg(long, value_name = "PLUGIN", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<AdmissionPlugin>,
+    /// Bytes that all objects of the API may take, as of etcd; 0 for a quarter of the memory, 2 GiB at most.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    pub(crate) quota_backend_bytes: u64,
     /// Feature gates.
     #[arg(long, value_name = "A=true,B=false", value_parser = FeatureGates::parse, default_value = "", hide_default_value = true)]
     pub(crate) feature_gates: FeatureGates,
@@ -128,7 +132,7 @@ pub(crate) struct NodeArgs {
 /// Which cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DataDirArgs {
-    /// Directory that holds the cluster.
+    /// Directory that holds the cluster. It and its parents must be such that nobody but root can replace or change them.
     #[arg(long, value_name = "DIR", env = "PODIUM_DATA_DIR", default_value = DEFAULT_DATA_DIR)]
     pub(crate) data_dir: PathBuf,
 }

@@ -1,6 +1,9 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
-use crate::{cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, load_balancers, storage};
+use crate::{
+    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, listening, load_balancers, storage,
+    store_quota,
+};
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
@@ -96,6 +99,8 @@ impl Cluster {
         access: Access,
     ) -> Result<Self> {
         let node = node_name(args)?;
+        // Before there are many files, and before containerd starts.
+        let listen = listening::options();
         let listener = TcpListener::bind(bind)
             .await
             .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
@@ -108,7 +113,7 @@ impl Cluster {
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let services = match network.filter(|network| network.leads_services) {
-            Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config).await?),
+            Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
         let reached = match &services {
@@ -120,7 +125,8 @@ impl Cluster {
         let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
-        let store = store::Store::open(engine, store::Options::default())?;
+        let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
+        let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
         let pipe = Arc::new(Pipe::default());
         let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
@@ -135,13 +141,14 @@ impl Cluster {
             addressed.bootstrap_addresses().await;
             addressed.bootstrap_token_tracking().await;
         });
-        tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
+        tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, listen, stop.clone()));
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");
-        if let Some(services) = services {
-            services.start(&server, &pki, &node, &config, &tasks, &stop)?;
-        }
+        let network_readiness = match services {
+            Some(services) => Some(services.start(&server, &pki, &node, &config, &tasks, &stop)?),
+            None => None,
+        };
         let options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
@@ -158,7 +165,10 @@ impl Cluster {
         };
         std::fs::create_dir_all(dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
-        let kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
+        let mut kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
+        if let Some(readiness) = network_readiness {
+            kubelet = kubelet.with_network_readiness(readiness);
+        }
         let _ = pipe.0.set(kubelet.clone());
         if let Some(endpoint) = endpoint {
             let tls =
@@ -169,6 +179,8 @@ impl Cluster {
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
         note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
         let provisioner = storage::provisioner(dir, &node, &server).await?;
+        let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
+        tasks.spawn(stop.clone().run_until_cancelled_owned(reporting));
         tasks.spawn(storage::tell_strays(dir.volumes(), client(UserInfo::component("kubernetes-admin"))));
         let asked = controllers::Options {
             provisioner: Some(provisioner),

@@ -1,10 +1,12 @@
 //! What Podium's own network gives to a cluster: traffic for its Services, names for them, and the API for Pods.
 
+use crate::listening;
 use anyhow::{Context, Result};
+use futures::FutureExt;
 use kube::Client;
-use kubelet::KubeletConfiguration;
-use network::{Clients, Ipv4Net, NameServer, Network, ServiceOptions};
-use server::{ApiServer, Pki, UserInfo};
+use kubelet::{KubeletConfiguration, NetworkReadiness};
+use network::{Clients, Ipv4Net, NameServer, Network, PodGate, ServiceOptions};
+use server::{ApiServer, ListenOptions, Pki, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -19,6 +21,7 @@ pub(crate) struct Services {
     names: NameServer,
     /// Where Pods reach the API, if that is not where everybody does.
     api: Option<TcpListener>,
+    listen: ListenOptions,
     api_address: SocketAddr,
 }
 
@@ -29,6 +32,7 @@ impl Services {
         load_balancer_pool: Option<Ipv4Net>,
         api: SocketAddr,
         config: &mut KubeletConfiguration,
+        listen: &ListenOptions,
     ) -> Result<Self> {
         let names = network.name_server().await?;
         if config.cluster_dns.is_empty() {
@@ -48,7 +52,8 @@ impl Services {
             ip if ip.is_unspecified() => (None, at_gateway),
             _ => (None, api),
         };
-        Ok(Self { network, load_balancer_pool, names, api, api_address })
+        let listen = listening::at_gateway(listen, network.peers());
+        Ok(Self { network, load_balancer_pool, names, api, listen, api_address })
     }
 
     /// Where Pods reach the API.
@@ -56,7 +61,8 @@ impl Services {
         self.api_address
     }
 
-    /// Serves Pods where they reach the API, leads traffic and answers for names from now on.
+    /// Serves Pods where they reach the API, leads traffic and answers for names from now on. Returns what holds Pods back
+    /// until their rules are there.
     pub(crate) fn start(
         self,
         server: &ApiServer,
@@ -65,9 +71,9 @@ impl Services {
         config: &KubeletConfiguration,
         tasks: &TaskTracker,
         stop: &CancellationToken,
-    ) -> Result<()> {
+    ) -> Result<NetworkReadiness> {
         if let Some(listener) = self.api {
-            tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, stop.clone()));
+            tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, self.listen, stop.clone()));
         }
         let (ip, prefix) = server::SERVICE_RANGE;
         let hears_at = SocketAddrV4::new(self.network.gateway, self.names.port());
@@ -83,13 +89,18 @@ impl Services {
         let client = |user: &str| Client::new(server.local(UserInfo::named(user)), "default");
         // No role of upstream's is for policies alone; what watches for controllers may see all that these need.
         let policies = client("system:kube-controller-manager");
+        let gate = PodGate::new(&self.network, policies.clone());
         let clients = Clients { services: client("system:kube-proxy"), policies };
+        let opened = gate.clone();
         let (network, server, stop) = (self.network, server.clone(), stop.clone());
         // The API's first answers do not wait for it.
         tasks.spawn(async move {
             server.bootstrap_name_server(hears_at).await;
-            network.serve(&clients, options, stop).await;
+            network.serve(&clients, options, opened, stop).await;
         });
-        Ok(())
+        Ok(NetworkReadiness::new(move |network| {
+            let gate = gate.clone();
+            async move { gate.wait(network.pod, &network.sandbox, &network.ips).await }.boxed()
+        }))
     }
 }

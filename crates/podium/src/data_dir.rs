@@ -1,11 +1,13 @@
 //! The data directory: everything that one cluster keeps, and the lock that keeps a second Podium out.
 
-use anyhow::{Context, Result, bail};
-use nix::fcntl::{Flock, FlockArg};
+mod trust;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use std::{
-    fs::{File, OpenOptions},
-    io::{ErrorKind, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, ErrorKind, Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -21,14 +23,61 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Names a data directory; nothing is touched. The path becomes absolute, because runtimes and mounts need that, and
-    /// leads through no links: whatever way leads there, it is the same cluster.
+    /// Names a data directory, and checks what there is of it. The path becomes absolute, because runtimes and mounts need
+    /// that, and leads through no links: whatever way leads there, it is the same cluster.
     ///
     /// # Errors
-    /// When the working directory is gone, or a directory on the way cannot be read.
+    /// When a directory on the way cannot be read, or when somebody other than the caller and root could write to the
+    /// directory, or replace it or one of its parents.
     pub(crate) fn new(root: &Path) -> Result<Self> {
-        let resolved = std::path::absolute(root).and_then(|root| resolved(&root));
-        Ok(Self { root: resolved.with_context(|| format!("data directory {}", root.display()))? })
+        let resolved = trust::resolve(root).and_then(|root| {
+            let dir = Self { root };
+            dir.check()?;
+            Ok(dir)
+        });
+        resolved.with_context(|| format!("failed to use data directory {}", root.display()))
+    }
+
+    /// Makes a data directory (mode 0700) that was not there before, in a directory that is made if need be.
+    ///
+    /// Gives nothing when something of that name exists.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when a directory cannot be made.
+    pub(crate) fn create(parent: &Path, name: &str) -> Result<Option<Self>> {
+        let create = || {
+            let parent = trust::resolve(parent)?;
+            private_directories().recursive(true).create(&parent)?;
+            // Somebody may have made it since it was looked at.
+            let root = trust::resolve(&parent)?.join(name);
+            match private_directories().create(&root) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+                made => made.map(|()| Some(root)),
+            }
+        };
+        let made: io::Result<_> = create();
+        let made = made.with_context(|| format!("failed to create a data directory in {}", parent.display()))?;
+        made.map(|root| Self::new(&root)).transpose()
+    }
+
+    /// Whether a directory exists in which nobody but the caller and root may write.
+    pub(crate) fn is_private(path: &Path) -> bool {
+        let metadata = trust::resolve(path).and_then(|path| Ok((fs::symlink_metadata(&path)?, path)));
+        metadata.is_ok_and(|(metadata, path)| trust::check_private(&path, &metadata).is_ok())
+    }
+
+    /// Checks the directory and those that Podium makes in it, as far as they exist: nobody else may write there.
+    fn check(&self) -> io::Result<()> {
+        let made = ["pki", "store", "kubelet", "volumes", "containerd", "network"].map(|name| self.root.join(name));
+        for path in std::iter::once(&self.root).chain(&made) {
+            match fs::symlink_metadata(path) {
+                Ok(metadata) => trust::check_private(path, &metadata)?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if path != &self.root && error.kind() == ErrorKind::PermissionDenied => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The directory itself.
@@ -72,12 +121,15 @@ impl DataDir {
     /// When the file cannot be written.
     pub(crate) fn note_runtime(&self, endpoint: Option<&str>) -> Result<()> {
         let path = self.runtime_file();
-        let done = match endpoint {
-            Some(endpoint) => std::fs::write(&path, endpoint),
-            None if path.exists() => std::fs::remove_file(&path),
-            None => Ok(()),
+        let write = |endpoint: &str| {
+            let new = path.with_extension("new");
+            remove_file(&new)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            file.write_all(endpoint.as_bytes())?;
+            fs::rename(&new, &path)
         };
-        done.with_context(|| format!("cannot write {}", path.display()))
+        let done = endpoint.map_or_else(|| remove_file(&path), write);
+        done.with_context(|| format!("failed to write {}", path.display()))
     }
 
     /// The runtime of somebody else that the Pods run in, if they do.
@@ -96,7 +148,7 @@ impl DataDir {
 
     /// Whether a Podium ever used it.
     pub(crate) fn was_used(&self) -> bool {
-        self.lock_file().is_file()
+        fs::symlink_metadata(self.lock_file()).is_ok_and(|metadata| metadata.is_file())
     }
 
     /// Removes what Podium made in it, and the directory unless something of somebody else is in it. Gives whether it is
@@ -106,20 +158,19 @@ impl DataDir {
     /// When something cannot be removed.
     pub(crate) fn remove(&self) -> Result<bool> {
         let mut own = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
-        own.extend([self.kubeconfig(), self.runtime_file()]);
+        for file in [self.kubeconfig(), self.runtime_file()] {
+            own.extend([file.with_extension("new"), file]);
+        }
         own.extend(["containerd", "network"].map(|name| self.root.join(name)));
         // The lock comes last: without it the rest would be nobody's.
         own.push(self.lock_file());
         for path in own {
-            let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-            match removed {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(e).with_context(|| format!("cannot remove {}", path.display()));
-                }
-                _ => {}
-            }
+            // A link is removed itself, and neither of the two follows one below.
+            let is_dir = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
+            let removed = if is_dir { fs::remove_dir_all(&path) } else { remove_file(&path) };
+            removed.with_context(|| format!("failed to remove {}", path.display()))?;
         }
-        match std::fs::remove_dir(&self.root) {
+        match fs::remove_dir(&self.root) {
             Ok(()) => Ok(true),
             // A mount is its owner's.
             Err(e) if matches!(e.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::ResourceBusy) => Ok(false),
@@ -138,20 +189,17 @@ impl DataDir {
     /// When another Podium holds it (the error names its process), or the directory cannot be made.
     pub(crate) fn lock(&self) -> Result<Lock> {
         let (made_root, made) = (!self.root.exists(), !self.lock_file().exists());
-        std::fs::DirBuilder::new()
+        private_directories()
             .recursive(true)
-            .mode(0o700)
             .create(&self.root)
-            .with_context(|| format!("cannot create the data directory {}", self.root.display()))?;
+            .with_context(|| format!("failed to create data directory {}", self.root.display()))?;
+        // Somebody may have made a part of it since it was looked at.
+        if Self::new(&self.root)?.root != self.root {
+            bail!("data directory {}: somebody replaced a part of the path", self.root.display());
+        }
         let path = self.lock_file();
-        let file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
+        let file = open_lock(&path, OpenOptions::new().create(true).write(true).mode(0o600))
+            .with_context(|| format!("failed to open {}", path.display()))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
                 file.set_len(0)?;
@@ -200,7 +248,7 @@ impl DataDir {
         if lock.made_root {
             self.remove()?;
         } else {
-            std::fs::remove_file(self.lock_file())?;
+            fs::remove_file(self.lock_file())?;
         }
         drop(lock);
         Ok(())
@@ -208,7 +256,7 @@ impl DataDir {
 
     /// The process that holds the lock, if one does.
     pub(crate) fn holder(&self) -> Option<i32> {
-        let mut file = File::open(self.lock_file()).ok()?;
+        let mut file = open_lock(&self.lock_file(), &mut OpenOptions::new()).ok()?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
         // A file that nobody locks holds the number of a process that is gone, which may be another's by now.
@@ -219,14 +267,29 @@ impl DataDir {
     }
 }
 
-/// An absolute path without links, as far as it leads to something.
-fn resolved(path: &Path) -> std::io::Result<PathBuf> {
-    match (path.canonicalize(), path.parent(), path.file_name()) {
-        (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
-            Ok(resolved(parent)?.join(name))
-        }
-        (other, ..) => other,
+fn private_directories() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// Removes a file or a link that may be missing.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
+}
+
+/// Opens a lock's file for reading, and for what else is wanted: nothing but a file that is in this directory only.
+fn open_lock(path: &Path, options: &mut OpenOptions) -> Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = options.read(true).truncate(false).custom_flags(flags.bits()).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(anyhow!("{} is not a regular file with one name", path.display()));
+    }
+    Ok(file)
 }
 
 /// Held for as long as a Podium uses a data directory; the kernel lets go of it when the process ends.
@@ -253,6 +316,58 @@ mod tests {
         });
         let _held = taken.unwrap();
         data_dir.lock_soon().await.unwrap_err();
+    }
+
+    #[test]
+    fn lock_neither_follows_nor_truncates_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        for is_symbolic in [true, false] {
+            let root = dir.path().join("data");
+            fs::create_dir(&root).unwrap();
+            fs::write(&victim, "precious").unwrap();
+            let lock = root.join("podium.lock");
+            let made =
+                if is_symbolic { std::os::unix::fs::symlink(&victim, &lock) } else { fs::hard_link(&victim, &lock) };
+            made.unwrap();
+            let data_dir = DataDir::new(&root).unwrap();
+            data_dir.lock().unwrap_err();
+            assert_eq!(data_dir.holder(), None);
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+            fs::remove_dir_all(&root).unwrap();
+        }
+    }
+
+    #[test]
+    fn directory_of_another_user_is_refused_and_left_alone() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for foreign in ["data", "data/pki"] {
+            let root = dir.path().join("data");
+            fs::create_dir_all(root.join("pki")).unwrap();
+            fs::write(root.join("pki/ca.crt"), "an authority of somebody else").unwrap();
+            std::os::unix::fs::chown(dir.path().join(foreign), Some(65534), None).unwrap();
+            let error = format!("{:#}", DataDir::new(&root).unwrap_err());
+            assert!(error.contains(&format!("{foreign} (owner ")) && error.contains("must be root"), "{error}");
+            assert!(!root.join("podium.lock").exists() && root.join("pki/ca.crt").exists());
+            fs::remove_dir_all(&root).unwrap();
+        }
+    }
+
+    #[test]
+    fn removal_does_not_follow_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, victim) = (dir.path().join("data"), dir.path().join("victim"));
+        fs::create_dir(&victim).unwrap();
+        fs::write(victim.join("f"), "precious").unwrap();
+        let data_dir = DataDir::new(&root).unwrap();
+        let lock = data_dir.lock().unwrap();
+        std::os::unix::fs::symlink(&victim, data_dir.kubelet()).unwrap();
+        assert!(data_dir.remove().unwrap());
+        drop(lock);
+        assert_eq!(fs::read_to_string(victim.join("f")).unwrap(), "precious");
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub(crate) fn clear(given: Option<&Path>, own: &Path) -> Result<()> {
 }
 
 fn remove(path: &Path) -> Result<()> {
+    // Reading a pipe, say, might never end.
+    let is_file = std::fs::metadata(path).map(|metadata| metadata.is_file());
+    if matches!(is_file, Ok(false)) {
+        bail!("{} is not a regular file: choose another file with --kubeconfig", path.display());
+    }
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -58,6 +63,9 @@ mod tests {
             assert!(remove(&path).unwrap_err().to_string().contains("did not write"));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign);
         }
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(remove(&pipe).unwrap_err().to_string().contains("not a regular file"));
         clear(None, &path).unwrap();
         assert!(!path.exists());
     }

@@ -9,10 +9,13 @@ mod explain;
 mod image;
 mod kubeconfig;
 mod kubelet_config;
+mod listening;
 mod load_balancers;
+mod oom_score;
 mod print;
 mod run;
 mod storage;
+mod store_quota;
 mod up;
 
 use clap::Parser;
@@ -69,6 +72,9 @@ async fn command(command: Command) -> anyhow::Result<i32> {
     // Before anything is made that could not be removed.
     if matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_)) && !nix::unistd::geteuid().is_root() {
         anyhow::bail!("it must be run as root, for it makes containers, networks and mounts");
+    }
+    if matches!(command, Command::Up(_) | Command::Run(_)) {
+        oom_score::protect();
     }
     match command {
         Command::Up(args) => Box::pin(up::up(args)).await.map(|()| 0),

@@ -41,15 +41,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
         std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
     }
     let screen = Screen::new();
-    let temporary = std::env::temp_dir();
-    for (path, error) in leftovers::remove(&temporary).await {
+    let parent = leftovers::parent();
+    for (path, error) in leftovers::remove(&parent).await {
         let what = format!("what an earlier run left in {}", path.display());
         match error {
             None => screen.say("run", &format!("removed {what}"), Mood::Neutral),
             Some(error) => screen.say("run", &format!("could not remove {what}: {error}"), Mood::Bad),
         }
     }
-    let dir = DataDir::new(&leftovers::own(&temporary))?;
+    let dir = leftovers::create(&parent)?;
     let lock = dir.lock()?;
     let code = in_cluster(&dir, &args, &manifests, screen).await;
     let removed = destroy(&dir).await;

@@ -9,7 +9,7 @@ use server::ApiServer;
 use std::{
     fs::{self, Permissions},
     io,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -24,7 +24,13 @@ struct BelowRoot(PathBuf);
 impl Directories for BelowRoot {
     fn make(&self, volume: &str) -> io::Result<PathBuf> {
         let path = self.0.join(volume);
-        fs::create_dir_all(&path)?;
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        if !fs::symlink_metadata(&path)?.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is no directory", path.display())));
+        }
         // Nobody knows as whom containers run.
         fs::set_permissions(&path, Permissions::from_mode(0o777))?;
         Ok(path)
@@ -48,7 +54,8 @@ pub(crate) async fn provisioner(dir: &DataDir, node: &str, server: &ApiServer) -
     let root = dir.volumes();
     if !root.exists() {
         server.bootstrap_storage_class(CLASS, PROVISIONER).await;
-        fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
+        let made = fs::DirBuilder::new().mode(0o700).create(&root);
+        made.with_context(|| format!("failed to create {}", root.display()))?;
     }
     Ok(Provisioner::new(PROVISIONER, node, BelowRoot(root)))
 }
@@ -126,6 +133,7 @@ mod tests {
     fn a_volume_is_everybodys_until_it_is_removed_and_both_can_be_done_twice() {
         let dir = tempfile::tempdir().unwrap();
         let volumes = BelowRoot(dir.path().join("volumes"));
+        fs::create_dir(&volumes.0).unwrap();
         for _ in 0..2 {
             let path = volumes.make("pvc-1").unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o777);
@@ -137,5 +145,10 @@ mod tests {
             volumes.remove("pvc-1", &path).unwrap();
         }
         assert!(!dir.path().join("volumes/pvc-1").exists());
+        let mode = || fs::metadata(dir.path()).unwrap().permissions().mode();
+        let before = mode();
+        std::os::unix::fs::symlink(dir.path(), &path).unwrap();
+        volumes.make("pvc-1").unwrap_err();
+        assert_eq!(mode(), before, "a link is not followed");
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod containerd;
 mod cri;
+mod file_limit;
 mod image;
 mod import;
 mod model;
@@ -18,6 +19,7 @@ mod signal;
 mod usage;
 
 pub use cri::CriRuntime;
+pub use file_limit::raise_file_limit;
 pub use image::{Image, ImageSpec, RegistryAuth};
 pub use import::{ImportError, import};
 pub use model::*;

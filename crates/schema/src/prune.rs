@@ -1,6 +1,7 @@
 //! What is not declared is left out.
 
 use crate::{OF_EVERY_KIND, Schema};
+use api::findings::Findings;
 use serde_json::{Map, Value};
 
 /// The fields that were left out, as `spec.list[0].field`.
@@ -9,24 +10,25 @@ pub type Unknown = Vec<String>;
 /// Goes through an object, and knows where it is.
 struct Pruner {
     path: String,
-    unknown: Unknown,
+    unknown: Findings,
 }
 
 impl Schema {
     /// Leaves out what is not declared; says what that was. This is the schema of a whole resource: its version, kind and
     /// metadata stay as they are.
     pub fn prune(&self, resource: &mut Value) -> Unknown {
-        let mut pruner = Pruner { path: String::new(), unknown: Vec::new() };
+        let mut pruner = Pruner { path: String::new(), unknown: Findings::default() };
         pruner.any(resource, Some(self), true);
-        pruner.unknown.sort();
-        pruner.unknown
+        let mut unknown = pruner.unknown.into_texts();
+        unknown.sort();
+        unknown
     }
 
     /// Leaves out what is not declared of a value that is no resource.
     pub(crate) fn prune_value(&self, value: &mut Value) -> Unknown {
-        let mut pruner = Pruner { path: String::new(), unknown: Vec::new() };
+        let mut pruner = Pruner { path: String::new(), unknown: Findings::default() };
         pruner.any(value, Some(self), false);
-        pruner.unknown
+        pruner.unknown.into_texts()
     }
 }
 
@@ -80,7 +82,7 @@ impl Pruner {
                 (None, None) => preserve,
             };
             if !kept {
-                self.unknown.push(self.path.clone());
+                self.unknown.push(|| self.path.clone());
             }
             self.path.truncate(at);
             kept

@@ -24,13 +24,13 @@ pub fn structural(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     complete::check(schema, path, &mut own);
     own.0.sort_by_key(ToString::to_string);
     let sound = own.is_empty();
-    errors.0.append(&mut own.0);
+    errors.extend(own);
     let mut declared = FieldErrors::default();
     declared::check(schema, path, &declared::Place::root(), &mut declared);
     if sound && declared.is_empty() {
         default::check(schema, path, errors);
     }
-    errors.0.append(&mut declared.0);
+    errors.extend(declared);
 }
 
 /// What a schema says where it stands.

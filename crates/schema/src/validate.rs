@@ -27,7 +27,7 @@ impl Schema {
             errors
         };
         if old.is_none_or(|old| found(old).is_empty()) {
-            errors.0.extend(found(resource).0);
+            errors.extend(found(resource));
         }
     }
 
@@ -106,19 +106,19 @@ impl Validator<'_> {
         let forbidden = checks.not.as_ref().map(|not| failures(std::slice::from_ref(not.as_ref())));
         if !any.is_empty() && !any.iter().any(FieldErrors::is_empty) {
             self.whole(&format!("{path:?} must validate at least one schema (anyOf)"));
-            self.errors.0.extend(any.into_iter().next().into_iter().flat_map(|e| e.0));
+            any.into_iter().take(1).for_each(|e| self.errors.extend(e));
         }
         let valid = one.iter().filter(|e| e.is_empty()).count();
         if !one.is_empty() && valid != 1 {
             let found = if valid == 0 { "none valid".to_owned() } else { format!("{valid} valid alternatives") };
             self.whole(&format!("{path:?} must validate one and only one schema (oneOf). Found {found}"));
             if valid == 0 {
-                self.errors.0.extend(one.into_iter().next().into_iter().flat_map(|e| e.0));
+                one.into_iter().take(1).for_each(|e| self.errors.extend(e));
             }
         }
         if all.iter().any(|e| !e.is_empty()) {
             let none = if all.iter().any(FieldErrors::is_empty) { "" } else { ". None validated" };
-            self.errors.0.extend(all.into_iter().flat_map(|e| e.0));
+            all.into_iter().for_each(|e| self.errors.extend(e));
             self.whole(&format!("{path:?} must validate all the schemas (allOf){none}"));
         }
         if forbidden.is_some_and(|errors| errors.iter().all(FieldErrors::is_empty)) {

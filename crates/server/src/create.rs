@@ -13,6 +13,7 @@ use crate::{
     service::{ApiServer, Call},
     services,
     status::ApiError,
+    store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, show, show_value, with_warnings},
 };
@@ -119,7 +120,8 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             return Ok(with_warnings(show_value(kind, 201, new.whole(), call)?, &warnings));
         }
         let new = new.stored(&server.webhooks, kind).await?;
-        match server.store.write(Write::put(key, Expect::Absent, new.encode()?)).await {
+        let write = Write::put(key, Expect::Absent, new.encode()?);
+        match server.store_object(&call.user, kind, Purpose::Create, write).await {
             Ok(object) => {
                 server.recent.wrote(kind, &object, new);
                 return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings));

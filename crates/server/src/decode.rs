@@ -5,9 +5,14 @@ mod yaml;
 pub(crate) use yaml::{as_warnings, is_of_yaml};
 
 use crate::{kinds::Kind, service::Call, status::ApiError};
+use api::findings::Findings;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::{cell::RefCell, fmt, fmt::Write};
+
+/// How long the path of a field may be, in bytes. Errors, warnings and validation write paths out, so each field costs as
+/// much as its path is long. Only the field sets in `managedFields` have names that hold whole values.
+pub(crate) const MAX_PATH: usize = 16 << 10;
 
 /// A body as it was sent.
 #[derive(Debug)]
@@ -68,7 +73,33 @@ pub(crate) fn json(body: &[u8]) -> Result<Parsed, serde_json::Error> {
     let duplicates = RefCell::default();
     let value = Seed::root(&duplicates).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(Parsed { value, duplicates: duplicates.into_inner() })
+    Ok(Parsed { value, duplicates: duplicates.into_inner().into_texts() })
+}
+
+/// Refuses an object with fields whose paths are too long.
+pub(crate) fn check_paths(object: &Value) -> Result<(), String> {
+    fn is_longer(value: &Value, than: usize) -> bool {
+        match value {
+            Value::Object(fields) => fields
+                .iter()
+                .any(|(name, value)| than.checked_sub(name.len() + 1).is_none_or(|rest| is_longer(value, rest))),
+            Value::Array(items) => items.iter().any(|item| is_longer(item, than)),
+            _ => false,
+        }
+    }
+    let is_long = match (object, object.get("metadata")) {
+        (Value::Object(fields), Some(Value::Object(metadata))) => {
+            fields.iter().filter(|(name, _)| *name != "metadata").chain(metadata).any(|(name, value)| {
+                name != "managedFields" && (name.len() >= MAX_PATH || is_longer(value, MAX_PATH - name.len() - 1))
+            })
+        }
+        _ => is_longer(object, MAX_PATH),
+    };
+    if is_long { Err(too_long()) } else { Ok(()) }
+}
+
+fn too_long() -> String {
+    format!("the path of a field is longer than {MAX_PATH} bytes")
 }
 
 /// YAML, of which JSON is a part: what stands twice in that is told as of YAML.
@@ -111,6 +142,16 @@ enum At<'a> {
     Item(&'a At<'a>, usize),
 }
 
+impl At<'_> {
+    /// Whether it is a field set of `metadata.managedFields`.
+    fn is_field_set(&self) -> bool {
+        matches!(
+            self,
+            Self::Field(Self::Item(Self::Field(Self::Field(Self::Root, "metadata"), "managedFields"), _), "fieldsV1")
+        )
+    }
+}
+
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -125,13 +166,15 @@ impl fmt::Display for At<'_> {
 /// Reads the value at a place, and notes which fields in it stand twice.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
-    duplicates: &'a RefCell<Vec<String>>,
+    duplicates: &'a RefCell<Findings>,
     at: &'a At<'a>,
+    /// How much longer the path may become, not counting indexes.
+    left: usize,
 }
 
 impl<'a> Seed<'a> {
-    fn root(duplicates: &'a RefCell<Vec<String>>) -> Self {
-        Self { duplicates, at: &At::Root }
+    fn root(duplicates: &'a RefCell<Findings>) -> Self {
+        Self { duplicates, at: &At::Root, left: MAX_PATH }
     }
 }
 
@@ -193,10 +236,12 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             let at = At::Field(self.at, &key);
+            let left = if at.is_field_set() { usize::MAX } else { self.left };
+            let left = left.checked_sub(key.len() + 1).ok_or_else(|| A::Error::custom(too_long()))?;
             if fields.contains_key(&key) {
-                self.duplicates.borrow_mut().push(format!("duplicate field {:?}", at.to_string()));
+                self.duplicates.borrow_mut().push(|| format!("duplicate field {:?}", at.to_string()));
             }
-            let value = map.next_value_seed(Seed { at: &at, ..self })?;
+            let value = map.next_value_seed(Seed { at: &at, left, ..self })?;
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))
@@ -213,6 +258,39 @@ mod tests {
         let parsed = json(br#"{"a": [{"b": 1, "b": 2}], "a.c": {}, "d": 1, "d": 3}"#).unwrap();
         assert_eq!(parsed.value, json!({"a": [{"b": 2}], "a.c": {}, "d": 3}));
         assert_eq!(parsed.duplicates, [r#"duplicate field "a[0].b""#, r#"duplicate field "d""#]);
+    }
+
+    #[test]
+    fn duplicates_below_a_long_key_are_bounded() {
+        let twice = "\"a\":1,".repeat(200_000);
+        let below = |key: &str| format!("{{\"{key}\":{{{twice}\"a\":1}}}}");
+        assert!(json(below(&"k".repeat(MAX_PATH)).as_bytes()).unwrap_err().to_string().contains("longer than"));
+        let duplicates = json(below(&"k".repeat(MAX_PATH - 10)).as_bytes()).unwrap().duplicates;
+        assert!(duplicates.len() < 100, "{}", duplicates.len());
+    }
+
+    #[test]
+    fn field_sets_hold_values_of_any_length() {
+        let key = format!("v:\\\"{}\\\"", "k".repeat(MAX_PATH));
+        let text = format!(r#"{{"metadata": {{"managedFields": [{{"fieldsV1": {{"f:spec": {{"{key}": {{}}}}}}}}]}}}}"#);
+        let parsed = json(text.as_bytes()).unwrap();
+        assert!(check_paths(&parsed.value).is_ok());
+        assert!(json(text.replace("fieldsV1", "fields").as_bytes()).is_err());
+        assert!(check_paths(&json!({"metadata": {"k".repeat(MAX_PATH): 1}})).is_err());
+        assert!(check_paths(&json!({"k".repeat(MAX_PATH): 1})).is_err());
+    }
+
+    #[test]
+    fn long_paths_are_refused_in_yaml_too() {
+        // Keys of YAML are shorter themselves.
+        let nested = |levels: usize| {
+            let key = "k".repeat(999);
+            let lines = (0..levels).map(|level| format!("{}{key}:\n", " ".repeat(level)));
+            let text: String = lines.chain([format!("{}a: 1\n", " ".repeat(levels))]).collect();
+            yaml_or_json(text.as_bytes()).map(|parsed| parsed.value)
+        };
+        assert!(nested(16).is_ok());
+        assert!(nested(17).unwrap_err().contains("longer than"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use propagation::Propagation;
 use serde_json::{Value, json};
-use store::{Expect, Key, Object, Write, WriteError};
+use store::{Allowance, Expect, Key, Object, Write, WriteError};
 
 /// How often a deletion is tried again when another write came first.
 const TRIES: usize = 20;
@@ -249,7 +249,7 @@ async fn reviewed(
         let (expect, template) = (Expect::Revision(current.revision), object::encode(kind, last)?);
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
-        match server.store.write(write).await {
+        match server.store.write(write.with_allowance(Allowance::Unlimited)).await {
             Ok(object) => return Ok((object, gone)),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),

@@ -1,48 +1,129 @@
-//! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates.
+//! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates. Connections are bounded in number and in the
+//! time that they may be silent.
 
-use crate::{
-    ApiServer, UserInfo,
-    audit::Peer,
-    gather::{Gather, Turns},
-    pki::ServerTls,
-    unread::Dropped,
-    user::CREDENTIAL_ID,
+mod activity;
+mod connection;
+mod connections;
+
+pub(crate) use connection::UnknownCertificate;
+pub use connections::Connections;
+
+use crate::{ApiServer, audit::Peer, pki::ServerTls};
+use activity::Activity;
+use api::connection_table::Source;
+use connection::Protocol;
+use connections::Admitted;
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
 };
-use http::Request;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
-use sha2::{Digest, Sha256};
-use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Who does not finish the handshake by then has gone.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The wait after a failed accept: there may be no file descriptor left.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long the lines before a body may be together, in bytes: upstream's `MaxHeaderBytes`.
-const MAX_HEADERS: u32 = 1 << 20;
+/// How long a connection may be silent. Long-running requests in progress are not concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// For the head of a request, from its first byte on; for the first request, since the connection was accepted.
+    pub header: Duration,
+    /// Between requests.
+    pub idle: Duration,
+    /// How often an HTTP/2 client is pinged.
+    pub ping_interval: Duration,
+    /// For the answer to a ping. A process that is stopped for a moment keeps its watches.
+    pub ping_timeout: Duration,
+    /// For a request with its response, unless it is long-running or comes by HTTP/2 from a client known by its certificate.
+    pub response: Duration,
+}
+
+impl Default for Timeouts {
+    /// Upstream's `ReadHeaderTimeout` and `IdleTimeout`; the others are Podium's.
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            header: Duration::from_secs(32),
+            idle: Duration::from_secs(90),
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(60),
+            response: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Whom a listener serves, by the peer's address.
+#[derive(Clone)]
+pub struct PeerFilter(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+
+impl PeerFilter {
+    /// Serves the peers whose address satisfies a predicate.
+    pub fn new(allows: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(allows))
+    }
+}
+
+impl fmt::Debug for PeerFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerFilter")
+    }
+}
+
+/// How a listener takes connections.
+#[derive(Debug, Clone)]
+pub struct ListenOptions {
+    /// The connections of all listeners.
+    pub connections: Arc<Connections>,
+    /// How long connections may be silent.
+    pub timeouts: Timeouts,
+    /// Whom it serves; everybody without one.
+    pub peers: Option<PeerFilter>,
+}
+
+impl ListenOptions {
+    /// Serves everybody, within the bounds of these connections.
+    #[must_use]
+    pub fn new(connections: Arc<Connections>) -> Self {
+        Self { connections, timeouts: Timeouts::default(), peers: None }
+    }
+}
 
 /// Serves until told to stop, and forgets events as they expire; connections that are open then end with the process.
-pub async fn serve(server: ApiServer, listener: TcpListener, tls: ServerTls, stop: CancellationToken) {
+pub async fn serve(
+    server: ApiServer,
+    listener: TcpListener,
+    tls: ServerTls,
+    options: ListenOptions,
+    stop: CancellationToken,
+) {
     tokio::select! {
-        () = accept(server.clone(), listener, tls, stop) => {}
+        () = accept(server.clone(), listener, tls, options, stop) => {}
         () = server.clone().aggregate() => {}
         () = server.sweep_events() => {}
     }
 }
 
-async fn accept(server: ApiServer, listener: TcpListener, tls: ServerTls, stop: CancellationToken) {
+async fn accept(
+    server: ApiServer,
+    listener: TcpListener,
+    tls: ServerTls,
+    options: ListenOptions,
+    stop: CancellationToken,
+) {
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+    let protocol = Arc::new(Protocol { server, tls, acceptor, timeouts: options.timeouts });
     // What is open ends with this. To ask each time one has a turn whether it is to stop would cost as much as a small answer.
     let mut connections = JoinSet::new();
+    let mut failures = Failures::default();
     loop {
         let stream = tokio::select! {
             () = stop.cancelled() => return,
@@ -51,51 +132,53 @@ async fn accept(server: ApiServer, listener: TcpListener, tls: ServerTls, stop: 
         };
         match stream {
             Ok((stream, peer)) => {
-                let (server, tls, acceptor) = (server.clone(), tls.clone(), acceptor.clone());
-                connections.spawn(async move { connection(server, &tls, acceptor, stream, Peer(peer)).await });
+                failures = Failures::default();
+                if let Some((stream, activity, is_local)) = admit(&options, stream, peer) {
+                    let protocol = Arc::clone(&protocol);
+                    connections.spawn(async move {
+                        let evicted = activity.evicted.clone();
+                        let serve = protocol.serve(stream, Peer(peer), is_local, activity);
+                        evicted.run_until_cancelled(serve).await;
+                    });
+                }
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                options.connections.evict_any();
+                tokio::time::sleep(failures.note(&error)).await;
             }
         }
     }
 }
 
-/// Marks a request whose client shows a certificate that nobody knows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UnknownCertificate;
-
-async fn connection(server: ApiServer, tls: &ServerTls, acceptor: TlsAcceptor, stream: TcpStream, peer: Peer) {
+/// Takes a connection in, unless its peer is not served here, or there are too many.
+fn admit(
+    options: &ListenOptions,
+    stream: TcpStream,
+    peer: SocketAddr,
+) -> Option<(Admitted<TcpStream>, Arc<Activity>, bool)> {
+    if options.peers.as_ref().is_some_and(|peers| !(peers.0)(peer.ip().to_canonical())) {
+        tracing::debug!(%peer, "refused a connection: this address does not serve the peer");
+        return None;
+    }
+    let source = Source::of(peer.ip(), stream.local_addr().ok().map(|own| own.ip()));
+    let activity = Activity::new();
+    let slot = options.connections.admit(source, &activity)?;
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
-    let chain = stream.get_ref().1.peer_certificates().filter(|chain| !chain.is_empty());
-    let known = chain.filter(|chain| tls.knows(chain));
-    let unknown = (chain.is_some() && known.is_none()).then_some(UnknownCertificate);
-    let user = known.and_then(|chain| identity(chain.first()?));
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
-        let (server, user) = (server.clone(), user.clone());
-        async move { Ok::<_, Infallible>(server.handle(user, request.map(Dropped::later)).await) }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http2().max_concurrent_streams(1000).max_header_list_size(MAX_HEADERS);
-    // Over HTTP/1.1 there is one answer at a time.
-    let gathers = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let turns = Turns::default();
-    let io = TokioIo::new(Gather::new(stream, turns.clone(), gathers));
-    // How a connection ends is its client's affair.
-    let _ = turns.counted(builder.serve_connection_with_upgrades(io, service)).await;
+    Some((Admitted::new(stream, Arc::clone(&activity), slot), activity, source == Source::Local))
 }
 
-/// Common name and organizations of a certificate that our own authority signed.
-fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
-    let hash: String = Sha256::digest(certificate).iter().map(|b| format!("{b:02x}")).collect();
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
-    let extra = [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into();
-    Some(UserInfo { name, groups, extra, ..UserInfo::default() }.authenticated())
+/// Accepts that failed in a row.
+#[derive(Default)]
+struct Failures(u32);
+
+impl Failures {
+    /// Logs the first of a row, and how many there are whenever that is a power of two; gives how long to wait.
+    fn note(&mut self, error: &io::Error) -> Duration {
+        let wait = ACCEPT_BACKOFF.saturating_mul(1 << self.0.min(5)).min(MAX_ACCEPT_BACKOFF);
+        self.0 = self.0.saturating_add(1);
+        if self.0.is_power_of_two() {
+            tracing::warn!(%error, failures = self.0, "failed to accept a connection");
+        }
+        wait
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::kinds::{FieldErrors, FieldPath, Kind, path_segment};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// Upstream's bound on all annotations of an object, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;
@@ -176,7 +177,7 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors
         }
     }
     if !old["deletionTimestamp"].is_null() {
-        let before = old["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let before: HashSet<&Value> = old["finalizers"].as_array().into_iter().flatten().collect();
         let mut fresh: Vec<String> = new["finalizers"]
             .as_array()
             .into_iter()
@@ -199,7 +200,7 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors
 /// client has sent.
 pub(crate) fn drop_duplicate_owners(metadata: &mut Value, when: &str) -> Option<String> {
     let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut)?;
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let (kept, twice): (Vec<Value>, Vec<Value>) = owners.drain(..).partition(|o| seen.insert(o.to_string()));
     *owners = kept;
     let twice: Vec<&str> = twice.iter().map(|o| o["uid"].as_str().unwrap_or("")).collect();
@@ -217,7 +218,8 @@ pub(crate) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
 /// What upstream warns of in the metadata of any kind.
 pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.and_then(|o| o["metadata"]["finalizers"].as_array()).map(Vec::as_slice).unwrap_or_default();
+    let before = old.and_then(|o| o["metadata"]["finalizers"].as_array());
+    let before: HashSet<&Value> = before.into_iter().flatten().collect();
     new["metadata"]["finalizers"]
         .as_array()
         .into_iter()

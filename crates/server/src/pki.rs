@@ -25,7 +25,7 @@ use std::{
     fs, io,
     io::Write,
     net::IpAddr,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -66,7 +66,7 @@ impl Pki {
     /// # Errors
     /// When the directory cannot be used, or holds something else than an authority.
     pub fn load_or_create(dir: &Path, names: &[String], ips: &[IpAddr]) -> Result<Self, PkiError> {
-        fs::create_dir_all(dir).map_err(file(dir))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(file(dir))?;
         let (ca, ca_key) = kept_authority(dir, "ca", "podium-ca")?;
         let issuer = Issuer::from_ca_cert_pem(&ca, KeyPair::from_pem(&ca_key)?)?;
         let (serving, admin) = (issue(&serving_params(names, ips)?, &issuer)?, issue(&admin_params(), &issuer)?);
@@ -146,9 +146,7 @@ impl Pki {
             "contexts": [{"name": "podium", "context": {"cluster": "podium", "user": "podium-admin"}}],
         });
         let text = serde_json::to_string_pretty(&config).map_err(|e| PkiError::Use(e.to_string()))?;
-        let new = path.with_extension("new");
-        write_private(&new, text.as_bytes())?;
-        fs::rename(&new, path).map_err(file(path))
+        write_private(path, text.as_bytes())
     }
 }
 
@@ -210,9 +208,20 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> PkiError + use<> {
     move |source| PkiError::File { path, source }
 }
 
+/// Writes a file for its owner alone, whole or not at all, in place of whatever had its name. Others may be able to make
+/// links where the administrator wants the kubeconfig, so the draft must be a file that did not exist.
 fn write_private(path: &Path, data: &[u8]) -> Result<(), PkiError> {
-    let open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
-    open.and_then(|mut f| f.write_all(data)).map_err(file(path))
+    let draft = path.with_extension("new");
+    let write = || {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+        file.write_all(data)?;
+        fs::rename(&draft, path)
+    };
+    write().map_err(file(path))
 }
 
 /// An authority and its key in PEM, made when they are not there.
@@ -230,10 +239,7 @@ fn kept_authority(dir: &Path, file_name: &str, name: &str) -> Result<(String, St
 /// A key in PEM, made when it is not there.
 fn kept_key(path: &Path) -> Result<String, PkiError> {
     if !path.exists() {
-        // Whole or not at all: half a key would be another one after the next start.
-        let new = path.with_extension("new");
-        write_private(&new, KeyPair::generate()?.serialize_pem().as_bytes())?;
-        fs::rename(&new, path).map_err(file(path))?;
+        write_private(path, KeyPair::generate()?.serialize_pem().as_bytes())?;
     }
     fs::read_to_string(path).map_err(file(path))
 }
@@ -299,4 +305,27 @@ fn pem(label: &str, bytes: &[u8]) -> String {
         text.push('\n');
     }
     text + &format!("-----END {label}-----\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn kubeconfig_does_not_write_through_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (victim, path) = (dir.path().join("victim"), dir.path().join("config"));
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, &path).unwrap();
+        symlink(&victim, path.with_extension("new")).unwrap();
+        let pki = Pki::load_or_create(&dir.path().join("pki"), &[], &[]).unwrap();
+        pki.write_admin_kubeconfig(&path, "https://127.0.0.1:6443").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        let written = fs::symlink_metadata(&path).unwrap();
+        assert!(written.is_file());
+        assert_eq!(written.permissions().mode() & 0o777, 0o600);
+        let modes = fs::symlink_metadata(dir.path().join("pki")).unwrap().permissions().mode();
+        assert_eq!(modes & 0o777, 0o700);
+    }
 }

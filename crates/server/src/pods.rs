@@ -10,6 +10,7 @@ use crate::{
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
+    store_quota::Purpose,
     write::{dry_run, now},
 };
 use serde_json::{Value, json};
@@ -113,7 +114,7 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
         }
         assign(&mut pod, &target, &binding);
         let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encode(kind, pod)?);
-        match server.store.write(write).await {
+        match server.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(_) => return Ok(reply::json(201, &success())),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),

@@ -5,6 +5,7 @@ use crate::{
     create::{self, New},
     decode::{self, Parsed},
     kinds::Kind,
+    large,
     live::Live,
     managed::{self, Write},
     object,
@@ -13,7 +14,7 @@ use crate::{
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
-    update::{self, Made, TRIES},
+    update::{self, Made},
     write::{dry_run, now},
 };
 use ::apply::Managers;
@@ -30,7 +31,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);
     let not_found = || ApiError::not_found(kind.info(), name);
-    for _ in 0..TRIES {
+    for _ in 0..large::tries(server, resource, call) {
         let answer = if server.store.get(&key).is_some() {
             let make = |old: &Live| {
                 let write = Write::new(resource, call, now());

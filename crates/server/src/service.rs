@@ -12,6 +12,7 @@ use crate::{
     flow::FlowControl,
     ip_addresses::{self, IpAddresses},
     kinds::Subresource,
+    large::LargeRequests,
     metrics::Metrics,
     node_proxy, node_stream,
     own_objects::{self, OwnObjects},
@@ -81,6 +82,8 @@ pub struct ApiServer {
     pub(crate) recent: Arc<Recent>,
     /// Which revisions can still be listed.
     pub(crate) compaction: Arc<Compaction>,
+    /// The threads of requests with large objects.
+    pub(crate) large: Arc<LargeRequests>,
     /// What there must be of its own.
     pub(crate) own: Arc<OwnObjects>,
 }
@@ -139,6 +142,7 @@ impl ApiServer {
             metrics: Arc::default(),
             nodes: Arc::default(),
             recent: Arc::default(),
+            large: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);

@@ -2,6 +2,7 @@
 
 use crate::kinds::{FieldErrors, KindInfo};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// Why a request failed, as its client is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,8 +146,8 @@ impl ApiError {
 
     /// Fields of an apply that others own.
     pub(crate) fn apply_conflict(conflicts: &apply::Conflicts) -> Self {
-        let cause = |c: &apply::Conflict| json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", c.manager), "field": c.path.to_string()});
-        let causes: Vec<Value> = conflicts.0.iter().map(cause).collect();
+        let cause = |(c, path): (&apply::Conflict, String)| json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", c.manager), "field": path});
+        let causes: Vec<Value> = conflicts.shown().map(cause).collect();
         Self { details: Some(json!({"causes": causes})), ..Self::new(409, "Conflict", conflicts.to_string()) }
     }
 
@@ -185,12 +186,13 @@ impl ApiError {
     }
 
     pub(crate) fn invalid_named(group: &str, kind: &str, name: &str, errors: &FieldErrors) -> Self {
-        let mut all: Vec<String> = Vec::new();
-        for error in errors.0.iter().map(ToString::to_string) {
-            if !all.contains(&error) {
-                all.push(error);
-            }
-        }
+        let mut seen = HashSet::new();
+        let all: Vec<String> = errors
+            .0
+            .iter()
+            .filter(|error| seen.insert((&error.field, &error.message)))
+            .map(ToString::to_string)
+            .collect();
         let list = if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) };
         let causes: Vec<Value> =
             errors.0.iter().map(|e| json!({"reason": e.reason, "message": e.message, "field": e.field})).collect();
@@ -218,7 +220,9 @@ impl ApiError {
             E::Conflict { .. } => Self::modified(kind, name),
             E::AlreadyExists { .. } => Self::already_exists(kind, name),
             E::NotFound => Self::not_found(kind, name),
-            E::TooLarge { .. } => Self::new(413, "RequestEntityTooLarge", error.to_string()),
+            // These two are etcd's own words upstream, of which the API server makes no more.
+            E::TooLarge { .. } => Self::new(500, "", "etcdserver: request is too large"),
+            E::NoSpace { .. } => Self::new(500, "", "etcdserver: mvcc: database space exceeded"),
             E::Full => Self::new(507, "InsufficientStorage", format!("the store cannot take the write: {error}")),
             E::Closed => Self::new(503, "ServiceUnavailable", "the server is shutting down"),
             other => Self::internal(other),

@@ -8,6 +8,7 @@ use crate::{
     status::ApiError,
 };
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// What to do with fields that do not exist, or stand twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +62,8 @@ fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> V
     if kind.is_custom() || duplicates.iter().any(|twice| is_of_yaml(twice)) {
         return duplicates.into_iter().chain(unknown).collect();
     }
-    let is_known = |twice: &String| {
-        let field = twice.strip_prefix("duplicate");
-        !unknown.iter().any(|field_unknown| field_unknown.strip_prefix("unknown") == field)
-    };
+    let told: HashSet<Option<&str>> = unknown.iter().map(|unknown| unknown.strip_prefix("unknown")).collect();
+    let is_known = |twice: &String| !told.contains(&twice.strip_prefix("duplicate"));
     let twice: Vec<String> = duplicates.into_iter().filter(is_known).collect();
     unknown.into_iter().chain(twice).collect()
 }

@@ -36,7 +36,11 @@ impl Answer {
 
 /// A server with the namespaces of the system.
 pub(crate) async fn server() -> ApiServer {
-    let store = store::Store::open(store::MemoryEngine::new(), store::Options::default()).unwrap();
+    server_of(store::Store::open(store::MemoryEngine::new(), store::Options::default()).unwrap()).await
+}
+
+/// The same, with this store.
+pub(crate) async fn server_of(store: store::Store) -> ApiServer {
     let server = ApiServer::new(store, Arc::new(NoNodes));
     server.bootstrap().await;
     server
@@ -59,7 +63,18 @@ pub(crate) async fn send(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let user = UserInfo::component("kubernetes-admin");
+    send_as(server, UserInfo::component("kubernetes-admin"), method, path, headers, body).await
+}
+
+/// The same of another user.
+pub(crate) async fn send_as(
+    server: &ApiServer,
+    user: UserInfo,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
     let response = server.handle(Some(user), request(method, path, headers, body)).await;
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();

@@ -6,6 +6,7 @@
 mod leaf;
 
 use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
+use api::findings::Findings;
 use serde_json::{Map, Value};
 
 /// Messages that name their version and kind although they stand in another.
@@ -26,7 +27,7 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Resul
     reader.message(message, object, kind)?;
     object["apiVersion"] = api_version.into();
     object["kind"] = kind.into();
-    Ok(reader.unknown)
+    Ok(reader.unknown.into_texts())
 }
 
 /// The same for the metadata of any object, which is at this path.
@@ -35,9 +36,9 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Resul
 /// When a value is of the wrong type: the words of Go's decoder.
 pub(crate) fn metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, String> {
     let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
-    let mut reader = Reader { path: path.to_owned(), unknown: Vec::new() };
+    let mut reader = Reader { path: path.to_owned(), unknown: Findings::default() };
     reader.message(message, metadata, "ObjectMeta")?;
-    Ok(reader.unknown)
+    Ok(reader.unknown.into_texts())
 }
 
 /// What Go writes of an object of this kind about which nothing is said.
@@ -52,7 +53,7 @@ pub(crate) fn empty(api_version: &str, kind: &str) -> Map<String, Value> {
 struct Reader {
     /// `spec.containers[0].name`
     path: String,
-    unknown: Vec<String>,
+    unknown: Findings,
 }
 
 impl Reader {
@@ -84,7 +85,7 @@ impl Reader {
         let at = self.enter(key);
         let kept = match message.named(key) {
             None => {
-                self.unknown.push(format!("unknown field {:?}", self.path));
+                self.unknown.push(|| format!("unknown field {:?}", self.path));
                 false
             }
             Some(_) if value.is_null() => false,

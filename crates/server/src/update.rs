@@ -7,6 +7,7 @@ use crate::{
     decode,
     identity::{self, named_version},
     kinds::{FieldErrors, KindInfo, WriteContext},
+    large,
     live::Live,
     managed::{self, Asked},
     metadata, object, patch as patches,
@@ -16,6 +17,7 @@ use crate::{
     service::{ApiServer, Call},
     services,
     status::ApiError,
+    store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, removable, show, show_value, with_warnings},
 };
@@ -153,7 +155,7 @@ pub(crate) async fn write(
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
     let review = review(server, resource, call, dry);
-    for _ in 0..TRIES {
+    for _ in 0..large::tries(server, resource, call) {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let old = server.recent.live(&server.webhooks, kind, &current).await?;
         let Made { object, mut warnings, ownership } = make(&old)?;
@@ -196,7 +198,7 @@ pub(crate) async fn write(
         let template = new.encode()?;
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
-        match server.store.write(write).await {
+        match server.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(object) => {
                 server.recent.wrote(kind, &object, new);
                 return Ok((Written::Stored(object), warnings));

@@ -6,7 +6,7 @@ use crate::{
     authz::{self, Attributes},
     compress, deadline, discovery, form,
     forward::Outgoing,
-    health,
+    health, large,
     listen::UnknownCertificate,
     metrics::{self, Measured},
     object, openapi, protobuf, proxy,
@@ -38,9 +38,9 @@ struct Asked<B> {
 }
 
 /// The version, and whether all is well: what everybody is told, named or not.
-fn shown_to_all(method: &http::Method, path: &str, raw_query: &str) -> Reply {
+fn shown_to_all(server: &ApiServer, method: &http::Method, path: &str, raw_query: &str) -> Reply {
     if !path.starts_with("/version") {
-        return health::answer(path, raw_query);
+        return health::answer(server, path, raw_query);
     }
     match *method {
         http::Method::GET | http::Method::HEAD => Ok(reply::json(200, &discovery::version())),
@@ -115,7 +115,7 @@ impl ApiServer {
         let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
         let (ticket, admitted) = self.flows.enter(&user, wanted.as_ref()).await;
         let reply = match admitted {
-            Ok(()) if is_open => shown_to_all(&head.method, head.uri.path(), &raw_query),
+            Ok(()) if is_open => shown_to_all(self, &head.method, head.uri.path(), &raw_query),
             Ok(()) => self.admitted(user, wanted, Asked { head, body, upgrade, raw_query }, trail).await,
             Err(error) => Err(error),
         };
@@ -141,7 +141,7 @@ impl ApiServer {
             return Ok(metrics::answer(self));
         }
         if health::is_check(path) {
-            return health::answer(path, &raw_query);
+            return health::answer(self, path, &raw_query);
         }
         if let Some(route) = self.elsewhere(path) {
             let outgoing = Self::outgoing(&head, body, upgrade, trail);
@@ -200,6 +200,15 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         call.body = read_body(body).await?;
+        if !large::is_large(self, &resource, &call) {
+            return self.with_body(resource, call).await;
+        }
+        let server = self.clone();
+        self.large.run(async move { server.with_body(resource, call).await }).await
+    }
+
+    /// A request whose body was read.
+    async fn with_body(&self, resource: Resource, mut call: Call) -> Reply {
         if call.content_type == protobuf::MEDIA_TYPE {
             call.body = protobuf::body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);

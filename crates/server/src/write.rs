@@ -11,6 +11,7 @@ use crate::{
 };
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use store::Object;
 
 /// Upstream sends no more characters of warnings than this with one answer.
@@ -47,7 +48,8 @@ pub(crate) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
 /// these are (`recorder.AddWarning`).
 fn shortened(warnings: &[String]) -> Vec<&str> {
     let (mut told, mut length, mut cuts): (Vec<&str>, usize, bool) = (Vec::new(), 0, false);
-    for (_, warning) in warnings.iter().enumerate().filter(|(i, w)| !w.is_empty() && !warnings[..*i].contains(w)) {
+    let mut seen = HashSet::new();
+    for warning in warnings.iter().filter(|warning| !warning.is_empty() && seen.insert(warning.as_str())) {
         if cuts && length >= MAX_WARNINGS {
             break;
         }

@@ -21,6 +21,12 @@ impl Template {
         let revision_at = Some(revision_at.min(text.len()));
         Self { text, revision_at }
     }
+
+    /// The bytes, without the revision.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 /// Bytes that do not name their revision.

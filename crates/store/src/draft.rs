@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use parking_lot::RwLock;
 use tokio::sync::oneshot;
 
+use crate::quota::footprint;
 use crate::state::State;
 use crate::{
-    Batch, BatchChange, Change, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write, WriteError,
+    Allowance, Batch, BatchChange, Change, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write,
+    WriteError,
 };
 
 pub(crate) type Answer = Result<Object, WriteError>;
@@ -37,11 +39,31 @@ pub(crate) struct Draft<'a> {
     events: Vec<Event>,
     decided: Vec<Decided>,
     bytes: usize,
+    /// The bytes that all objects will take.
+    used: u64,
+    /// Whether a write was refused for lack of space.
+    is_out_of_space: bool,
 }
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(state: &'a RwLock<State>, options: &'a Options, head: Head) -> Self {
-        Self { state, options, head, after: HashMap::new(), events: Vec::new(), decided: Vec::new(), bytes: 0 }
+        let used = state.read().used;
+        Self {
+            state,
+            options,
+            head,
+            after: HashMap::new(),
+            events: Vec::new(),
+            decided: Vec::new(),
+            bytes: 0,
+            used,
+            is_out_of_space: false,
+        }
+    }
+
+    /// Whether a write was refused because of the quota.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.is_out_of_space
     }
 
     /// Whether no further write should be added.
@@ -68,7 +90,7 @@ impl<'a> Draft<'a> {
     }
 
     fn apply(&mut self, write: Write) -> Answer {
-        let Write { key, expect, change } = write;
+        let Write { key, expect, change, allowance } = write;
         check_size("key", key.bytes(), Key::MAX_BYTES)?;
         let previous = match self.after.get(&key) {
             Some(object) => object.clone(),
@@ -83,6 +105,9 @@ impl<'a> Draft<'a> {
         };
         let mut record = Record::new(key, revision, create_revision, &template);
         check_size("data", record.data.len(), self.options.object_bytes)?;
+        if kind == EventKind::Put {
+            self.check_quota(allowance, previous.as_deref(), &record)?;
+        }
         record.key = match &previous {
             Some(previous) => previous.key.clone(),
             None => self.state.write().shared_key(record.key),
@@ -92,12 +117,26 @@ impl<'a> Draft<'a> {
         Ok(object)
     }
 
+    /// A write that makes the object no larger is always allowed.
+    fn check_quota(&mut self, allowance: Allowance, before: Option<&Record>, after: &Record) -> Result<(), WriteError> {
+        let (before, after) = (before.map_or(0, footprint), footprint(after));
+        let size = self.used.saturating_sub(before).saturating_add(after);
+        let limit = allowance.limit(self.options.quota_bytes);
+        if after <= before || size <= limit {
+            return Ok(());
+        }
+        self.is_out_of_space = true;
+        Err(WriteError::NoSpace { size, limit })
+    }
+
     /// Takes a change that was found good into the batch.
     fn note(&mut self, kind: EventKind, object: Object, previous: Option<Object>) {
         let after = (kind == EventKind::Put).then(|| object.clone());
         self.head.revision = object.revision;
         self.head.replace(previous.as_deref(), after.as_deref());
         self.bytes += object.data.len();
+        let size = |object: Option<&Object>| object.map_or(0, |object| footprint(object));
+        self.used = self.used.saturating_sub(size(previous.as_ref())).saturating_add(size(after.as_ref()));
         self.after.insert(object.key.clone(), after);
         self.events.push(Event::new(kind, object, previous));
     }

@@ -44,8 +44,9 @@ impl Event {
     }
 
     /// What the event may cost in memory. The data counts twice: once for itself, once for a frame that holds it.
-    /// `previous` is the object of an earlier event and is counted there.
+    /// `previous` may be the object of an earlier event, but that may be forgotten before this one.
     pub(crate) fn cost(&self) -> usize {
-        self.object.data.len() * 2 + Self::OVERHEAD_BYTES
+        let previous = self.previous.as_ref().map_or(0, |previous| previous.data.len());
+        self.object.data.len() * 2 + previous + Self::OVERHEAD_BYTES
     }
 }

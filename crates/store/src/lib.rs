@@ -10,6 +10,7 @@
 //! 4. **Bytes are encoded once.** A write's [`Template`] is filled in with the revision that the write has, and the
 //!    engine and every reader and watcher share the result ([`Object`], [`Event`]).
 //! 5. **Memory is bounded.** Recent events live in a window per resource; who falls out of it is told so ([`Expired`]).
+//!    Objects have a quota; a write beyond it is refused ([`WriteError::NoSpace`]), a delete never is.
 //!
 //! # A write's way
 //!
@@ -46,6 +47,7 @@ mod key;
 mod list;
 mod object;
 mod options;
+mod quota;
 mod state;
 mod store;
 mod topics;
@@ -62,6 +64,7 @@ pub use key::{Key, Scope};
 pub use list::Listing;
 pub use object::{Object, Record};
 pub use options::Options;
+pub use quota::{Allowance, Usage};
 pub use store::Store;
 pub use watch::Watch;
 pub use write::{Change, Expect, Write, WriteError};

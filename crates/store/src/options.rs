@@ -16,17 +16,20 @@ pub struct Options {
     pub batch_bytes: usize,
     /// The largest data of one object, in bytes.
     pub object_bytes: usize,
+    /// Bytes that all objects may take together, with their keys and what they cost in memory beside.
+    pub quota_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             window_events: 16_384,
-            window_bytes: 24 << 20,
+            window_bytes: 32 << 20,
             queue_writes: 1024,
             batch_writes: 256,
             batch_bytes: 4 << 20,
             object_bytes: 16 << 20,
+            quota_bytes: 2 << 30,
         }
     }
 }

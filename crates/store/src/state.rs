@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::quota::footprint;
 use crate::topics::Topics;
 use crate::window::Window;
 use crate::{Event, EventKind, Expired, Key, Object, Options, Revision};
@@ -73,6 +74,8 @@ pub(crate) struct State {
     /// memory, when they come in their order.
     loading: HashMap<Arc<str>, Vec<ByKey>>,
     window_cost: usize,
+    /// The bytes that all objects take.
+    pub(crate) used: u64,
     names: Names,
 }
 
@@ -84,12 +87,14 @@ impl State {
             resources: HashMap::new(),
             loading: HashMap::new(),
             window_cost: 0,
+            used: 0,
             names: Names::default(),
         }
     }
 
     /// Puts an object that was loaded from the engine.
     pub(crate) fn load(&mut self, object: Object) {
+        self.used += footprint(&object);
         self.loading.entry(object.key.resource.clone()).or_default().push(ByKey(object));
     }
 
@@ -136,6 +141,9 @@ impl State {
             let key = &event.object.key;
             self.revision = event.revision();
             self.window_cost += event.cost();
+            let previous = event.previous.as_ref().map_or(0, |previous| footprint(previous));
+            let after = if event.kind == EventKind::Put { footprint(&event.object) } else { 0 };
+            self.used = self.used.saturating_sub(previous).saturating_add(after);
             let name = key.resource.clone();
             let resource = self.resource_mut(&name);
             resource.topics.happened(key, event.revision(), before, &mut bells);
@@ -147,20 +155,23 @@ impl State {
             let forgotten = if resource.window.len() > options.window_events { resource.forget_oldest() } else { 0 };
             self.window_cost -= forgotten;
         }
-        self.shrink_windows(options.window_bytes);
+        // The newest event of each resource stays if possible, and that of a resource of this batch in any case.
+        self.shrink_windows(options.window_bytes, |_| 1);
+        self.shrink_windows(options.window_bytes, |window| usize::from(window.newest() > before));
         bells
     }
 
-    fn shrink_windows(&mut self, limit: usize) {
+    /// Forgets events of the resources with the costliest windows, but for so many of each.
+    fn shrink_windows(&mut self, limit: usize, kept: impl Fn(&Window) -> usize) {
         while self.window_cost > limit {
             let costliest = self
                 .resources
                 .values_mut()
-                .filter(|resource| resource.window.len() > 1)
+                .filter(|resource| resource.window.len() > kept(&resource.window))
                 .max_by_key(|resource| resource.window.cost());
             let Some(resource) = costliest else { return };
-            let mut excess = self.window_cost - limit;
-            while excess > 0 && resource.window.len() > 1 {
+            let (mut excess, kept) = (self.window_cost - limit, kept(&resource.window));
+            while excess > 0 && resource.window.len() > kept {
                 let forgotten = resource.forget_oldest();
                 self.window_cost -= forgotten;
                 excess = excess.saturating_sub(forgotten);

@@ -6,13 +6,15 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::draft::Pending;
+use crate::quota::Alarm;
 use crate::state::State;
 use crate::writer::{self, Writer};
 use crate::{
-    Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Watch, Write, WriteError, list,
+    Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Usage, Watch, Write, WriteError,
+    list,
 };
 
 /// Versioned, durable, watchable objects; see the [crate] for what it promises.
@@ -34,6 +36,8 @@ struct Inner {
     writer: Weak<Mutex<Writer>>,
     /// Callers that have a write to make, or wait for one.
     callers: AtomicUsize,
+    alarm: Arc<Alarm>,
+    quota: u64,
 }
 
 impl Store {
@@ -60,17 +64,20 @@ impl Store {
             return Err(OpenError::damaged(engine.path(), detail));
         }
         state.loaded(head.revision);
+        let (quota, alarm) = (options.quota_bytes, Arc::new(Alarm::new(&options, state.used)));
         let state = Arc::new(RwLock::new(state));
         let path = engine.path().to_owned();
         let (queue, pending) = mpsc::channel(options.queue_writes);
         let batch_writes = options.batch_writes;
-        let writer = Arc::new(Mutex::new(Writer::new(Box::new(engine), state.clone(), options, head)));
+        let writer = Arc::new(Mutex::new(Writer::new(Box::new(engine), state.clone(), options, head, alarm.clone())));
         let inner = Inner {
             state,
             queue: Some(queue),
             thread: Mutex::new(None),
             writer: Arc::downgrade(&writer),
             callers: AtomicUsize::new(0),
+            alarm,
+            quota,
         };
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -117,6 +124,19 @@ impl Store {
     #[must_use]
     pub fn oldest_revision(&self, resource: &str) -> Revision {
         self.inner.state.read().oldest(resource)
+    }
+
+    /// How much of the quota is used.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage { bytes: self.inner.state.read().used, quota: self.inner.quota }
+    }
+
+    /// Whether the store has run out of space: raised when a write is refused because of the quota, cleared when some of
+    /// it is free again.
+    #[must_use]
+    pub fn quota_alarm(&self) -> watch::Receiver<bool> {
+        self.inner.alarm.subscribe()
     }
 
     /// Makes one change, and resolves when it is durable and visible: to the new version of the object, or for a

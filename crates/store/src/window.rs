@@ -33,6 +33,11 @@ impl Window {
         self.cost
     }
 
+    /// The revision of the newest event that came.
+    pub(crate) fn newest(&self) -> Revision {
+        self.events.back().map_or(self.start, |event| event.revision())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.events.len()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{CommitError, Key, Object, Revision, Template};
+use crate::{Allowance, CommitError, Key, Object, Revision, Template};
 
 /// What the caller believes about the object. A write whose belief is wrong has no effect and no revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +37,25 @@ pub struct Write {
     pub expect: Expect,
     /// What to do with it.
     pub change: Change,
+    /// How far it may fill the store, if it makes the object larger.
+    pub allowance: Allowance,
 }
 
 impl Write {
     /// Creates or replaces an object.
     pub fn put(key: Key, expect: Expect, template: impl Into<Template>) -> Self {
-        Self { key, expect, change: Change::Put(template.into()) }
+        Self { key, expect, change: Change::Put(template.into()), allowance: Allowance::default() }
     }
 
     /// Deletes an object.
     pub fn delete(key: Key, expect: Expect, template: impl Into<Template>) -> Self {
-        Self { key, expect, change: Change::Delete(template.into()) }
+        Self { key, expect, change: Change::Delete(template.into()), allowance: Allowance::default() }
+    }
+
+    /// The same write, which may fill the store as far as this.
+    #[must_use]
+    pub fn with_allowance(self, allowance: Allowance) -> Self {
+        Self { allowance, ..self }
     }
 }
 
@@ -88,6 +96,15 @@ pub enum WriteError {
         size: usize,
         /// The largest size in bytes.
         limit: usize,
+    },
+    /// The write would exceed the quota of the store. Nothing was changed; the write may be tried again when objects were
+    /// deleted.
+    #[error("the objects would take {size} bytes, and {limit} are allowed")]
+    NoSpace {
+        /// The bytes that all objects would take.
+        size: u64,
+        /// The bytes that they may take after this write.
+        limit: u64,
     },
     /// The disk is full. Nothing was changed; the write may be tried again when there is room.
     #[error("the disk that holds the store is full")]

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 
 use crate::draft::{Answers, Draft, Pending};
+use crate::quota::Alarm;
 use crate::state::State;
 use crate::{CommitError, Engine, Head, Options, WriteError};
 
@@ -29,11 +30,18 @@ pub(crate) struct Writer {
     took: Option<Duration>,
     /// Whether the engine panicked: nothing is known of it any more.
     broken: bool,
+    alarm: Arc<Alarm>,
 }
 
 impl Writer {
-    pub(crate) fn new(engine: Box<dyn Engine>, state: Arc<RwLock<State>>, options: Options, head: Head) -> Self {
-        Self { engine, state, options, head, failing: false, took: None, broken: false }
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        state: Arc<RwLock<State>>,
+        options: Options,
+        head: Head,
+        alarm: Arc<Alarm>,
+    ) -> Self {
+        Self { engine, state, options, head, failing: false, took: None, broken: false, alarm }
     }
 
     /// Whether the next commit is likely to be over before a thread could be woken to do it.
@@ -69,7 +77,10 @@ impl Writer {
                 draft.add(pending);
             }
         }
+        let is_out_of_space = draft.is_out_of_space();
         if draft.is_empty() {
+            let used = self.state.read().used;
+            self.alarm.update(used, is_out_of_space);
             return draft.committed().1;
         }
         let batch = draft.batch();
@@ -84,7 +95,11 @@ impl Writer {
         }
         self.head = draft.head();
         let (events, answers) = draft.committed();
-        let bells = self.state.write().publish(events, &self.options);
+        let (bells, used) = {
+            let mut state = self.state.write();
+            (state.publish(events, &self.options), state.used)
+        };
+        self.alarm.update(used, is_out_of_space);
         for bell in bells {
             bell.send_replace(self.head.revision);
         }

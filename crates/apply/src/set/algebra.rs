@@ -3,6 +3,9 @@
 use super::{Node, Set};
 use std::{cmp::Ordering, iter::Peekable, sync::Arc};
 
+/// How many times larger than another set one must be for it to be small beside it.
+const SMALL: usize = 16;
+
 /// Two sorted lists of nodes side by side, by element.
 struct Zip<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>>(Peekable<L>, Peekable<R>);
 
@@ -34,6 +37,12 @@ impl Set {
         matches!((&self.nodes, &other.nodes), (Some(l), Some(r)) if Arc::ptr_eq(l, r))
     }
 
+    /// Whether looking up each of these nodes in the other set is cheaper than walking through both: an object may have
+    /// many managers, and each of them is compared with everything that changes.
+    fn is_small_beside(&self, other: &Self) -> bool {
+        self.nodes().len().saturating_mul(SMALL) < other.nodes().len()
+    }
+
     /// What is in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
@@ -59,8 +68,17 @@ impl Set {
             return self.clone();
         }
         let mut common = Self::default();
-        for (l, r) in zip(self, other).filter_map(|(l, r)| Some((l?, r?))) {
+        let mut put = |l: &Node, r: &Node| {
             common.put(l.element.clone(), l.member && r.member, l.below.intersection(&r.below));
+        };
+        match (self.is_small_beside(other), other.is_small_beside(self)) {
+            (true, _) => {
+                self.nodes().iter().filter_map(|l| Some((l, other.get(&l.element)?))).for_each(|(l, r)| put(l, r));
+            }
+            (_, true) => {
+                other.nodes().iter().filter_map(|r| Some((self.get(&r.element)?, r))).for_each(|(l, r)| put(l, r));
+            }
+            _ => zip(self, other).filter_map(|(l, r)| Some((l?, r?))).for_each(|(l, r)| put(l, r)),
         }
         common
     }
@@ -85,15 +103,15 @@ impl Set {
             return Self::default();
         }
         let mut rest = Self::default();
-        for pair in zip(self, other) {
-            match pair {
-                (Some(l), None) => rest.put(l.element.clone(), l.member, l.below.clone()),
-                (Some(_), Some(r)) if recursive && r.member => {}
-                (Some(l), Some(r)) => {
-                    rest.put(l.element.clone(), l.member && !r.member, l.below.without(&r.below, recursive));
-                }
-                (None, _) => {}
-            }
+        let mut put = |l: &Node, r: Option<&Node>| match r {
+            None => rest.put(l.element.clone(), l.member, l.below.clone()),
+            Some(r) if recursive && r.member => {}
+            Some(r) => rest.put(l.element.clone(), l.member && !r.member, l.below.without(&r.below, recursive)),
+        };
+        if self.is_small_beside(other) {
+            self.nodes().iter().for_each(|l| put(l, other.get(&l.element)));
+        } else {
+            zip(self, other).filter_map(|(l, r)| Some((l?, r))).for_each(|(l, r)| put(l, r));
         }
         rest
     }

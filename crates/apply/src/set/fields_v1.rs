@@ -70,12 +70,12 @@ impl<'de> Visitor<'de> for ReadBelow {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut set, mut member) = (Set::default(), false);
+        let (mut nodes, mut member) = (Vec::new(), false);
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Element(element) => {
                     let (below, member) = map.next_value_seed(Self)?;
-                    set.put(element, member, below);
+                    nodes.push(Node { element, member, below });
                 }
                 Key::Member => {
                     member = true;
@@ -84,6 +84,7 @@ impl<'de> Visitor<'de> for ReadBelow {
                 Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
+        let set = Set::of_unsorted(nodes);
         let member = member || set.is_empty();
         Ok((set, member))
     }
@@ -144,17 +145,18 @@ impl Set {
 /// The fields below a field, and whether it is in the set itself.
 fn read(json: &Value) -> Result<(Set, bool), ElementError> {
     let Value::Object(map) = json else { return Err(ElementError::Content("fields must be a map".to_owned())) };
-    let mut set = Set::default();
+    let mut nodes = Vec::new();
     for (key, value) in map.iter().filter(|(k, _)| *k != MEMBER) {
         match Element::from_text(key) {
             Ok(element) => {
                 let (below, member) = read(value)?;
-                set.put(element, member, below);
+                nodes.push(Node { element, member, below });
             }
             Err(ElementError::UnknownType) => {}
             Err(error) => return Err(error),
         }
     }
+    let set = Set::of_unsorted(nodes);
     let member = set.is_empty() || map.contains_key(MEMBER);
     Ok((set, member))
 }

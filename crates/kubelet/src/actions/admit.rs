@@ -42,7 +42,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
 
 /// Whether the kernel has AppArmor, and it is on.
 fn has_apparmor() -> bool {
-    let on = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    let on = crate::node_file::read_text("/sys/module/apparmor/parameters/enabled");
     on.is_ok_and(|on| on.starts_with('Y')) && std::path::Path::new("/sys/kernel/security/apparmor").exists()
 }
 

@@ -1,11 +1,11 @@
 //! Creating and starting a container.
 
 use super::{image, mounts, oom_score, sandbox, security};
-use crate::{Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
+use crate::{PodNetwork, Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
 use api::{feature_gates::Gate, quantity::Amount};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
-use lifecycle::{ContainerExit, ContainerFact, Event, Pod, RuntimeImage, StartStage};
+use lifecycle::{ContainerExit, ContainerFact, Event, EventKind, Pod, PodEvent, RuntimeImage, StartStage};
 use runtime::{
     ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
 };
@@ -30,7 +30,10 @@ pub(super) async fn start(
     };
     let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
     let mut begun = false;
-    let created = match create().await {
+    // Creating a container runs nothing of it: the network becomes ready meanwhile.
+    let (created, network) = tokio::join!(create(), network_ready(shared, pod, &sandbox_id));
+    network?;
+    let created = match created {
         Err(RuntimeError::AlreadyExists(message)) => {
             match earlier(shared, pod, name, attempt).await.map_err(|e| e.to_string())? {
                 Earlier::Begun(id) => {
@@ -60,6 +63,17 @@ pub(super) async fn start(
     Ok(facts)
 }
 
+/// Waits for the network of a Pod. While it is not ready, no container starts (upstream's `NetworkNotReady`).
+async fn network_ready(shared: &Shared, pod: &Pod, sandbox: &SandboxId) -> Result<(), String> {
+    let Some(readiness) = shared.network_readiness.get() else { return Ok(()) };
+    let network = PodNetwork { pod: pod.object().clone(), sandbox: sandbox.0.clone(), ips: pod.ips().to_vec() };
+    readiness.wait(network).await.map_err(|error| {
+        let message = format!("network is not ready: {error}");
+        shared.recorder.record(pod.object(), PodEvent::new(EventKind::Warning, "NetworkNotReady", message.clone()));
+        message
+    })
+}
+
 /// The runtime's words for the image of a container.
 pub(crate) fn made_of(status: ContainerStatus) -> RuntimeImage {
     RuntimeImage { name: status.image, id: status.image_ref, spec: status.spec_image }
@@ -72,7 +86,10 @@ async fn started(shared: &Shared, pod: &Pod, id: ContainerId, asked: Result<(), 
     let at = status.as_ref().and_then(|status| status.started_at).unwrap_or_else(|| shared.now());
     let started = ContainerFact::Started { id: id.0.clone(), at };
     let ended = status.filter(|status| status.state == ContainerState::Exited);
-    let ended = ended.map(|status| ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status) });
+    let ended = match ended {
+        Some(status) => Some(ContainerFact::Exited { id: id.0, exit: logs::exit(shared, pod, &status).await }),
+        None => None,
+    };
     match (asked, ended) {
         // One that ended at once may have ended before anybody listened.
         (Ok(()), ended) => [started].into_iter().chain(ended).collect(),
@@ -137,7 +154,7 @@ async fn earlier(shared: &Shared, pod: &Pod, name: &str, attempt: u32) -> Result
     let status = shared.runtime.container(&found.id).await?;
     let ran = match status.state {
         ContainerState::Running => true,
-        ContainerState::Exited => !logs::exit(shared, pod, &status).never_ran(),
+        ContainerState::Exited => !logs::exit(shared, pod, &status).await.never_ran(),
         ContainerState::Created | ContainerState::Unknown => false,
     };
     if ran {
@@ -154,7 +171,7 @@ pub(super) async fn exit_of(shared: &Shared, pod: &Pod, id: &str) -> Result<Even
     let status = shared.runtime.container(&ContainerId(id.to_owned())).await;
     match status {
         Ok(status) if status.state == ContainerState::Exited => {
-            let exit = logs::exit(shared, pod, &status);
+            let exit = logs::exit(shared, pod, &status).await;
             Ok(Event::Container { container: status.name, fact: ContainerFact::Exited { id: id.to_owned(), exit } })
         }
         Ok(_) => Err("the container runs on after it was stopped".to_owned()),

@@ -114,7 +114,7 @@ fn hosts_file(shared: &Shared, pod: &Pod) -> io::Result<PathBuf> {
     let (spec, path) = (spec(pod), shared.paths.hosts_file(pod.uid()));
     let aliases = spec.host_aliases.as_deref().unwrap_or_default();
     let text = if spec.host_network == Some(true) {
-        hosts::of_node(&fs::read_to_string(HOSTS)?, aliases)
+        hosts::of_node(&crate::node_file::read_text(HOSTS)?, aliases)
     } else {
         let name = hosts::PodHostname::of(spec, pod.name(), pod.namespace(), &shared.options.config);
         hosts::own(pod.ips(), &name, aliases)

@@ -29,7 +29,7 @@ impl Hierarchy {
     /// # Errors
     /// Where there is none that can be written.
     pub(super) fn detect() -> io::Result<Self> {
-        let found = Self::parse(&fs::read_to_string("/proc/self/mountinfo")?);
+        let found = Self::parse(&crate::node_file::read_text("/proc/self/mountinfo")?);
         let found = found.ok_or_else(|| io::Error::other("no cgroup file system is mounted"))?;
         let probe = match &found {
             Self::V1 { memory, .. } => memory,
@@ -114,7 +114,7 @@ impl Hierarchy {
             Self::V1 { memory, .. } => memory.join(path).join("memory.usage_in_bytes"),
             Self::V2(root) => root.join(path).join("memory.current"),
         };
-        fs::read_to_string(file).ok()?.trim().parse().ok()
+        crate::node_file::read_text(file).ok()?.trim().parse().ok()
     }
 
     /// Names of the cgroups directly below one, whichever controllers they have.
@@ -192,7 +192,7 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
 
 /// The processes in a cgroup and below it. Those of other namespaces are shown as 0.
 fn processes(dir: &Path, found: &mut BTreeSet<i32>) {
-    let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let listed = crate::node_file::read_text(dir.join("cgroup.procs")).unwrap_or_default();
     found.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1));
     let below = fs::read_dir(dir).into_iter().flatten().flatten();
     below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).for_each(|e| processes(&e.path(), found));
@@ -241,7 +241,7 @@ mod tests {
             (Hierarchy::V2(v2.clone()), "v2/r/cgroup.subtree_control", "+pids"),
         ] {
             hierarchy.set("/r/p", &LIMITS).unwrap();
-            assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), expected, "{file}");
+            assert_eq!(crate::node_file::read_text(dir.path().join(file)).unwrap(), expected, "{file}");
         }
     }
 

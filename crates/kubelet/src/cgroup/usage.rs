@@ -1,7 +1,7 @@
 //! What the processes in a cgroup use.
 
 use super::hierarchy::Hierarchy;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// What the processes in a cgroup, and in those below it, use. What the machine does not tell is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,7 +58,7 @@ impl Hierarchy {
             Self::V1 { memory, .. } => memory,
             Self::V2(root) => root,
         };
-        let all = fs::read_to_string(root.join(path.trim_start_matches('/')).join("cgroup.procs")).ok()?;
+        let all = crate::node_file::read_text(root.join(path.trim_start_matches('/')).join("cgroup.procs")).ok()?;
         all.lines().next()?.parse().ok()
     }
 }
@@ -97,7 +97,7 @@ fn working_set(memory: Option<u64>, inactive_file: Option<u64>) -> Option<u64> {
 }
 
 fn number(dir: &Path, file: &str) -> Option<u64> {
-    fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
+    crate::node_file::read_text(dir.join(file)).ok()?.trim().parse().ok()
 }
 
 /// A file of names and numbers.
@@ -105,7 +105,7 @@ struct Stat(String);
 
 impl Stat {
     fn read(dir: &Path, file: &str) -> Self {
-        Self(fs::read_to_string(dir.join(file)).unwrap_or_default())
+        Self(crate::node_file::read_text(dir.join(file)).unwrap_or_default())
     }
 
     fn get(&self, name: &str) -> Option<u64> {
@@ -117,6 +117,7 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn write(dir: &Path, files: &[(&str, &str)]) {
         for (file, text) in files {

@@ -1,18 +1,15 @@
 //! Variables from a file in a volume (KEP-3721), in the part of a shell's language that upstream's kubelet reads:
 //! `NAME='value'`, a comment after it, and values of several lines; nothing in a value means anything else.
 
+use crate::untrusted_file;
 use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
     sys::stat::Mode,
 };
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::{io, path::Path};
 
 /// No environment is larger.
-const LARGEST: u64 = 2 << 20;
+const LARGEST: usize = 2 << 20;
 
 /// The value of a variable in a file of a volume; empty when the file does not have it.
 ///
@@ -29,13 +26,11 @@ fn read(volume: &Path, file: &str) -> io::Result<String> {
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let file = File::from(openat2(&root, file, how)?);
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > LARGEST {
-        return Err(io::Error::other("it is no file of a sensible size"));
+    let file = untrusted_file::require_regular(openat2(&root, file, how)?.into())?;
+    let bytes = untrusted_file::read_beginning(&file, LARGEST + 1)?;
+    if bytes.len() > LARGEST {
+        return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

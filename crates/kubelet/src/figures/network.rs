@@ -1,6 +1,6 @@
 //! What went over a machine's or a Pod's links.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// A link, and what went over it since it is there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,7 +18,7 @@ const INNER: [&str; 3] = ["lo", "veth", "docker"];
 /// The links of the network namespace that this directory of `/proc` shows (`/proc/PID/net`) that may lead out; the one
 /// that does comes first.
 pub(crate) fn links(net: &Path) -> Vec<Link> {
-    let text = |file: &str| fs::read_to_string(net.join(file)).unwrap_or_default();
+    let text = |file: &str| crate::node_file::read_text(net.join(file)).unwrap_or_default();
     let inner = |link: &Link| INNER.iter().any(|prefix| link.name.starts_with(prefix));
     let mut all: Vec<Link> = text("dev").lines().filter_map(parse).filter(|link| !inner(link)).collect();
     let routes = text("route");
@@ -47,6 +47,7 @@ fn parse(line: &str) -> Option<Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_link_that_leads_out_comes_first() {

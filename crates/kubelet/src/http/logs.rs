@@ -12,13 +12,18 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use futures::stream;
+use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use lifecycle::Pod;
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How often a followed log is looked at for new lines.
 const FOLLOW: Duration = Duration::from_millis(100);
+
+/// How many logs are read at a time. Each takes some blocks of memory, and a client may take its time.
+const MAX_READERS: usize = 256;
+static READERS: Semaphore = Semaphore::const_new(MAX_READERS);
 
 pub(super) async fn container_logs(
     State(shared): State<Arc<Shared>>,
@@ -31,8 +36,8 @@ pub(super) async fn container_logs(
     let since_time =
         query.get("sinceTime").map(|t| t.parse::<Timestamp>().map_err(|_| bad("sinceTime"))).transpose()?;
     let since_seconds = number("sinceSeconds")?.and_then(|s| i64::try_from(s).ok());
+    let tail = number("tailLines")?.and_then(|n| usize::try_from(n).ok());
     let options = LogOptions {
-        tail: number("tailLines")?.and_then(|n| usize::try_from(n).ok()),
         since: since_time.or(since_seconds.and_then(|s| shared.now().checked_sub(SignedDuration::from_secs(s)).ok())),
         timestamps: flag("timestamps"),
         limit_bytes: number("limitBytes")?.and_then(|n| usize::try_from(n).ok()),
@@ -49,24 +54,23 @@ pub(super) async fn container_logs(
             },
         ));
     };
-    let unreadable = |e: std::io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
-    let mut log = LogFile::open(logs::path(&shared, &pod, &container, attempt)).await.map_err(unreadable)?;
+    let busy = "too many logs are being read, please try again later".to_owned();
+    let permit = READERS.try_acquire().map_err(|_| (StatusCode::TOO_MANY_REQUESTS, busy))?;
     let follow = flag("follow") && !previous;
     if !follow {
         exits::log_is_complete(&shared, pod.uid(), &id).await;
     }
-    let raw = log.lines().await.map_err(unreadable)?;
-    let mut first = logs::render(&raw, &options, options.tail);
-    let mut left = options.limit_bytes.unwrap_or(usize::MAX);
-    first.truncate(left);
-    left -= first.len();
-    if !follow {
-        return Ok(first.into_response());
+    let unreadable = |e: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
+    let log = LogFile::open(logs::path(&shared, &pod, &container, attempt), tail, follow).await.map_err(unreadable)?;
+    let left = options.limit_bytes.unwrap_or(usize::MAX);
+    let mut reader = Reader { shared, uid: pod.uid().to_owned(), id, log, options, left, follow, _permit: permit };
+    if follow {
+        return Ok(Body::from_stream(stream::unfold(reader, Reader::stream)).into_response());
     }
-    let follow = Follow { shared, uid: pod.uid().to_owned(), id, log, options, left, first: Some(first) };
-    let body =
-        stream::unfold(follow, |mut f| async move { f.next().await.map(|bytes| (Ok::<_, std::io::Error>(bytes), f)) });
-    Ok(Body::from_stream(body).into_response())
+    // What cannot be read is an error only before the answer has begun.
+    let first = reader.next().await.map_err(unreadable)?.unwrap_or_default();
+    let first = stream::once(async move { Ok::<_, io::Error>(first) });
+    Ok(Body::from_stream(first.chain(stream::unfold(reader, Reader::stream))).into_response())
 }
 
 /// Why there is no log, in upstream's words (`validateContainerLogStatus`).
@@ -89,41 +93,47 @@ fn without_log(shared: &Shared, pod: &Pod, container: &str) -> String {
     format!("is waiting to start: {why}")
 }
 
-/// A log that is read as it grows, until its container has ended and its last line is there.
-struct Follow {
+/// A log that is read block by block, as fast as its client takes it. One that is followed is read as it grows, until its
+/// container has ended and its last line is there.
+struct Reader {
     shared: Arc<Shared>,
     uid: String,
     id: String,
     log: LogFile,
     options: LogOptions,
+    /// How many bytes the client still wants.
     left: usize,
-    first: Option<Vec<u8>>,
+    follow: bool,
+    _permit: SemaphorePermit<'static>,
 }
 
-impl Follow {
-    async fn next(&mut self) -> Option<Vec<u8>> {
-        if let Some(first) = self.first.take().filter(|f| !f.is_empty()) {
-            return Some(first);
-        }
-        loop {
-            if self.left == 0 {
-                return None;
-            }
+impl Reader {
+    async fn stream(mut self) -> Option<(io::Result<Vec<u8>>, Self)> {
+        self.next().await.transpose().map(|part| (part, self))
+    }
+
+    /// The next part of the log as the client wants it; none at the end.
+    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        while self.left > 0 {
             // Asked before the read: what an ended container wrote is read to its end.
-            let grows = self.grows();
-            let raw = self.log.lines().await.ok()?;
+            let grows = self.follow && self.grows();
+            let raw = self.log.lines().await?;
             if !raw.is_empty() {
-                let mut text = logs::render(&raw, &self.options, None);
+                let mut text = logs::render(&raw, &self.options);
                 text.truncate(self.left);
                 self.left -= text.len();
-                return Some(text);
+                if !text.is_empty() {
+                    return Ok(Some(text));
+                }
+                continue;
             }
             if !grows {
-                return None;
+                break;
             }
             // New lines are looked for; of the end somebody tells.
             let _ = tokio::time::timeout(FOLLOW, self.is_complete()).await;
         }
+        Ok(None)
     }
 
     fn grows(&self) -> bool {

@@ -305,7 +305,7 @@ struct Process {
 
 impl Process {
     fn read() -> Self {
-        let text = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+        let text = |file: &str| crate::node_file::read_text(format!("/proc/self/{file}")).unwrap_or_default();
         let stat = text("stat");
         // The name, which comes in parentheses, may hold anything.
         let fields: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());

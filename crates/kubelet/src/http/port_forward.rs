@@ -35,6 +35,8 @@ const MAX_UNPAIRED: usize = 256;
 const MAX_PORTS: usize = 100;
 /// What may wait for a slow port before its client waits.
 const BUFFER: usize = 64 << 10;
+/// The longest error text that a client is sent, in bytes.
+const LONGEST_ERROR: u64 = 4 << 10;
 
 /// Where connections go.
 #[derive(Clone)]
@@ -190,9 +192,11 @@ async fn numbered(socket: Socket, protocol: &str, ports: &[u16], target: &Target
             let out = async {
                 sender.copy(data_channel, &mut output).await;
                 let mut text = Vec::new();
-                if error.read_to_end(&mut text).await.is_ok() && !text.is_empty() {
+                let read = tokio::io::copy(&mut (&mut error).take(LONGEST_ERROR), &mut text).await;
+                if read.is_ok() && !text.is_empty() {
                     sender.send(error_channel, &text).await;
                 }
+                let _ = tokio::io::copy(&mut error, &mut tokio::io::sink()).await;
             };
             tokio::join!(forward(target, port, far_data, far_error), out);
         });

@@ -1,61 +1,111 @@
 //! The node's HTTP API over HTTPS, for whom the API lets in (upstream's `pkg/kubelet/server`).
 
-use super::{access::Access, serve_service};
+use super::{
+    access::Access,
+    held::{Connections, Held},
+};
 use crate::Shared;
 use axum::{
     Router,
+    body::Body,
     extract::Request,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use hyper_util::service::TowerToHyperService;
+use hyper::{body::Incoming, server::conn::http1};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use rustls::{ServerConfig, pki_types::CertificateDer};
 use std::{convert::Infallible, sync::Arc, time::Duration};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt, service_fn};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Who does not finish the handshake by then has gone.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// What is waited for after a connection could not be accepted: there may be no descriptor left.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The wait after a failed accept: there may be no descriptor left.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+
+/// How long a connection may be silent.
+#[derive(Clone, Copy)]
+struct Timeouts {
+    handshake: Duration,
+    /// For the head of a request, since the connection was opened or the response before was sent.
+    header: Duration,
+}
+
+const TIMEOUTS: Timeouts = Timeouts { handshake: Duration::from_secs(10), header: Duration::from_secs(90) };
 
 /// Answers until told to stop.
 pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<ServerConfig>) {
-    let (stop, acceptor) = (shared.stop.clone(), TlsAcceptor::from(tls));
     // The configuration was checked when it was read.
     let Ok(settings) = shared.options.config.access() else { return };
     let access = Arc::new(Access::new(shared.client.clone(), &shared.options.node_name, settings));
+    let stop = shared.stop.clone();
+    let service = move |user: Option<UserInfo>| {
+        let (router, access) = (super::router(Arc::clone(&shared)), Arc::clone(&access));
+        TowerToHyperService::new(service_fn(move |request| {
+            answer(router.clone(), Arc::clone(&access), user.clone(), request)
+        }))
+    };
+    accept(listener, tls, Connections::new(), TIMEOUTS, stop, service).await;
+}
+
+/// Takes connections until told to stop; each is served by a service for who is known by its certificate.
+async fn accept<S>(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    connections: Connections,
+    timeouts: Timeouts,
+    stop: CancellationToken,
+    service: impl Fn(Option<UserInfo>) -> S + Clone + Send + 'static,
+) where
+    S: hyper::service::HttpService<Incoming, ResBody = Body, Future: Send, Error = Infallible> + Send + 'static,
+{
+    let acceptor = TlsAcceptor::from(tls);
+    let mut backoff = ACCEPT_BACKOFF;
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
-                let connection = connection(Arc::clone(&shared), Arc::clone(&access), acceptor.clone(), stream);
+            Ok((stream, peer)) => {
+                backoff = ACCEPT_BACKOFF;
+                let _ = stream.set_nodelay(true);
+                let Some(stream) = connections.admit(stream, peer) else { continue };
+                let connection = connection(acceptor.clone(), stream, timeouts, service.clone());
                 tokio::spawn(stop.clone().run_until_cancelled_owned(connection));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection to the node could not be accepted");
-                tokio::time::sleep(PAUSE).await;
+                tracing::warn!(%error, "failed to accept a connection to the node");
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(MAX_ACCEPT_BACKOFF);
             }
         }
     }
 }
 
-async fn connection(shared: Arc<Shared>, access: Arc<Access>, acceptor: TlsAcceptor, stream: TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+async fn connection<S>(acceptor: TlsAcceptor, stream: Held, timeouts: Timeouts, service: impl Fn(Option<UserInfo>) -> S)
+where
+    S: hyper::service::HttpService<Incoming, ResBody = Body, Future: Send, Error = Infallible> + Send + 'static,
+{
+    let Ok(Ok(stream)) = tokio::time::timeout(timeouts.handshake, acceptor.accept(stream)).await else { return };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| identity(chain.first()?));
-    let router = super::router(shared);
-    let service = service_fn(move |request| answer(router.clone(), Arc::clone(&access), user.clone(), request));
-    serve_service(TowerToHyperService::new(service), stream).await;
+    // How a connection ends is its client's affair.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(timeouts.header)
+        .serve_connection(TokioIo::new(stream), service(user))
+        .with_upgrades()
+        .await;
 }
 
 async fn answer(
     router: Router,
     access: Arc<Access>,
     certificate: Option<UserInfo>,
-    request: http::Request<hyper::body::Incoming>,
+    request: http::Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let Some(user) = access.user(certificate, request.headers()).await else {
         return Ok((StatusCode::UNAUTHORIZED, "Unauthorized").into_response());
@@ -64,7 +114,7 @@ async fn answer(
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return Ok((code, words).into_response());
     }
-    router.oneshot(request.map(axum::body::Body::new) as Request).await
+    router.oneshot(request.map(Body::new) as Request).await
 }
 
 /// Common name and organizations; the handshake has checked who signed it.
@@ -74,4 +124,98 @@ fn identity(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
     let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
     Some(UserInfo { username: Some(name), groups: Some(groups), ..UserInfo::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::connection_table::Bounds;
+    use std::{io, net::SocketAddr};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
+    use tokio_rustls::{TlsConnector, client::TlsStream};
+
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    /// A port that answers everything, and how to connect to it.
+    async fn port(total: usize, timeouts: Timeouts) -> (SocketAddr, TlsConnector) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (own.cert.der().clone(), own.signing_key.serialize_der());
+        let tls = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], rustls::pki_types::PrivatePkcs8KeyDer::from(key).into())
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Connections::with_bounds(Bounds { total, remote: total, per_source: total });
+        let service = |_| {
+            TowerToHyperService::new(service_fn(|_: http::Request<Incoming>| async {
+                Ok::<_, Infallible>("ok".into_response())
+            }))
+        };
+        tokio::spawn(accept(listener, tls.into(), connections, timeouts, CancellationToken::new(), service));
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        (address, TlsConnector::from(Arc::new(client)))
+    }
+
+    async fn connect(address: SocketAddr, tls: &TlsConnector) -> io::Result<TlsStream<TcpStream>> {
+        tls.connect("localhost".try_into().unwrap(), TcpStream::connect(address).await?).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test reads what it has asked for")]
+    async fn is_served(stream: &mut TlsStream<TcpStream>) -> bool {
+        let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let mut response = String::new();
+        let asked = async {
+            stream.write_all(request).await?;
+            stream.read_to_string(&mut response).await
+        };
+        let _ = tokio::time::timeout(DEADLINE, asked).await.unwrap();
+        response.starts_with("HTTP/1.1 200")
+    }
+
+    #[tokio::test]
+    async fn silent_connections_are_closed() {
+        let short = Duration::from_millis(300);
+        let (address, tls) = port(100, Timeouts { handshake: short, header: short }).await;
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        for stream in &mut silent {
+            let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 1])).await.expect("closed");
+            assert!(matches!(read, Ok(0) | Err(_)));
+        }
+        // The handshake alone is no request.
+        if let Ok(mut stream) = connect(address, &tls).await {
+            let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 1])).await.expect("closed");
+            assert!(matches!(read, Ok(0) | Err(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_the_bound_are_refused() {
+        let (address, tls) = port(3, Timeouts { handshake: DEADLINE, header: DEADLINE }).await;
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            open.push(connect(address, &tls).await.unwrap());
+        }
+        assert!(connect(address, &tls).await.is_err());
+        // Those that were open are served as before.
+        assert!(is_served(&mut open.pop().unwrap()).await);
+        let place = async {
+            loop {
+                if let Ok(stream) = connect(address, &tls).await {
+                    return stream;
+                }
+            }
+        };
+        let mut stream = tokio::time::timeout(DEADLINE, place).await.unwrap();
+        assert!(is_served(&mut stream).await);
+    }
 }

@@ -254,7 +254,7 @@ fn told(mut value: Value) -> Value {
 
 /// When the machine was booted.
 fn booted(now: Timestamp) -> Timestamp {
-    let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime = crate::node_file::read_text("/proc/uptime").unwrap_or_default();
     let seconds = uptime.split(['.', ' ']).next().and_then(|s| s.parse().ok()).unwrap_or(0);
     now.checked_sub(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
 }

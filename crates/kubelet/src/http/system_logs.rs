@@ -108,16 +108,12 @@ fn page(dir: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{io::Read, os::unix::fs::symlink};
+    use std::os::unix::fs::symlink;
 
     #[track_caller]
     fn check(root: &Path, asked: &str, expected: Option<&str>) {
         let found = find(root, asked).ok().map(|found| match found {
-            Found::File(mut file) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).unwrap();
-                text
-            }
+            Found::File(file) => String::from_utf8(crate::untrusted_file::read_beginning(&file, 100).unwrap()).unwrap(),
             Found::Directory(page) => page.lines().filter(|l| l.starts_with("<a")).collect::<Vec<_>>().join(" "),
             Found::Moved(to) => format!("-> {to}"),
         });

@@ -3,7 +3,6 @@
 
 use super::{keyring::DockerConfig, pull_secrets::ConfigJson};
 use std::{
-    fs,
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -37,7 +36,7 @@ impl NodeConfig {
 impl File {
     fn read(&self) -> Option<DockerConfig> {
         let (Self::ConfigJson(path) | Self::DockerCfg(path)) = self;
-        let bytes = match fs::read(path) {
+        let bytes = match crate::node_file::read(path) {
             Ok(bytes) => bytes,
             Err(error) => {
                 if error.kind() != ErrorKind::NotFound {
@@ -58,6 +57,7 @@ impl File {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::fs;
 
     /// Whose credentials are taken when these files are there.
     #[track_caller]

@@ -30,7 +30,7 @@ impl Setup {
     }
 
     fn runs(&self) -> usize {
-        fs::read_to_string(self.dir.path().join("plugin.runs")).unwrap_or_default().lines().count()
+        crate::node_file::read_text(self.dir.path().join("plugin.runs")).unwrap_or_default().lines().count()
     }
 }
 

@@ -281,7 +281,7 @@ fn remove(dir: &Path, key: &str) -> io::Result<()> {
 }
 
 fn read<T: DeserializeOwned>(dir: &Path, key: &str) -> io::Result<Option<T>> {
-    match fs::read(path(dir, key)) {
+    match crate::node_file::read(path(dir, key)) {
         Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
@@ -301,7 +301,7 @@ fn read_all<T: DeserializeOwned>(dir: &Path) -> io::Result<Vec<(PathBuf, T)>> {
         if path.extension().is_some() {
             continue;
         }
-        let text = fs::read(&path)?;
+        let text = crate::node_file::read(&path)?;
         match serde_json::from_slice(&text) {
             Ok(record) => found.push((path, record)),
             Err(error) => tracing::warn!(path = %path.display(), %error, "a record of an image cannot be read"),

@@ -190,7 +190,7 @@ mod tests {
     async fn logind_is_told_to_wait_for_as_long_as_pods_may_take() {
         let fake = Fake::start(Duration::from_secs(5)).await;
         let _logind = on(&fake, MINUTE).await.unwrap();
-        let text = std::fs::read_to_string(fake.drop_in()).unwrap();
+        let text = crate::node_file::read_text(fake.drop_in()).unwrap();
         assert!(text.ends_with("[Login]\nInhibitDelayMaxSec=60\n"), "{text}");
         assert_eq!(fake.locks().len(), 1);
     }

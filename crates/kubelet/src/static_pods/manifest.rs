@@ -58,7 +58,7 @@ impl Manifests {
         self.good.retain(|file, _| files.contains(file));
         self.told.retain(|file, _| files.contains(file));
         for file in &files {
-            let read = fs::read_to_string(file).map_err(|e| e.to_string());
+            let read = crate::node_file::read_text(file).map_err(|e| e.to_string());
             match read.and_then(|text| parse(&text, file, rules)) {
                 Ok(pod) => {
                     self.told.remove(file);

@@ -87,7 +87,7 @@ mod tests {
         task.set_up(&volume, None).unwrap();
         fs::write(volume.join("f"), "kept").unwrap();
         task.set_up(&volume, None).unwrap();
-        assert_eq!(fs::read_to_string(volume.join("f")).unwrap(), "kept");
+        assert_eq!(crate::node_file::read_text(volume.join("f")).unwrap(), "kept");
         assert_eq!(fs::metadata(&volume).unwrap().permissions().mode() & 0o7777, 0o777);
     }
 

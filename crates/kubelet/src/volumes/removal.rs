@@ -103,7 +103,8 @@ pub(super) fn is_mount_point(dir: &Path) -> bool {
 
 /// Mount points of this mount namespace, in the order in which they were mounted.
 pub(super) fn mount_points() -> Result<Vec<PathBuf>, String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+    let table =
+        crate::node_file::read_text("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
 }
 
@@ -146,7 +147,7 @@ mod tests {
     }
 
     fn read(path: &Path) -> String {
-        fs::read_to_string(path).unwrap_or_default()
+        crate::node_file::read_text(path).unwrap_or_default()
     }
 
     #[test]

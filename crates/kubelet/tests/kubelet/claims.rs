@@ -77,7 +77,8 @@ fn mounted(node: &Node, pod: &str, at: &str) -> (PathBuf, bool) {
     (mount.host_path, mount.readonly)
 }
 
-fn read(path: impl AsRef<Path>) -> String {
+#[expect(clippy::disallowed_methods, reason = "a test reads what it has made")]
+pub(super) fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -285,6 +286,7 @@ async fn a_sub_path_does_not_lead_out_of_a_claims_volume() {
 }
 
 /// What the node tells of what its only Pod uses.
+#[expect(clippy::disallowed_methods, reason = "a test reads what it has made")]
 async fn summary(node: &Node) -> Value {
     let (mut own, other) = tokio::io::duplex(1 << 16);
     let kubelet = node.kubelet.clone().expect("it runs");

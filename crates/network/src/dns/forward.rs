@@ -1,18 +1,16 @@
 //! Questions that others answer: the name servers of the node's `resolv.conf`, one after the other.
 
 use super::answer::Transport;
+use super::bounds::{self, InProgress};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
 
 /// How long one server is waited for; resolvers give up after 5 s.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Questions on their way at a time (CoreDNS' `max_concurrent`, as kubeadm sets it).
-const AT_A_TIME: usize = 1000;
 const PORT: u16 = 53;
 
 /// Asks others.
@@ -21,13 +19,13 @@ pub(crate) struct Forward {
     resolv_conf: PathBuf,
     /// The cluster's own name server: who is named there would be asked in a circle.
     own: Vec<IpAddr>,
-    room: Semaphore,
+    in_progress: InProgress,
     port: u16,
 }
 
 impl Forward {
     pub(crate) fn new(resolv_conf: PathBuf, own: Vec<IpAddr>) -> Self {
-        Self { resolv_conf, own, room: Semaphore::new(AT_A_TIME), port: PORT }
+        Self { resolv_conf, own, in_progress: bounds::queries(), port: PORT }
     }
 
     #[cfg(test)]
@@ -35,9 +33,18 @@ impl Forward {
         Self { port, ..self }
     }
 
-    /// What the first server that answers says; none where nobody does.
-    pub(crate) async fn ask(&self, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        let _room = self.room.try_acquire().ok()?;
+    #[cfg(test)]
+    pub(crate) fn at_a_time(self, queries: usize) -> Self {
+        Self { in_progress: InProgress::new(bounds::of(queries)), ..self }
+    }
+
+    /// The response of the first server that answers a client's query; none where nobody does, or where too many queries
+    /// are in progress.
+    pub(crate) async fn ask(&self, client: IpAddr, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        bounds::within(&self.in_progress, client, self.first_answer(question, transport)).await.flatten()
+    }
+
+    async fn first_answer(&self, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
         // Read each time: whoever manages the machine's network changes it, and it is a small file.
         let text = tokio::fs::read_to_string(&self.resolv_conf).await.unwrap_or_default();
         for server in servers(&text).into_iter().filter(|ip| !self.own.contains(ip)) {
@@ -84,12 +91,18 @@ async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
 async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     write_framed(&mut stream, question).await?;
-    read_framed(&mut stream).await
+    read_framed(&mut stream, u16::MAX).await
 }
 
 /// Messages over TCP have their length before them (RFC 1035, 4.2.2).
-pub(crate) async fn read_framed(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// When the connection ends, or the message is longer than `most`.
+pub(crate) async fn read_framed(stream: &mut TcpStream, most: u16) -> io::Result<Vec<u8>> {
     let length = stream.read_u16().await?;
+    if length > most {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let mut message = vec![0; usize::from(length)];
     stream.read_exact(&mut message).await?;
     Ok(message)
@@ -104,6 +117,9 @@ pub(crate) async fn write_framed(stream: &mut TcpStream, message: &[u8]) -> io::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 0, 7));
 
     #[test]
     fn the_first_three_name_servers_count() {
@@ -129,7 +145,7 @@ mod tests {
         std::fs::write(file.path(), "nameserver 10.96.0.10\nnameserver 127.0.0.1\n").expect("written");
         let own = vec!["10.96.0.10".parse().expect("an address")];
         let forward = Forward::new(file.path().to_owned(), own).at_port(port);
-        let answer = forward.ask(b"\x07\x08question", Transport::Udp).await;
+        let answer = forward.ask(CLIENT, b"\x07\x08question", Transport::Udp).await;
         drop(serving);
         answer
     }
@@ -145,5 +161,49 @@ mod tests {
         let began = tokio::time::Instant::now();
         assert_eq!(asked(&[]).await, None);
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+    }
+
+    /// A server that receives and never answers, and a forwarder with room for 10 queries, two for each client.
+    async fn silent() -> (UdpSocket, tempfile::NamedTempFile, Arc<Forward>) {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        let port = server.local_addr().expect("an address").port();
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "nameserver 127.0.0.1\n").expect("written");
+        let forward = Forward::new(file.path().to_owned(), Vec::new()).at_port(port).at_a_time(10);
+        (server, file, Arc::new(forward))
+    }
+
+    fn client(last: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 244, 0, last))
+    }
+
+    #[tokio::test]
+    async fn client_with_many_queries_does_not_stop_another() {
+        let (server, _file, forward) = silent().await;
+        // Far more than there is room for, by one client after the other; each gets its share and no more.
+        for _ in 0..20 {
+            for last in 1..=5 {
+                let forward = Arc::clone(&forward);
+                tokio::spawn(async move { forward.ask(client(last), b"\x00\x01question", Transport::Udp).await });
+            }
+        }
+        let mut buffer = [0; 100];
+        for _ in 0..10 {
+            server.recv_from(&mut buffer).await.expect("a question");
+        }
+        let other = forward.ask(client(99), b"\x07\x08question", Transport::Udp);
+        let answered = async {
+            loop {
+                let (_, from) = server.recv_from(&mut buffer).await.expect("a question");
+                if buffer.starts_with(b"\x07\x08") {
+                    server.send_to(b"\x07\x08answer", from).await.expect("sent");
+                    return std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            answer = other => assert_eq!(answer.as_deref(), Some(&b"\x07\x08answer"[..])),
+            () = answered => {}
+        }
     }
 }

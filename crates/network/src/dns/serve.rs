@@ -1,11 +1,13 @@
 //! The sockets of the name server.
 
 use super::answer::{self, Reply, Transport};
+use super::bounds::{self, InProgress};
 use super::forward::{Forward, read_framed, write_framed};
 use super::zone::Zone;
+use crate::NodePeers;
 use crate::follow::Followed;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,9 +18,10 @@ use tokio::sync::{Semaphore, watch};
 const PORT: u16 = 53;
 /// Questions of UDP that are looked at while others are asked.
 const AT_A_TIME: usize = 4096;
-const CONNECTIONS: usize = 256;
 /// How long a connection may be silent (RFC 7766 leaves it to us).
 const SILENCE: Duration = Duration::from_secs(10);
+/// The size of a query over TCP, in bytes. A question with its name and options is far smaller.
+const MAX_QUERY: u16 = 4096;
 
 /// Where the name server hears, over UDP and TCP.
 #[derive(Debug)]
@@ -48,11 +51,10 @@ impl Listener {
     }
 }
 
-/// Answers for ever.
-pub(crate) async fn serve(listener: Listener, followed: Followed, domain: String, forward: Forward) {
+/// Answers these peers for ever.
+pub(crate) async fn serve(listener: Listener, peers: NodePeers, followed: Followed, domain: String, forward: Forward) {
     let (tell, zone) = watch::channel(None);
-    let server =
-        Arc::new(Server { zone, forward, turn: AtomicUsize::new(0), room: Arc::new(Semaphore::new(AT_A_TIME)) });
+    let server = Arc::new(Server::new(zone, forward, peers));
     tokio::join!(know(followed, domain, tell), server.clone().udp(Arc::new(listener.udp)), server.tcp(listener.tcp));
 }
 
@@ -71,9 +73,19 @@ struct Server {
     forward: Forward,
     turn: AtomicUsize,
     room: Arc<Semaphore>,
+    peers: NodePeers,
+    connections: InProgress,
+    /// How long a connection may be silent.
+    silence: Duration,
 }
 
 impl Server {
+    fn new(zone: watch::Receiver<Option<Arc<Zone>>>, forward: Forward, peers: NodePeers) -> Self {
+        let room = Arc::new(Semaphore::new(AT_A_TIME));
+        let connections = bounds::connections();
+        Self { zone, forward, turn: AtomicUsize::new(0), room, peers, connections, silence: SILENCE }
+    }
+
     async fn udp(self: Arc<Self>, socket: Arc<UdpSocket>) {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         loop {
@@ -86,6 +98,10 @@ impl Server {
                     continue;
                 }
             };
+            // A LAN could use the node as an open resolver, or as an amplifier.
+            if !self.peers.contains(from.ip()) {
+                continue;
+            }
             let question = buffer.get(..length).unwrap_or_default();
             match self.look(question, Transport::Udp) {
                 Some(Reply::Answer(answer)) => send(&socket, &answer, from).await,
@@ -99,7 +115,7 @@ impl Server {
     fn ask_others(self: Arc<Self>, reply: Reply, question: Vec<u8>, socket: Arc<UdpSocket>, from: SocketAddr) {
         let Ok(room) = self.room.clone().try_acquire_owned() else { return };
         tokio::spawn(async move {
-            if let Some(answer) = self.others(reply, &question, Transport::Udp).await {
+            if let Some(answer) = self.others(from.ip(), reply, &question, Transport::Udp).await {
                 send(&socket, &answer, from).await;
             }
             drop(room);
@@ -107,16 +123,14 @@ impl Server {
     }
 
     async fn tcp(self: Arc<Self>, listener: TcpListener) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
-            let Ok(place) = room.clone().acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((_, peer)) if !self.peers.contains(peer.ip()) => {}
+                Ok((stream, peer)) => {
                     let server = self.clone();
                     tokio::spawn(async move {
                         // Whatever ends a connection, the resolver makes another.
-                        let _ = server.connection(stream).await;
-                        drop(place);
+                        let _ = bounds::within(&server.connections, peer.ip(), server.connection(stream, peer)).await;
                     });
                 }
                 Err(e) => {
@@ -127,16 +141,16 @@ impl Server {
         }
     }
 
-    async fn connection(&self, mut stream: TcpStream) -> io::Result<()> {
+    async fn connection(&self, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         loop {
-            let question = tokio::time::timeout(SILENCE, read_framed(&mut stream)).await??;
+            let question = tokio::time::timeout(self.silence, read_framed(&mut stream, MAX_QUERY)).await??;
             let answer = match self.look(&question, Transport::Tcp) {
                 Some(Reply::Answer(answer)) => Some(answer),
-                Some(reply) => self.others(reply, &question, Transport::Tcp).await,
+                Some(reply) => self.others(peer.ip(), reply, &question, Transport::Tcp).await,
                 None => None,
             };
             let Some(answer) = answer else { return Ok(()) };
-            tokio::time::timeout(SILENCE, write_framed(&mut stream, &answer)).await??;
+            tokio::time::timeout(self.silence, write_framed(&mut stream, &answer)).await??;
         }
     }
 
@@ -146,12 +160,12 @@ impl Server {
         answer::reply(&zone, question, transport, self.turn.fetch_add(1, Ordering::Relaxed))
     }
 
-    async fn others(&self, reply: Reply, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    async fn others(&self, client: IpAddr, reply: Reply, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
         let said = match reply {
             Reply::Answer(answer) => Some(answer),
-            Reply::Forward => self.forward.ask(question, transport).await,
+            Reply::Forward => self.forward.ask(client, question, transport).await,
             Reply::Alias { name, question: next } => {
-                let said = self.forward.ask(&next, transport).await;
+                let said = self.forward.ask(client, &next, transport).await;
                 said.and_then(|said| answer::of_alias(question, &name, &said, transport))
             }
         };
@@ -162,5 +176,58 @@ impl Server {
 async fn send(socket: &UdpSocket, answer: &[u8], to: SocketAddr) {
     if let Err(e) = socket.send_to(answer, to).await {
         tracing::debug!("{to} cannot be answered: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A server without a zone yet, which answers each question with SERVFAIL, and its address.
+    async fn serve(pods: &str, connections: usize, silence: Duration) -> (Arc<Server>, SocketAddr) {
+        let (_, zone) = watch::channel(None);
+        let forward = Forward::new("/nonexistent".into(), Vec::new());
+        let server = Server::new(zone, forward, NodePeers::new(pods.parse().expect("a CIDR")));
+        let server = Arc::new(Server { connections: InProgress::new(bounds::of(connections)), silence, ..server });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(server.clone().tcp(listener));
+        (server, address)
+    }
+
+    const QUESTION: &[u8] = b"\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01";
+
+    async fn is_answered(stream: &mut TcpStream) -> bool {
+        write_framed(stream, QUESTION).await.is_ok() && read_framed(stream, u16::MAX).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn silent_tcp_connections_are_closed_and_others_are_served() {
+        let (server, address) = serve("10.244.0.0/24", 10, Duration::from_millis(300)).await;
+        let mut silent = Vec::new();
+        for _ in 0..40 {
+            silent.push(TcpStream::connect(address).await.expect("connected"));
+        }
+        let (mut buffer, mut closed) = ([0; 1], 0);
+        for stream in &mut silent {
+            // Closed, whether at once or after the timeout.
+            let read = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut buffer)).await.expect("closed");
+            closed += usize::from(matches!(read, Ok(0) | Err(_)));
+        }
+        assert_eq!(closed, 40);
+        while server.connections.count() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(is_answered(&mut TcpStream::connect(address).await.expect("connected")).await);
+    }
+
+    #[tokio::test]
+    async fn long_tcp_query_is_refused() {
+        let (_, address) = serve("10.244.0.0/24", 10, Duration::from_secs(60)).await;
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        stream.write_all(&[0xff, 0xff, 0, 1]).await.expect("written");
+        let read = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut [0; 1])).await.expect("closed");
+        assert!(matches!(read, Ok(0) | Err(_)));
     }
 }

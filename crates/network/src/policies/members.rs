@@ -1,5 +1,6 @@
 //! The Pods that policies speak of: pure.
 
+use super::gate::Holders;
 use crate::services::traffic::protocol;
 use api::address::ipv4;
 use api::pod::{is_sidecar, is_terminal};
@@ -24,8 +25,11 @@ pub(super) struct Member<'a> {
 impl<'a> Member<'a> {
     /// None of those that have no address, have ended, or are the node as far as the network is concerned.
     fn of(pod: &'a Pod) -> Option<Self> {
+        Self::at(ipv4(pod.status.as_ref()?.pod_ip.as_ref()?)?, pod)
+    }
+
+    fn at(ip: Ipv4Addr, pod: &'a Pod) -> Option<Self> {
         let spec = pod.spec.as_ref().filter(|spec| spec.host_network != Some(true) && !is_terminal(pod))?;
-        let ip = ipv4(pod.status.as_ref()?.pod_ip.as_ref()?)?;
         Some(Self { ip, namespace: pod.metadata.namespace.as_deref()?, labels: pod.metadata.labels.as_ref(), spec })
     }
 
@@ -51,14 +55,26 @@ pub(super) fn selects(selector: Option<&LabelSelector>, labels: Option<&Labels>)
     Selector::from_object(selector).is_ok_and(|selector| selector.matches(label))
 }
 
-/// All of them, by their addresses. While a Pod ends, its address may be another's already: the newest has it.
-pub(super) fn members(pods: &[Arc<Pod>]) -> BTreeMap<Ipv4Addr, Member<'_>> {
-    let mut oldest_first: Vec<&Pod> = pods.iter().map(AsRef::as_ref).collect();
+/// All of them, by their addresses. The kubelet's report of an address wins over every status. While a Pod ends, its
+/// address may be another's already: the newest has it.
+pub(super) fn members<'a>(pods: &'a [Arc<Pod>], holders: &'a Holders) -> BTreeMap<Ipv4Addr, Member<'a>> {
+    let reported: BTreeMap<&str, Ipv4Addr> = holders.iter().map(|(ip, holder)| (holder.uid(), *ip)).collect();
+    let is_reported = |pod: &Pod| pod.metadata.uid.as_deref().is_some_and(|uid| reported.contains_key(uid));
+    let mut oldest_first: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(|pod| !is_reported(pod)).collect();
     oldest_first.sort_by_key(|pod| {
         let ObjectMeta { deletion_timestamp, creation_timestamp, uid, .. } = &pod.metadata;
         (deletion_timestamp.is_none(), creation_timestamp, uid)
     });
-    oldest_first.into_iter().filter_map(Member::of).map(|member| (member.ip, member)).collect()
+    let mut members: BTreeMap<_, _> =
+        oldest_first.into_iter().filter_map(Member::of).map(|member| (member.ip, member)).collect();
+    let newest: BTreeMap<&str, &Pod> =
+        pods.iter().filter_map(|pod| Some((pod.metadata.uid.as_deref()?, &**pod))).collect();
+    for (ip, holder) in holders {
+        members.remove(ip);
+        let pod = newest.get(holder.uid()).copied().unwrap_or(&holder.pod);
+        members.extend(Member::at(*ip, pod).map(|member| (*ip, member)));
+    }
+    members
 }
 
 /// Leaves of a Pod what is looked at here.

@@ -5,10 +5,11 @@
 //! chain. There every rule returns what is allowed, and the last one drops. What the node itself sends or gets is not
 //! forwarded and never comes here.
 //!
-//! Where policies isolate a direction, an address of Pods that no Pod is known to have passes nothing in it: a Pod that
-//! has just begun speaks when it is known whether it may (the concept page's section "Pod lifecycle").
+//! Where policies isolate a direction, an address of Pods that no Pod is known to have passes nothing in it. The Pods of
+//! this node are known before they begin ([`super::gate`]; the concept page's section "Pod lifecycle").
 
 use super::allowed::{Allowed, Direction, World, allowed};
+use super::gate::Holders;
 use super::members::{Labels, Member, members};
 use crate::table::{Chain, Map, Table, digest};
 use ipnet::Ipv4Net;
@@ -31,14 +32,15 @@ fn names(direction: Direction) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// The whole table; `block` is where Pods of this node have their addresses.
+/// The whole table; `block` is where Pods of this node have their addresses, of which the kubelet has reported `holders`.
 pub(crate) fn table(
     policies: &[Arc<NetworkPolicy>],
     pods: &[Arc<Pod>],
+    holders: &Holders,
     namespaces: &[Arc<Namespace>],
     block: Ipv4Net,
 ) -> Table {
-    let members = members(pods);
+    let members = members(pods, holders);
     let namespaces: BTreeMap<&str, Option<&Labels>> = namespaces
         .iter()
         .filter_map(|namespace| Some((namespace.metadata.name.as_deref()?, namespace.metadata.labels.as_ref())))

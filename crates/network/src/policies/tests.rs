@@ -1,5 +1,6 @@
 //! From objects of the API to rules.
 
+use super::gate::{Holder, Holders};
 use super::members::trim;
 use super::rules::table;
 use crate::destroy::real_tests::in_a_namespace;
@@ -19,7 +20,7 @@ fn pod(text: &str) -> Arc<Pod> {
     let has = |word: &str| words.contains(&word);
     let http = if has("other") { 9090 } else { 8080 };
     let mut pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": name, "namespace": namespace, "labels": {key: value}, "annotations": {"a": "b"},
+        "metadata": {"name": name, "namespace": namespace, "uid": words[0], "labels": {key: value}, "annotations": {"a": "b"},
             "creationTimestamp": if has("old") { "2026-01-01T00:00:00Z" } else { "2026-01-02T00:00:00Z" },
             "deletionTimestamp": has("ending").then_some("2026-01-03T00:00:00Z")},
         "spec": {"hostNetwork": has("host"), "containers": [{"name": "c", "image": "i", "ports": [
@@ -43,9 +44,13 @@ fn policy(n: usize, spec: &Value) -> Arc<NetworkPolicy> {
 }
 
 fn made(specs: &[Value], pods: &[&str]) -> Table {
+    made_of(specs, pods, &Holders::new())
+}
+
+fn made_of(specs: &[Value], pods: &[&str], holders: &Holders) -> Table {
     let policies: Vec<_> = specs.iter().enumerate().map(|(n, spec)| policy(n, spec)).collect();
     let pods: Vec<_> = pods.iter().map(|text| pod(text)).collect();
-    table(&policies, &pods, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
+    table(&policies, &pods, holders, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
 }
 
 /// What a cluster of a shop and a bank has.
@@ -306,8 +311,19 @@ fn a_name_of_a_port_on_the_other_side_is_the_number_that_each_pod_there_has() {
 /// Who has which address, as far as the map of destinations knows.
 #[track_caller]
 fn check_known(pods: &[&str], expected: &[&str]) {
+    check_known_to(&[], pods, expected);
+}
+
+/// The same, of a controller to which the kubelet has reported some.
+#[track_caller]
+fn check_known_to(reported: &[&str], pods: &[&str], expected: &[&str]) {
     let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
-    let table = made(&[web], pods);
+    let holder = |text: &&str| {
+        let pod = pod(text);
+        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).expect("an address");
+        (ip.parse().expect("an address"), Holder::new(pod))
+    };
+    let table = made_of(&[web], pods, &reported.iter().map(holder).collect());
     let known = table.maps["destinations"].elements.iter();
     let isolated = |verdict: &str| if verdict == "return" { "" } else { " isolated" };
     let known: Vec<String> = known.map(|(ip, verdict)| format!("{ip}{}", isolated(verdict))).collect();
@@ -321,6 +337,18 @@ fn only_pods_that_live_at_an_address_of_the_node_count() {
     // One that ends has given its address to another already.
     check_known(&["shop/b 10.0.0.2 app=db", "shop/a 10.0.0.2 app=web ending"], &["10.0.0.2"]);
     check_known(&["shop/a 10.0.0.2 app=web", "shop/b 10.0.0.2 app=db old"], &["10.0.0.2 isolated"]);
+}
+
+#[test]
+fn a_reported_address_wins_over_every_status() {
+    // The API knows nothing of the address yet, or still has the Pod that had it before.
+    check_known_to(&["shop/new 10.0.0.2 app=web"], &[], &["10.0.0.2 isolated"]);
+    let old = "shop/old 10.0.0.2 app=db";
+    check_known_to(&["shop/new 10.0.0.2 app=web"], &[old], &["10.0.0.2 isolated"]);
+    check_known_to(&["shop/new 10.0.0.2 app=web"], &[old, "shop/new 10.0.0.9 app=web"], &["10.0.0.2 isolated"]);
+    // Labels are those of the API.
+    check_known_to(&["shop/new 10.0.0.2 app=db"], &["shop/new 10.0.0.2 app=web"], &["10.0.0.2 isolated"]);
+    check_known_to(&["shop/new 10.0.0.2 app=web"], &["shop/new 10.0.0.2 app=web ended", old], &[]);
 }
 
 #[test]

@@ -65,9 +65,10 @@ fn base(place: &Place) -> Table {
     };
     let Place { bridge, pods, services, .. } = place;
     let to_cluster_ips = format!("{DESTINATION} vmap @{CLUSTER_IPS}");
-    let to_external_ips = format!("{DESTINATION} vmap @{EXTERNAL_IPS}");
+    // The node's own addresses are nobody else's, whatever a Service says.
+    let to_external_ips = format!("fib daddr type != local {DESTINATION} vmap @{EXTERNAL_IPS}");
     let to_node_ports = format!("fib daddr type local {PORT} vmap @{NODE_PORTS}");
-    let refused = format!("ct state new {DESTINATION} vmap @{REFUSED_IPS}");
+    let refused = format!("ct state new fib daddr type != local {DESTINATION} vmap @{REFUSED_IPS}");
     let refused_here = format!("ct state new fib daddr type local {PORT} vmap @{REFUSED_NODE_PORTS}");
     // Other Podiums of this machine have Services at the same addresses: their Pods are theirs.
     let of_pods = format!("ip saddr {pods} ");
@@ -160,8 +161,13 @@ impl Rules<'_> {
         if !port.balancer_ips.is_empty() {
             let goto = format!("goto {external}");
             // One rule for each: blocks may overlap, and a set of such blocks is refused.
-            let mut rules: Vec<String> = port.sources.iter().map(|from| format!("ip saddr {from} {goto}")).collect();
-            rules.push(if rules.is_empty() { goto } else { "drop".to_owned() });
+            let rules = match &port.sources {
+                None => vec![goto],
+                Some(ranges) => {
+                    let allowed = ranges.iter().map(|from| format!("ip saddr {from} {goto}"));
+                    allowed.chain(["drop".to_owned()]).collect()
+                }
+            };
             self.chain(&chain_name("balancer", port), rules);
         }
     }

@@ -1,5 +1,6 @@
 //! From objects of the API to rules.
 
+use super::reserved::Reserved;
 use super::rules::{Place, table};
 use super::stale::{Stale, stale};
 use super::traffic::{ServicePort, traffic};
@@ -36,7 +37,12 @@ fn slice(endpoints: &[&str]) -> Arc<EndpointSlice> {
 }
 
 fn led(spec: &Value, endpoints: &[&str]) -> Vec<ServicePort> {
-    traffic(&[service(spec)], &[slice(endpoints)], "node")
+    traffic(&[service(spec)], &[slice(endpoints)], "node", &reserved())
+}
+
+fn reserved() -> Reserved {
+    let Place { pods, services, .. } = place(true);
+    Reserved::new(pods, services, vec!["192.0.2.1".parse().expect("an address")])
 }
 
 /// Which endpoints are asked from inside, and of this node.
@@ -72,7 +78,7 @@ fn who_has_no_address_and_who_belongs_to_another_proxy_is_not_led() {
     for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
         let mut others = (*service(&json!({}))).clone();
         others.metadata.labels = Some([(label.to_owned(), "mine".to_owned())].into());
-        assert_eq!(traffic(&[Arc::new(others)], &[], "node"), [], "{label}");
+        assert_eq!(traffic(&[Arc::new(others)], &[], "node", &reserved()), [], "{label}");
     }
 }
 
@@ -119,23 +125,23 @@ fn without_services_the_table_only_looks() {
         add chain ip t refuse
         add rule ip t drop-it drop
         add rule ip t filter-input ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
-        add rule ip t filter-output ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
+        add rule ip t filter-output ct state new fib daddr type != local ip daddr . meta l4proto . th dport vmap @refused-ips
         add rule ip t filter-output ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
         add rule ip t filter-output ct state new ip daddr vmap @known-ips
         add rule ip t filter-output ct state new ip daddr 10.97.0.0/24 reject
-        add rule ip t forward ip saddr 10.0.0.0/24 ct state new ip daddr . meta l4proto . th dport vmap @refused-ips
+        add rule ip t forward ip saddr 10.0.0.0/24 ct state new fib daddr type != local ip daddr . meta l4proto . th dport vmap @refused-ips
         add rule ip t forward ip saddr 10.0.0.0/24 ip daddr 10.96.0.0/16 reject
         add rule ip t forward ct state new ip daddr 10.97.0.0/24 reject
         add rule ip t loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
         add rule ip t mark-for-masquerade meta mark set meta mark or 0x4000
         add rule ip t output ip daddr . meta l4proto . th dport vmap @cluster-ips
-        add rule ip t output ip daddr . meta l4proto . th dport vmap @external-ips
+        add rule ip t output fib daddr type != local ip daddr . meta l4proto . th dport vmap @external-ips
         add rule ip t output fib daddr type local meta l4proto . th dport vmap @node-ports
         add rule ip t postrouting meta mark and 0x4000 == 0 return
         add rule ip t postrouting meta mark set meta mark xor 0x4000
         add rule ip t postrouting masquerade fully-random
         add rule ip t prerouting ip saddr 10.0.0.0/24 ip daddr . meta l4proto . th dport vmap @cluster-ips
-        add rule ip t prerouting ip daddr . meta l4proto . th dport vmap @external-ips
+        add rule ip t prerouting fib daddr type != local ip daddr . meta l4proto . th dport vmap @external-ips
         add rule ip t prerouting ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node-ports
         add rule ip t refuse reject
     "#]]
@@ -230,6 +236,51 @@ fn who_comes_from_outside_comes_with_the_nodes_address() {
         add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
     "#]],
     );
+}
+
+#[test]
+fn ipv6_source_ranges_alone_let_nobody_in_over_ipv4() {
+    let chain = |ranges: Value| {
+        let spec = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges,
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
+        let table = table(&led(&spec, &["10.0.0.1"]), &place(true));
+        table.chains["balancer-95253A1D-default/web/tcp/http"].rules.clone()
+    };
+    let open = "goto external-95253A1D-default/web/tcp/http";
+    assert_eq!(chain(json!([])), [open]);
+    assert_eq!(chain(json!(["fd00::/8"])), ["drop"]);
+    let allowed = format!("ip saddr 198.51.100.0/24 {open}");
+    assert_eq!(chain(json!(["fd00::/8", "198.51.100.0/24"])), [allowed.as_str(), "drop"]);
+}
+
+#[test]
+fn addresses_of_others_get_no_rules_whatever_a_service_says() {
+    let own = ["192.0.2.8", "10.97.0.3"];
+    // A Pod, its gateway, Services, a router, loopback, a metadata service, nobody, many.
+    let of_others = [
+        "10.0.0.2",
+        "10.0.0.1",
+        "10.96.0.1",
+        "10.96.7.9",
+        "192.0.2.1",
+        "127.0.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::ffff:10.96.0.1",
+        "010.0.0.2",
+    ];
+    let all: Vec<&str> = of_others.into_iter().chain(own).collect();
+    let ingress: Vec<Value> = all.iter().map(|ip| json!({"ip": ip})).collect();
+    let found = led(
+        &json!({"type": "LoadBalancer", "externalIPs": all, "status": {"loadBalancer": {"ingress": ingress}}}),
+        &["10.0.0.1", "127.0.0.1", "169.254.169.254"],
+    );
+    let texts = |ips: &[std::net::Ipv4Addr]| -> Vec<String> { ips.iter().map(ToString::to_string).collect() };
+    assert_eq!(texts(&found[0].external_ips), own);
+    assert_eq!(texts(&found[0].balancer_ips), own);
+    assert_eq!(found[0].endpoints.len(), 1, "{:?}", found[0].endpoints);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the traffic of Services is, from the Services and their EndpointSlices: pure
 //! (upstream's `pkg/proxy/serviceport.go`, `endpointslicecache.go` and `topology.go`).
 
+use super::reserved::{Reserved, is_special};
 use api::address::{cidr, ipv4};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
@@ -31,8 +32,9 @@ pub(crate) struct ServicePort {
     pub(crate) external_ips: Vec<Ipv4Addr>,
     /// Addresses of load balancers that hand packets over as they came.
     pub(crate) balancer_ips: Vec<Ipv4Addr>,
-    /// Who may come through a load balancer; everybody where it is empty.
-    pub(crate) sources: Vec<Ipv4Net>,
+    /// The clients that may come through a load balancer; all of them without a list. A list of IPv6 ranges alone is an
+    /// empty list here, and lets nobody in.
+    pub(crate) sources: Option<Vec<Ipv4Net>>,
     /// For how many seconds a client stays with an endpoint.
     pub(crate) affinity: Option<i32>,
     /// Whether only endpoints of this node are asked, by who comes from inside and by who comes from outside.
@@ -59,10 +61,16 @@ pub(crate) fn by_service(slices: &[Arc<EndpointSlice>]) -> Slices<'_> {
     found
 }
 
-/// All traffic that a node leads, in a stable order.
-pub(crate) fn traffic(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], node: &str) -> Vec<ServicePort> {
+/// All traffic that a node leads, in a stable order. None of it is for an address that is `reserved`.
+pub(crate) fn traffic(
+    services: &[Arc<Service>],
+    slices: &[Arc<EndpointSlice>],
+    node: &str,
+    reserved: &Reserved,
+) -> Vec<ServicePort> {
     let slices = by_service(slices);
-    let mut all: Vec<ServicePort> = services.iter().flat_map(|service| of_service(service, &slices, node)).collect();
+    let mut all: Vec<ServicePort> =
+        services.iter().flat_map(|service| of_service(service, &slices, node, reserved)).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -87,20 +95,20 @@ impl<'a> Led<'a> {
         Some(Self { service, spec, namespace, name, cluster_ip })
     }
 
-    fn port(&self, port: &Port, slices: &[&EndpointSlice], node: &str) -> Option<ServicePort> {
+    fn port(&self, port: &Port, slices: &[&EndpointSlice], node: &str, reserved: &Reserved) -> Option<ServicePort> {
         let (spec, protocol) = (self.spec, protocol(port.protocol.as_deref())?);
         let port_name = port.name.as_deref().unwrap_or_default();
         let endpoints = Endpoints::of(slices, port_name, protocol, node);
-        let sources = spec.load_balancer_source_ranges.iter().flatten();
+        let external_ips = spec.external_ips.iter().flatten().filter_map(|ip| ipv4(ip));
         Some(ServicePort {
             name: format!("{}/{}/{protocol}/{port_name}", self.namespace, self.name),
             protocol,
             cluster_ip: self.cluster_ip,
             port: u16::try_from(port.port).ok()?,
             node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
-            external_ips: spec.external_ips.iter().flatten().filter_map(|ip| ipv4(ip)).collect(),
-            balancer_ips: balancer_ips(self.service),
-            sources: sources.filter_map(|cidr| network(cidr.trim())).collect(),
+            external_ips: external_ips.filter(|ip| !reserved.contains(*ip)).collect(),
+            balancer_ips: balancer_ips(self.service).filter(|ip| !reserved.contains(*ip)).collect(),
+            sources: sources(spec),
             affinity: affinity(spec),
             internal_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
             external_local: spec.external_traffic_policy.as_deref() == Some("Local"),
@@ -110,10 +118,15 @@ impl<'a> Led<'a> {
     }
 }
 
-fn of_service(service: &Service, slices: &Slices<'_>, node: &str) -> Vec<ServicePort> {
+fn of_service(service: &Service, slices: &Slices<'_>, node: &str, reserved: &Reserved) -> Vec<ServicePort> {
     let Some(led) = Led::of(service) else { return Vec::new() };
     let slices = slices.get(&(led.namespace, led.name)).map_or(&[][..], Vec::as_slice);
-    led.spec.ports.iter().flatten().filter_map(|port| led.port(port, slices, node)).collect()
+    led.spec.ports.iter().flatten().filter_map(|port| led.port(port, slices, node, reserved)).collect()
+}
+
+fn sources(spec: &ServiceSpec) -> Option<Vec<Ipv4Net>> {
+    let ranges = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty())?;
+    Some(ranges.iter().filter_map(|cidr| network(cidr.trim())).collect())
 }
 
 fn affinity(spec: &ServiceSpec) -> Option<i32> {
@@ -141,11 +154,11 @@ pub(crate) fn network(text: &str) -> Option<Ipv4Net> {
 }
 
 /// The addresses that a load balancer has for a Service, but those that it answers itself (`ipMode: Proxy`).
-fn balancer_ips(service: &Service) -> Vec<Ipv4Addr> {
+fn balancer_ips(service: &Service) -> impl Iterator<Item = Ipv4Addr> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
     let by_packets = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
-    by_packets.filter_map(|ingress| ipv4(ingress.ip.as_ref()?)).collect()
+    by_packets.filter_map(|ingress| ipv4(ingress.ip.as_ref()?))
 }
 
 /// Who answers: those that are ready, and where nobody is, those that still serve while they end.
@@ -182,8 +195,9 @@ fn of_slice<'a>(
     });
     let number = found.and_then(|p| u16::try_from(p.port?).ok()).filter(|number| *number != 0);
     let endpoints = number.into_iter().flat_map(move |n| slice.endpoints.iter().map(move |e| (n, e)));
-    // Only the first address counts, as upstream says of them all.
-    endpoints.filter_map(|(n, e)| Some((SocketAddrV4::new(ipv4(e.addresses.first()?)?, n), e)))
+    // Only the first address counts, as upstream says of them all. One of loopback would be the node's.
+    let address = |e: &Endpoint| ipv4(e.addresses.first()?).filter(|ip| !is_special(*ip));
+    endpoints.filter_map(move |(n, e)| Some((SocketAddrV4::new(address(e)?, n), e)))
 }
 
 /// A condition that is not told is true, says the API.

@@ -5,6 +5,7 @@ use super::{
     programs::{Programs, search_path},
     shims::processes,
 };
+use crate::file_limit;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -19,7 +20,7 @@ use std::{
     process::Stdio,
     time::Duration,
 };
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
 /// How long it may take to end after SIGTERM.
@@ -41,7 +42,7 @@ enum Handle {
 impl Process {
     pub(super) fn spawn(paths: &Paths, programs: &Programs) -> io::Result<Self> {
         let log = File::create(&paths.log)?;
-        let child = Command::new(&programs.containerd)
+        let child = file_limit::command(&programs.containerd)
             .arg("--config")
             .arg(&paths.config)
             .env("PATH", search_path())

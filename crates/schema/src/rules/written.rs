@@ -66,8 +66,8 @@ fn words(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
 fn leads_somewhere(schema: &Schema, field: &str) -> bool {
     let parsed = JsonPath::parse(field).ok();
     let Some(steps) = parsed.as_ref().and_then(JsonPath::fields) else { return false };
-    let step = |at: &Schema, name: &&str| at.properties.get(*name).or(at.additional.schema()).cloned();
-    !steps.is_empty() && steps.iter().try_fold(schema.clone(), |at, name| step(&at, name)).is_some()
+    let found = steps.iter().try_fold(schema, |at, name| at.properties.get(*name).or(at.additional.schema()));
+    !steps.is_empty() && found.is_some()
 }
 
 /// What it says must make sense for such values.

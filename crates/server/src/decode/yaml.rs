@@ -1,6 +1,6 @@
 //! YAML. Depth, size and what aliases make of it are bounded.
 
-use super::Parsed;
+use super::{Parsed, check_paths};
 use api::quote::quoted;
 use serde::{
     Deserialize, Deserializer,
@@ -18,9 +18,10 @@ const ERRORS: &str = "yaml: unmarshal errors:";
 /// Reads a document.
 pub(super) fn read(text: &str) -> Result<Parsed, String> {
     match serde_saphyr::from_str_with_options::<Value>(text, options(DuplicateKeyPolicy::Error)) {
-        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
+        Ok(value) => check_paths(&value).map(|()| Parsed { value, duplicates: Vec::new() }),
         Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
             let value = lenient(text)?;
+            check_paths(&value)?;
             // What cannot be looked through has at least the one that was found.
             let mut lines = lenient(text).map_or_else(|_| Vec::new(), |Twice(lines)| lines);
             if lines.is_empty() {

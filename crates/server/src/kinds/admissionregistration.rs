@@ -20,7 +20,7 @@ use super::{
 };
 use admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const WEBHOOKS: &[Column] = &[NAME, integer("Webhooks", Cell::Count("/webhooks")), AGE];
@@ -270,11 +270,12 @@ fn binding(object: &Value, errors: &mut FieldErrors) {
         errors.required(&at, "at least one validation action is required");
     }
     let actions = ["Audit", "Deny", "Warn"];
+    let mut seen = HashSet::new();
     for (i, action) in items(spec, "validationActions").enumerate() {
         if !action.as_str().is_some_and(|a| actions.contains(&a)) {
             errors.not_supported(&at.index(i), action, &actions);
         }
-        if items(spec, "validationActions").take(i).any(|before| before == action) {
+        if !seen.insert(action) {
             errors.duplicate(&at.index(i), action);
         }
     }

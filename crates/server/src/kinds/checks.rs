@@ -3,10 +3,18 @@
 use super::{FieldErrors, FieldPath, plain::path_segment};
 use api::{address, quantity::Amount};
 use serde_json::{Value, json};
-use std::net::IpAddr;
+use std::{collections::HashSet, hash::Hash, net::IpAddr};
 
 pub(in crate::kinds) fn items<'a>(v: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     v[list].as_array().into_iter().flatten()
+}
+
+/// The elements that are equal to an earlier one, each with its index.
+pub(in crate::kinds) fn repeated<T: Copy + Eq + Hash>(
+    all: impl IntoIterator<Item = T>,
+) -> impl Iterator<Item = (usize, T)> {
+    let mut seen = HashSet::new();
+    all.into_iter().enumerate().filter(move |(_, item)| !seen.insert(*item))
 }
 
 pub(in crate::kinds) fn text<'a>(v: &'a Value, key: &str) -> &'a str {

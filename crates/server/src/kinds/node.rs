@@ -2,7 +2,7 @@
 
 use super::{
     Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell,
-    checks::{cidr, must_be_cidr},
+    checks::{cidr, must_be_cidr, repeated},
     column,
     core::amount,
     name_cell,
@@ -187,7 +187,7 @@ fn validate_pod_cidrs(spec: &Value, errors: &mut FieldErrors) {
     if all.len() > 2 || all.len() == 2 && families.len() < 2 {
         errors.invalid(&path, &json!(all), "may specify no more than one CIDR for each IP family");
     }
-    for (i, network) in all.iter().enumerate().filter(|(i, c)| all[..*i].contains(c)) {
+    for (i, network) in repeated(all) {
         errors.duplicate(&path.index(i), network);
     }
 }
@@ -203,7 +203,7 @@ fn amounts(status: &Value, errors: &mut FieldErrors) {
 
 fn addresses(status: &Value, errors: &mut FieldErrors) {
     let all = status["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (i, address) in all.iter().enumerate().filter(|(i, address)| all[..*i].contains(address)) {
+    for (i, address) in repeated(all) {
         errors.duplicate(&FieldPath::new("status").child("addresses").index(i), address);
     }
 }

@@ -4,7 +4,11 @@ mod admit;
 
 pub(crate) use admit::admit;
 
-use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, node_labels, pod, text};
+use super::{
+    AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext,
+    checks::{items, repeated},
+    node_labels, pod, text,
+};
 use crate::metadata;
 use serde_json::{Value, json};
 
@@ -47,8 +51,7 @@ impl Kind for RuntimeClass {
         metadata::labels(&scheduling["nodeSelector"], &path.child("nodeSelector"), errors);
         let path = path.child("tolerations");
         pod::tolerations(scheduling, &path, errors);
-        let all: Vec<&Value> = scheduling["tolerations"].as_array().into_iter().flatten().collect();
-        for (i, toleration) in all.iter().enumerate().filter(|(i, t)| all[..*i].contains(*t)) {
+        for (i, toleration) in repeated(items(scheduling, "tolerations")) {
             errors.duplicate(&path.index(i), toleration);
         }
     }

@@ -6,6 +6,7 @@ use super::{
 };
 use api::names::dns1123_subdomain;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 const FORM: &str = "; desired format: https://host[/path]";
 
@@ -77,8 +78,9 @@ pub(super) fn review_versions(versions: &Value, none: &str, path: &FieldPath, er
     if all.is_empty() {
         return errors.required(path, none);
     }
+    let mut seen = HashSet::new();
     for (i, version) in all.iter().enumerate() {
-        if all[..i].contains(version) {
+        if !seen.insert(version) {
             errors.invalid(&path.index(i), version, "duplicate version");
             continue;
         }

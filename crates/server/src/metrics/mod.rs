@@ -266,8 +266,10 @@ fn flows(flows: &FlowControl, text: &mut Text) {
     told.levels.iter().for_each(|(level, seats)| text.sample(&format!("priority_level=\"{level}\""), seats));
 }
 
-/// How many objects are stored of each resource.
+/// How many objects are stored of each resource, and how large all of them are.
 fn objects(server: &ApiServer, text: &mut Text) {
+    text.family("apiserver_storage_size_bytes", Kind::Gauge, "Bytes that all stored objects take.");
+    text.sample("storage_cluster_id=\"podium\"", &server.store.usage().bytes);
     text.family("apiserver_storage_objects", Kind::Gauge, "Objects that are stored.");
     let served = server.registry.served();
     let mut seen = BTreeMap::new();

@@ -4,19 +4,19 @@
 //! Where that library is laxer than the RFC, and clients rely on it: an index below 0 counts from the end, a field that is
 //! not there is null (so it can be replaced, tested for null, and copied), and so is a value that is not given.
 
+mod budget;
 mod place;
 
 use crate::{
     decode::{self, Parsed},
     status::ApiError,
 };
+use budget::Budget;
 use place::Place;
 use serde_json::{Map, Value};
 
 /// Upstream's bound on the operations of one patch.
 const MAX_OPERATIONS: usize = 10_000;
-/// Upstream's bound on what all `copy` operations of one patch add, in bytes.
-const MAX_COPIED: usize = 3 << 20;
 /// How deep an object may become on the way; bodies are no deeper than 128.
 const MAX_DEPTH: usize = 256;
 
@@ -70,9 +70,9 @@ pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, Unpatched>
         );
         return Err(ApiError::new(413, "RequestEntityTooLarge", text).into());
     }
-    let mut copied = 0;
+    let mut budget = Budget::default();
     for operation in &patch {
-        Operation(operation).carry_out(&mut value, &mut copied).map_err(|why| match why {
+        Operation(operation).carry_out(&mut value, &mut budget).map_err(|why| match why {
             Undone::Test(why) => Unpatched::Test(rejected(&why)),
             Undone::Refused(why) => Unpatched::Other(rejected(&why)),
         })?;
@@ -98,14 +98,14 @@ fn rejected(why: &str) -> ApiError {
 struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
-    fn carry_out(&self, document: &mut Value, copied: &mut usize) -> Result<(), Undone> {
+    fn carry_out(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Undone> {
         let done = match self.0.get("op").and_then(Value::as_str) {
-            Some("add") => self.add(document),
-            Some("remove") => self.remove(document),
+            Some("add") => self.add(document, budget),
+            Some("remove") => self.remove(document, budget),
             Some("replace") => self.replace(document),
-            Some("move") => self.move_(document, copied),
+            Some("move") => self.move_(document, budget),
             Some("test") => return self.test(document),
-            Some("copy") => self.copy(document, copied),
+            Some("copy") => self.copy(document, budget),
             other => Err(format!("Unexpected kind: {}", other.unwrap_or("unknown"))),
         };
         Ok(done?)
@@ -121,20 +121,20 @@ impl Operation<'_> {
         self.0.get("value").unwrap_or(&Value::Null)
     }
 
-    fn add(&self, document: &mut Value) -> Result<(), Refusal> {
+    fn add(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let path = self.path("path", "add")?;
         check_depth(path, self.value())?;
         let place = Place::find(document, path)
             .ok_or_else(|| format!("add operation does not apply: doc is missing path: \"{path}\": missing value"))?;
-        place.add(self.value().clone()).map_err(|why| format!("error in add for path: '{path}': {why}"))
+        place.add(self.value().clone(), budget).map_err(|why| format!("error in add for path: '{path}': {why}"))
     }
 
-    fn remove(&self, document: &mut Value) -> Result<(), Refusal> {
+    fn remove(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let path = self.path("path", "remove")?;
         let place = Place::find(document, path).ok_or_else(|| {
             format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
         })?;
-        place.remove().map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+        place.remove(budget).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
     }
 
     fn replace(&self, document: &mut Value) -> Result<(), Refusal> {
@@ -153,22 +153,22 @@ impl Operation<'_> {
         place.set(self.value().clone()).map_err(missing)
     }
 
-    fn move_(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
+    fn move_(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let from = self.path("from", "move")?;
         let place = Place::find(document, from)
             .ok_or_else(|| format!("move operation does not apply: doc is missing from path: {from}: missing value"))?;
         let key = place.key().to_owned();
         let failed = |why| format!("error in move for path: '{key}': {why}");
-        let value = place.remove().map_err(failed)?;
+        let value = place.remove(budget).map_err(failed)?;
         let path = self.path("path", "move")?;
         // It is as much work as a copy, though it adds nothing.
         let mut nodes = 0;
         check_depth_of(path, measure(&value, MAX_DEPTH, &mut nodes))?;
-        count(copied, nodes)?;
+        budget.copy(nodes)?;
         let place = Place::find(document, path).ok_or_else(|| {
             format!("move operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
-        place.add(value).map_err(|why| format!("error in move for path: '{path}': {why}"))
+        place.add(value, budget).map_err(|why| format!("error in move for path: '{path}': {why}"))
     }
 
     fn test(&self, document: &mut Value) -> Result<(), Undone> {
@@ -183,30 +183,20 @@ impl Operation<'_> {
         if value == self.value() { Ok(()) } else { Err(failed()) }
     }
 
-    fn copy(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
+    fn copy(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let from = self.path("from", "copy")?;
         let place = Place::find(document, from)
             .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: missing value"))?;
         let value = place.get().map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
         let path = self.path("path", "copy")?;
         check_depth(path, value)?;
-        count(copied, value.to_string().len())?;
+        budget.copy(value.to_string().len())?;
         let value = value.clone();
         let place = Place::find(document, path).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
-        place.add(value).map_err(|why| format!("error while adding value during copy: {why}"))
+        place.add(value, budget).map_err(|why| format!("error while adding value during copy: {why}"))
     }
-}
-
-fn count(copied: &mut usize, more: usize) -> Result<(), Refusal> {
-    *copied += more;
-    if *copied <= MAX_COPIED {
-        return Ok(());
-    }
-    Err(format!(
-        "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
-    ))
 }
 
 fn check_depth(path: &str, value: &Value) -> Result<(), Refusal> {
@@ -366,6 +356,24 @@ mod tests {
             (parsed.value, parsed.duplicates),
             (json!({"x": 1}), vec![r#"json patch duplicate field "[0].op""#.to_owned()])
         );
+    }
+
+    #[test]
+    fn elements_shifted_by_insertions_and_removals_are_bounded() {
+        let object = json!({"x": vec![0; 1_000_000]});
+        let patches = [
+            json!({"op": "add", "path": "/x/0", "value": 0}),
+            json!({"op": "remove", "path": "/x/0"}),
+            json!({"op": "move", "from": "/x/0", "path": "/x/-"}),
+        ];
+        for operation in patches {
+            let patch = json!(vec![operation; 3_000]).to_string();
+            let error = ApiError::from(apply(object.clone(), patch.as_bytes()).unwrap_err());
+            assert!(error.code == 422 && error.to_json().to_string().contains("shifted elements"), "{error}");
+        }
+        // At the end nothing is shifted.
+        let patch = json!(vec![json!({"op": "add", "path": "/x/-", "value": 0}); MAX_OPERATIONS]).to_string();
+        assert!(apply(object, patch.as_bytes()).is_ok());
     }
 
     #[test]

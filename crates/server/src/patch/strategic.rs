@@ -6,7 +6,7 @@ use crate::protobuf::{
     table::{Kind, Message, Shape, TABLE},
 };
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Upstream's words for patches that are not of the documented form.
 const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
@@ -108,6 +108,7 @@ fn merge_map(
         if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
             let gone = gone.as_array().ok_or(BAD_PRIMITIVES)?;
             if let Some(Value::Array(list)) = target.get_mut(field) {
+                let gone: HashSet<&Value> = gone.iter().collect();
                 list.retain(|v| !gone.contains(v));
             }
         }
@@ -135,7 +136,8 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, facts:
 fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), String> {
     let Some(kept) = patch.get("$retainKeys") else { return Ok(()) };
     let kept = kept.as_array().ok_or(BAD_RETAIN_KEYS)?;
-    let named = |key: &str| kept.iter().any(|k| k == key);
+    let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+    let named = |key: &str| kept.contains(key);
     if patch.iter().any(|(k, v)| !v.is_null() && !is_directive(k) && !named(k)) {
         return Err(BAD_RETAIN_KEYS.to_owned());
     }
@@ -212,12 +214,12 @@ fn merge_list(
         if patch.iter().any(|v| v.is_object() || v.is_array()) {
             return Err(BAD_PRIMITIVES.to_owned());
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         let all = original.iter().chain(patch);
         let merged = all.filter(|v| seen.insert(v.to_string())).cloned().collect();
         return Ok(in_order(merged, patch, &original, strategy));
     };
-    let mut fresh = Vec::new();
+    let (mut fresh, mut deleted) = (Vec::new(), HashSet::new());
     let mut replace = false;
     for item in patch {
         let Value::Object(item) = item else {
@@ -227,8 +229,7 @@ fn merge_list(
             None => fresh.push(item),
             Some("replace") => replace = true,
             Some("delete") => {
-                let value = item.get(key).ok_or_else(|| no_key(item, key))?;
-                original.retain(|o| o[key] != *value);
+                deleted.insert(item.get(key).ok_or_else(|| no_key(item, key))?);
             }
             Some(other) => {
                 return Err(format!("unknown patch type: {other} in map: {}", Value::Object(item.clone())));
@@ -238,6 +239,7 @@ fn merge_list(
     if replace {
         return Ok(fresh.into_iter().map(|f| Value::Object(plain_fields(f))).collect());
     }
+    original.retain(|o| !deleted.contains(&o[key]));
     let mut merged = original.clone();
     let mut places: HashMap<String, usize> = HashMap::new();
     for (i, item) in merged.iter().enumerate() {
@@ -247,7 +249,11 @@ fn merge_list(
         let value = item.get(key).ok_or_else(|| no_key(item, key))?.to_string();
         match places.get(&value) {
             Some(i) => {
-                let old = merged[*i].as_object().cloned().unwrap_or_default();
+                // A patch may name an element any number of times: it is never copied.
+                let old = match merged[*i].take() {
+                    Value::Object(old) => old,
+                    _ => Map::new(),
+                };
                 merged[*i] = Value::Object(merge_map(old, item, facts)?);
             }
             None => {

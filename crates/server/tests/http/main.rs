@@ -18,6 +18,8 @@ mod common;
 #[cfg(test)]
 mod conflicts;
 #[cfg(test)]
+mod connections;
+#[cfg(test)]
 mod crud;
 #[cfg(test)]
 mod custom;

@@ -73,6 +73,7 @@ pub(crate) fn outcome(answer: &Result<Object, WriteError>) -> &'static str {
         Err(WriteError::AlreadyExists { .. }) => "exists",
         Err(WriteError::NotFound) => "not found",
         Err(WriteError::TooLarge { .. }) => "too large",
+        Err(WriteError::NoSpace { .. }) => "no space",
         Err(WriteError::Full) => "full",
         Err(WriteError::Engine(_)) => "failed",
         Err(WriteError::Closed) => "closed",

@@ -2,19 +2,23 @@
 //! for clients that know no other way, such as `NewSPDYExecutor` of client-go.
 
 use super::{ended, last_word, terminal_size};
+use futures::StreamExt;
 use runtime::{Session, SessionIo, TerminalSize};
 use spdy::{Role, Stream};
 use std::time::Duration;
 use tokio::{
-    io::{self, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    io::{self, AsyncRead, AsyncWrite, AsyncWriteExt},
     sync::mpsc,
 };
+use tokio_util::codec::{FramedRead, LinesCodec};
 
 /// What the versions add: 3 the terminal's size, 4 the exit code as a Status. The first clients named none.
 pub(super) const PROTOCOLS: [&str; 5] =
     ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io", ""];
 /// How long a client may take to open its streams.
 const CREATION: Duration = Duration::from_secs(30);
+/// The longest line about the terminal's size, in bytes.
+const LONGEST_SIZE: usize = 1024;
 
 /// The streams of a client.
 #[derive(Default)]
@@ -110,11 +114,12 @@ async fn feed(from: Option<Stream>, to: Option<Box<dyn AsyncWrite + Send + Unpin
     }
 }
 
-/// Sizes of the client's terminal, a JSON object in each line.
+/// Sizes of the client's terminal, a JSON object in each line. A line that is too long ends them, as one that is not
+/// JSON does upstream (`handleResizeEvents`).
 async fn follow(from: Option<Stream>, to: Option<mpsc::Sender<TerminalSize>>) {
     if let (Some(from), Some(to)) = (from, to) {
-        let mut lines = BufReader::new(from).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
+        let mut lines = FramedRead::new(from, LinesCodec::new_with_max_length(LONGEST_SIZE));
+        while let Some(Ok(line)) = lines.next().await {
             if let Some(size) = terminal_size(line.as_bytes()) {
                 let _ = to.send(size).await;
             }

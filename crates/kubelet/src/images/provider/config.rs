@@ -107,7 +107,7 @@ pub(super) fn read(config: &Path, bin_dir: &Path) -> Result<Vec<ProviderConfig>,
     }
     let mut all = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file).map_err(fail(&file))?;
+        let text = crate::node_file::read_text(&file).map_err(fail(&file))?;
         let read = decode(&text).map_err(|why| CredentialProviderError::Decode { path: file, why })?;
         all.extend(read);
     }

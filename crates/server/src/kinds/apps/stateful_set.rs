@@ -18,6 +18,7 @@ use crate::kinds::{
 };
 use api::feature_gates::Gate;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 const COUNTS: Counts = Counts {
     counted: &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
@@ -154,7 +155,8 @@ fn with_claims(spec: &Value) -> Value {
     if names.is_empty() {
         return spec;
     }
-    let own = items(&spec["template"]["spec"], "volumes").filter(|volume| !names.contains(&&volume["name"]));
+    let claimed_names: HashSet<&Value> = names.iter().copied().collect();
+    let own = items(&spec["template"]["spec"], "volumes").filter(|volume| !claimed_names.contains(&volume["name"]));
     let claimed =
         names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": "pvc-template"}}));
     let volumes: Vec<Value> = own.cloned().chain(claimed).collect();

@@ -33,22 +33,28 @@ const MOST: usize = 3;
 
 /// The first addresses, each with each port of its subset (`formatEndpoints`).
 fn shown(object: &Value) -> String {
-    let mut all = Vec::new();
+    // Only the first are written out: their number is that of the addresses times that of the ports.
+    let (mut first, mut count) = (Vec::new(), 0);
     for subset in items(object, "subsets") {
         let addresses = || items(subset, "addresses").map(|a| text_of(a, "ip"));
+        let ports = || items(subset, "ports").filter_map(|p| p["port"].as_i64());
+        let left = MOST - first.len();
         if items(subset, "ports").next().is_none() {
-            all.extend(addresses().map(str::to_owned));
+            first.extend(addresses().take(left).map(str::to_owned));
+            count += addresses().count();
+            continue;
         }
-        for port in items(subset, "ports").filter_map(|p| p["port"].as_i64()) {
-            all.extend(
-                addresses().map(|ip| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }),
-            );
-        }
+        let each = ports().flat_map(|port| addresses().map(move |ip| (ip, port)));
+        first.extend(each.take(left).map(|(ip, port)| match ip.contains(':') {
+            true => format!("[{ip}]:{port}"),
+            false => format!("{ip}:{port}"),
+        }));
+        count += addresses().count() * ports().count();
     }
-    match all.len() {
+    match count {
         0 if items(object, "subsets").next().is_none() => "<none>".to_owned(),
-        count if count > MOST => format!("{} + {} more...", all[..MOST].join(","), count - MOST),
-        _ => all.join(","),
+        count if count > MOST => format!("{} + {} more...", first.join(","), count - MOST),
+        _ => first.join(","),
     }
 }
 

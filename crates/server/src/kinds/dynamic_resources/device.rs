@@ -7,7 +7,7 @@ use crate::kinds::{
     pod::node_selector,
 };
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// How many attributes and capacities there may be together, and how long the value of one.
 const MOST_FACTS: usize = 32;
@@ -125,6 +125,7 @@ fn conditions(device: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         list(device, field, MOST_CONDITIONS, path, errors, label_key);
     }
     let [good, bad] = lists.map(|field| items(device, field).collect::<Vec<_>>());
+    let known: HashSet<&Value> = good.iter().copied().collect();
     for (field, all) in lists.into_iter().zip([&good, &bad]) {
         let mut seen = BTreeSet::new();
         for (i, condition) in all.iter().enumerate() {
@@ -132,7 +133,7 @@ fn conditions(device: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             if !seen.insert(condition.as_str()) {
                 errors.duplicate(&at, condition);
             }
-            if field == lists[1] && good.contains(condition) {
+            if field == lists[1] && known.contains(condition) {
                 errors.invalid(&at, condition, "bindingFailureConditions must not overlap with bindingConditions");
             }
         }

@@ -16,6 +16,9 @@ use std::collections::HashSet;
 
 /// The lists of containers of a Pod, in upstream's order.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+/// How often ports, or files of a volume, are compared in pairs. Warnings are cut at 4,096 letters anyway, and n ports can
+/// clash in n² pairs.
+const MAX_COMPARISONS: usize = 100_000;
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";

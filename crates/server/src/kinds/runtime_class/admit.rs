@@ -60,8 +60,15 @@ fn node_selector(spec: &mut Value, selector: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// All tolerations but those that another one makes needless; of equal ones the first stays (`MergeTolerations`).
+/// How many tolerations are compared with each other.
+const MAX_MERGED: usize = 1_000;
+
+/// All tolerations but those that another one makes needless; of equal ones the first stays (`MergeTolerations`). A list
+/// that is too long to compare all pairs of it stays as it is, which tolerates the same.
 fn merged(all: Vec<Value>) -> Vec<Value> {
+    if all.len() > MAX_MERGED {
+        return all;
+    }
     let mut merged: Vec<Value> = Vec::new();
     for (i, toleration) in all.iter().enumerate() {
         let later = || all[i + 1..].iter().any(|other| other != toleration && covers(other, toleration));

@@ -3,7 +3,7 @@
 
 use super::{can_be_reached_from_outside, needs_cluster_ip, needs_health_check, needs_node_ports};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a Service of this spec needs something.
 type Needs = fn(&Value) -> bool;
@@ -59,7 +59,7 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
 fn keep_node_ports(spec: &mut Value, old: &Value) {
     let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
     let node_port = |port: &Value| port["nodePort"].as_i64().filter(|port| *port != 0);
-    let said: Vec<i64> = ports(spec).iter().filter_map(node_port).collect();
+    let said: BTreeSet<i64> = ports(spec).iter().filter_map(node_port).collect();
     let before: BTreeMap<String, i64> = ports(old)
         .iter()
         .filter_map(|port| Some((port["name"].as_str().unwrap_or("").to_owned(), node_port(port)?)))

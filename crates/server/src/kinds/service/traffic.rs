@@ -6,6 +6,7 @@ use crate::kinds::{
     checks::{ip, is_ipv6, items, must_be_cidr, one_of, port, qualified, special_ip},
 };
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 /// How long a client may be led to the same Pod, in seconds: a day.
@@ -148,10 +149,11 @@ pub(crate) fn is_told_by_others(spec: &Value) -> bool {
 fn families(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let is_free = is_told_by_others(spec);
     let (at, known) = (path.child("ipFamilies"), ["IPv4", "IPv6"]);
+    let mut seen = HashSet::new();
     for (i, family) in items(spec, "ipFamilies").enumerate() {
         if !known.iter().any(|k| family == k) {
             errors.not_supported(&at.index(i), family, &known);
-        } else if items(spec, "ipFamilies").take(i).any(|other| other == family) {
+        } else if !seen.insert(family) {
             errors.duplicate(&at.index(i), family);
         } else if family == "IPv6" && !is_free {
             errors.invalid(&at.index(i), family, "not configured on this cluster");

@@ -1,6 +1,6 @@
 //! Where an operation of a JSON patch acts: a field of an object, or an index of a list.
 
-use super::Refusal;
+use super::{Refusal, budget::Budget};
 use serde_json::{Map, Value};
 use std::num::IntErrorKind;
 
@@ -48,14 +48,16 @@ impl<'a> Place<'a> {
     }
 
     /// Puts something there, before what is at an index.
-    pub(super) fn add(self, value: Value) -> Result<(), Refusal> {
+    pub(super) fn add(self, value: Value, budget: &mut Budget) -> Result<(), Refusal> {
         match self {
             Self::Field(fields, key) => drop(fields.insert(key, value)),
             Self::Index(items, key) if key == "-" => items.push(value),
             Self::Index(items, key) => {
                 let at = number(&key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
                 // There is one more index than items: the end.
-                items.insert(within(at, items.len() + 1)?, value);
+                let at = within(at, items.len() + 1)?;
+                budget.shift(items.len() - at)?;
+                items.insert(at, value);
             }
         }
         Ok(())
@@ -74,7 +76,7 @@ impl<'a> Place<'a> {
     }
 
     /// Takes away what is there.
-    pub(super) fn remove(self) -> Result<Value, Refusal> {
+    pub(super) fn remove(self, budget: &mut Budget) -> Result<Value, Refusal> {
         match self {
             Self::Field(fields, key) => {
                 let missing = || format!("Unable to remove nonexistent key: {key}: missing value");
@@ -82,6 +84,7 @@ impl<'a> Place<'a> {
             }
             Self::Index(items, key) => {
                 let at = index(&key, items.len())?;
+                budget.shift(items.len() - at - 1)?;
                 Ok(items.remove(at))
             }
         }

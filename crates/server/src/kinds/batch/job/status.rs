@@ -173,12 +173,11 @@ fn indexes(object: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErro
         {
             errors.invalid(&at("failedIndexes"), failed, &format!("error parsing failedIndexes: {why}"));
         }
-        if let (true, Ok(done), Ok(lost)) = (new_completed || new_failed, read(completed), read(text)) {
-            let mut both = lost.iter().flat_map(|l| done.iter().map(move |d| (l.0.max(d.0), l.1.min(d.1))));
-            if let Some((first, _)) = both.find(|(first, last)| first <= last) {
-                let why = format!("failedIndexes and completedIndexes overlap at index: {first}");
-                errors.invalid(&at("failedIndexes"), failed, &why);
-            }
+        if let (true, Ok(done), Ok(lost)) = (new_completed || new_failed, read(completed), read(text))
+            && let Some(first) = first_common(&lost, &done)
+        {
+            let why = format!("failedIndexes and completedIndexes overlap at index: {first}");
+            errors.invalid(&at("failedIndexes"), failed, &why);
         }
     }
     if new_completed && !completed.is_empty() && spec["completionMode"] != "Indexed" {
@@ -189,6 +188,23 @@ fn indexes(object: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErro
         let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
         errors.invalid(&at("failedIndexes"), failed, why);
     }
+}
+
+/// The first index that is in both of two lists of intervals, each in ascending order.
+fn first_common(left: &[(i64, i64)], right: &[(i64, i64)]) -> Option<i64> {
+    let (mut l, mut r) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(a), Some(b)) = (l.peek(), r.peek()) {
+        let (first, last) = (a.0.max(b.0), a.1.min(b.1));
+        if first <= last {
+            return Some(first);
+        }
+        if a.1 < b.1 {
+            l.next()
+        } else {
+            r.next()
+        };
+    }
+    None
 }
 
 /// What was counted stays counted; an indexed Job that shrinks loses what its indexes had done.

@@ -3,6 +3,7 @@
 use super::{items, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Map, Value, json};
+use std::collections::{HashMap, HashSet};
 
 const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
@@ -52,10 +53,11 @@ fn annotation_path(container: &str) -> FieldPath {
 
 /// An annotation names a container, and a profile in a form that there is (`ValidateAppArmorPodAnnotations`).
 pub(super) fn of_annotations(object: &Value, errors: &mut FieldErrors) {
+    let names: HashSet<&str> =
+        LISTS.iter().flat_map(|list| items(&object["spec"], list)).map(|c| text(c, "name")).collect();
     for (container, profile) in annotations(object) {
         let path = annotation_path(container);
-        let known = LISTS.iter().flat_map(|list| items(&object["spec"], list)).any(|c| c["name"] == container);
-        if !known {
+        if !names.contains(container) {
             errors.invalid(&path, &json!(container), "container not found");
         }
         if !matches!(profile, "" | RUNTIME_DEFAULT | UNCONFINED) && !profile.starts_with(LOCALHOST) {
@@ -70,16 +72,16 @@ pub(super) fn matching(object: &Value, errors: &mut FieldErrors) {
     if spec["os"]["name"] == "windows" {
         return;
     }
+    let annotated: HashMap<&str, &str> = annotations(object).collect();
     for list in LISTS {
         for (i, c) in items(spec, list).enumerate() {
             let own = &c["securityContext"]["appArmorProfile"];
             let profile = if own.is_null() { &spec["securityContext"]["appArmorProfile"] } else { own };
-            let annotation = annotations(object).find(|(container, _)| c["name"] == *container);
-            let (false, Some((_, annotation))) = (profile.is_null(), annotation) else { continue };
+            let (false, Some(annotation)) = (profile.is_null(), annotated.get(text(c, "name"))) else { continue };
             let path = FieldPath::new("spec").child(list).index(i).child("securityContext").child("appArmorProfile");
             let same_type = match text(profile, "type") {
-                "Unconfined" => annotation == UNCONFINED,
-                "RuntimeDefault" => annotation == RUNTIME_DEFAULT,
+                "Unconfined" => *annotation == UNCONFINED,
+                "RuntimeDefault" => *annotation == RUNTIME_DEFAULT,
                 "Localhost" => annotation.starts_with(LOCALHOST),
                 _ => true,
             };
@@ -95,13 +97,15 @@ pub(super) fn matching(object: &Value, errors: &mut FieldErrors) {
 
 /// What the Pod began with stays (`ValidatePodSpecificAnnotationUpdates`).
 pub(super) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (known, now): (HashMap<&str, &str>, HashMap<&str, &str>) =
+        (annotations(old).collect(), annotations(object).collect());
     for (container, before) in annotations(old) {
-        if !annotations(object).any(|now| now == (container, before)) {
+        if now.get(container) != Some(&before) {
             errors.forbidden(&annotation_path(container), "may not remove or update AppArmor annotations");
         }
     }
     for (container, _) in annotations(object) {
-        if !annotations(old).any(|(known, _)| known == container) {
+        if !known.contains_key(container) {
             errors.forbidden(&annotation_path(container), "may not add AppArmor annotations");
         }
     }

@@ -40,10 +40,15 @@ pub(super) fn of_pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
+/// The names of a Pod's claims.
+pub(super) type Names<'a> = BTreeSet<&'a str>;
+
+pub(super) fn names(spec: &Value) -> Names<'_> {
+    items(spec, "resourceClaims").map(|claim| text(claim, "name")).filter(|name| !name.is_empty()).collect()
+}
+
 /// What a container uses of its Pod's claims (`validateResourceClaimNames`).
-pub(super) fn of_container(c: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let known: BTreeSet<&str> =
-        items(spec, "resourceClaims").map(|c| text(c, "name")).filter(|n| !n.is_empty()).collect();
+pub(super) fn of_container(c: &Value, known: &Names<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (i, claim) in items(&c["resources"], "claims").enumerate() {
         let (path, name, request) = (path.index(i), text(claim, "name"), text(claim, "request"));
@@ -55,7 +60,7 @@ pub(super) fn of_container(c: &Value, spec: &Value, path: &FieldPath, errors: &m
         if seen.contains(&(name, "")) || !seen.insert((name, request)) {
             errors.duplicate(&path, &claim["name"]);
         }
-        if !known.contains(name) {
+        if !known.contains(name) && !errors.is_full() {
             let names: Vec<&str> = known.iter().copied().collect();
             let list = if names.is_empty() { " which is empty".to_owned() } else { format!(": {}", names.join(", ")) };
             let why = format!("must be one of the names in pod.spec.resourceClaims{list}");

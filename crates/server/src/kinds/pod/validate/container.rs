@@ -34,13 +34,13 @@ const ENV_RESOURCES: [&str; 6] = [
 
 pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     let grace = spec["terminationGracePeriodSeconds"].as_i64();
-    let mut names = BTreeSet::new();
+    let (mut names, claims) = (BTreeSet::new(), claims::names(spec));
     if items(spec, "containers").next().is_none() {
         errors.required(&path.child("containers"), "");
     }
     for (i, c) in items(spec, "containers").enumerate() {
         let path = path.child("containers").index(i);
-        common(c, &path, volumes, spec, errors);
+        common(c, &path, volumes, &claims, spec, errors);
         unique(&mut names, c, &path, errors);
         probe::all(c, grace, &path, errors);
         stop_signal::of(c, spec, &path, errors);
@@ -49,7 +49,7 @@ pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mu
     host_ports(items(spec, "containers"), &path.child("containers"), errors);
     for (i, c) in items(spec, "initContainers").enumerate() {
         let at = path.child("initContainers").index(i);
-        common(c, &at, volumes, spec, errors);
+        common(c, &at, volumes, &claims, spec, errors);
         restart::policy(c, &at, errors);
         unique(&mut names, c, &at, errors);
         host_ports(std::iter::once(c), &path.child("initContainers"), errors);
@@ -74,7 +74,14 @@ pub(super) fn unique(names: &mut BTreeSet<String>, c: &Value, path: &FieldPath, 
 }
 
 /// What holds for every container (`validateContainerCommon`).
-pub(super) fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Value, errors: &mut FieldErrors) {
+pub(super) fn common(
+    c: &Value,
+    path: &FieldPath,
+    volumes: &Volumes,
+    claims: &claims::Names<'_>,
+    spec: &Value,
+    errors: &mut FieldErrors,
+) {
     required_label(&c["name"], &path.child("name"), errors);
     let image = text(c, "image");
     if image.is_empty() {
@@ -92,7 +99,7 @@ pub(super) fn common(c: &Value, path: &FieldPath, volumes: &Volumes, spec: &Valu
     devices::all(c, &path.child("volumeDevices"), volumes, errors);
     one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
     resources::requirements(&c["resources"], &path.child("resources"), errors);
-    claims::of_container(c, spec, &path.child("resources").child("claims"), errors);
+    claims::of_container(c, claims, &path.child("resources").child("claims"), errors);
     resources::resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
     security::of_container(c, spec, path, errors);
 }

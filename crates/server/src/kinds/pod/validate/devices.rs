@@ -3,11 +3,13 @@
 use super::{items, text, volume::Volumes};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 pub(super) fn all(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    let mounted = |field: &str, value: &str| items(c, "volumeMounts").any(|m| m[field] == value);
+    let of_mounts =
+        |field: &str| -> HashSet<&str> { items(c, "volumeMounts").filter_map(|m| m[field].as_str()).collect() };
+    let (mounted_names, mounted_paths) = (of_mounts("name"), of_mounts("mountPath"));
     for (i, device) in items(c, "volumeDevices").enumerate() {
         let (path, name, target) = (path.index(i), text(device, "name"), text(device, "devicePath"));
         let (at_name, at_path) = (path.child("name"), path.child("devicePath"));
@@ -36,10 +38,10 @@ pub(super) fn all(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut F
         } else {
             paths.insert(target);
         }
-        if mounted("name", name) {
+        if mounted_names.contains(name) {
             errors.invalid(&at_name, &shown_name, "must not already exist in volumeMounts");
         }
-        if mounted("mountPath", target) {
+        if mounted_paths.contains(target) {
             errors.invalid(&at_path, &shown_path, "must not already exist as a path in volumeMounts");
         }
     }

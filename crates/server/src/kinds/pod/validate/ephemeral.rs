@@ -1,10 +1,10 @@
 //! Ephemeral containers: what they may say, and how their list may change
 //! (`validateEphemeralContainers`, `ValidatePodEphemeralContainersUpdate`).
 
-use super::{container, items, text, volume::Volumes};
+use super::{claims, container, items, text, volume::Volumes};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 const NOT_HERE: &str = "cannot be set for an Ephemeral Container";
 /// Marks the Pod that stands for one from a node's own files.
@@ -18,10 +18,10 @@ pub(super) fn all(
     names: &mut BTreeSet<String>,
     errors: &mut FieldErrors,
 ) {
-    let others = names.clone();
+    let (others, claims) = (names.clone(), claims::names(spec));
     for (i, c) in items(spec, "ephemeralContainers").enumerate() {
         let path = path.child("ephemeralContainers").index(i);
-        container::common(c, &path, volumes, spec, errors);
+        container::common(c, &path, volumes, &claims, spec, errors);
         container::unique(names, c, &path, errors);
         let target = text(c, "targetContainerName");
         if !target.is_empty() && !others.contains(target) {
@@ -55,13 +55,17 @@ pub(super) fn all(
 /// Those that are there stay as they are; others may come.
 pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if old["metadata"]["annotations"].get(MIRROR).is_some() {
-        errors.0.clear();
+        *errors = FieldErrors::default();
         return errors.forbidden(&FieldPath::new("[]"), "static pods do not support ephemeral containers");
     }
     let path = FieldPath::new("spec").child("ephemeralContainers");
+    let mut now: HashMap<&Value, &Value> = HashMap::new();
+    for c in items(&object["spec"], "ephemeralContainers") {
+        now.entry(&c["name"]).or_insert(c);
+    }
     for known in items(&old["spec"], "ephemeralContainers") {
         let name = text(known, "name");
-        match items(&object["spec"], "ephemeralContainers").find(|c| c["name"] == known["name"]) {
+        match now.get(&known["name"]).copied() {
             None => errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be removed\n")),
             Some(now) if now != known => {
                 errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be changed\n"));

@@ -22,7 +22,9 @@ fn recursive_read_only(m: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 
 pub(super) fn all(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    let device = |is: &dyn Fn(&Value) -> bool| items(c, "volumeDevices").any(is);
+    let of_devices =
+        |field: &str| -> BTreeSet<&str> { items(c, "volumeDevices").filter_map(|d| d[field].as_str()).collect() };
+    let (device_names, device_paths) = (of_devices("name"), of_devices("devicePath"));
     for (i, m) in items(c, "volumeMounts").enumerate() {
         // Some paths are upstream's, without the index.
         let (all, path) = (path, path.index(i));
@@ -39,10 +41,10 @@ pub(super) fn all(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut F
         if !seen.insert(text(m, "mountPath")) {
             errors.invalid(&path.child("mountPath"), &m["mountPath"], "must be unique");
         }
-        if device(&|d| d["name"] == text(m, "name")) {
+        if device_names.contains(text(m, "name")) {
             errors.invalid(&path.child("name"), &m["name"], "must not already exist in volumeDevices");
         }
-        if device(&|d| d["devicePath"] == text(m, "mountPath")) {
+        if device_paths.contains(text(m, "mountPath")) {
             let why = "must not already exist as a path in volumeDevices";
             errors.invalid(&path.child("mountPath"), &m["mountPath"], why);
         }

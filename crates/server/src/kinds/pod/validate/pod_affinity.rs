@@ -3,6 +3,7 @@
 use super::{dns_label, items, qualified, text};
 use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let list = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -28,8 +29,9 @@ fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         label_keys(term, field, &path.child(field), errors);
     }
+    let mismatched: HashSet<&Value> = items(term, "mismatchLabelKeys").collect();
     for (i, key) in items(term, "matchLabelKeys").enumerate() {
-        if items(term, "mismatchLabelKeys").any(|other| other == key) {
+        if mismatched.contains(key) {
             let why = "exists in both matchLabelKeys and mismatchLabelKeys";
             errors.invalid(&path.child("matchLabelKeys").index(i), key, why);
         }

@@ -47,7 +47,7 @@ pub(crate) fn prepare(object: &mut Value, old: &Value) {
 pub(crate) fn resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (spec, before) = (&object["spec"], &old["spec"]);
     if let Some(why) = never(old, spec) {
-        errors.0.clear();
+        *errors = FieldErrors::default();
         return errors.forbidden(&FieldPath::new("[]"), why);
     }
     let path = FieldPath::new("spec");

@@ -3,9 +3,15 @@
 use super::{items, qualified, text};
 use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let all: Vec<&Value> = items(spec, "topologySpreadConstraints").collect();
+    // How often each pair comes still.
+    let mut left: HashMap<(&str, &str), usize> = HashMap::new();
+    for c in &all {
+        *left.entry((text(c, "topologyKey"), text(c, "whenUnsatisfiable"))).or_default() += 1;
+    }
     for (i, c) in all.iter().enumerate() {
         let path = path.index(i);
         let (key, action) = (text(c, "topologyKey"), text(c, "whenUnsatisfiable"));
@@ -20,8 +26,9 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             let allowed = ["DoNotSchedule", "ScheduleAnyway"];
             errors.not_supported(&path.child("whenUnsatisfiable"), &json!(action), &allowed);
         }
-        let same = |other: &&&Value| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action;
-        if all[i + 1..].iter().any(|other| same(&other)) {
+        let left = left.entry((key, action)).or_default();
+        *left = left.saturating_sub(1);
+        if *left > 0 {
             let at = path.child("{topologyKey, whenUnsatisfiable}");
             errors.duplicate(&at, &json!(format!("{{{key}, {action}}}")));
         }

@@ -3,6 +3,7 @@
 use super::{ip, items, qualified, subdomain, text};
 use crate::kinds::{FieldErrors, FieldPath, checks::is_ipv6};
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 /// Conditions whose types are Kubernetes' own.
 const OWN: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
@@ -36,16 +37,22 @@ fn transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErr
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", "ephemeralContainers"),
     ] {
+        let mut own: HashMap<&Value, &Value> = HashMap::new();
+        for c in items(&old["spec"], specs) {
+            own.entry(&c["name"]).or_insert(c);
+        }
+        let runs = |s: &&Value| s["state"].get("terminated").is_none();
+        let running: HashSet<&Value> = items(new, list).filter(runs).map(|s| &s["name"]).collect();
         for (i, last) in items(&old["status"], list).enumerate() {
             let Some(exit) = last["state"].get("terminated") else { continue };
-            let own = items(&old["spec"], specs).find(|c| c["name"] == last["name"]);
+            let own = own.get(&last["name"]);
             // A policy or rules of its own say what it may do; the kubelet knows them.
             let free = own.is_some_and(|c| c.get("restartPolicy").is_some());
             let retried = policy == "OnFailure" && exit["exitCode"] != 0;
             if specs != "ephemeralContainers" && (free || policy == "Always" || retried || all) {
                 continue;
             }
-            if items(new, list).any(|s| s["name"] == last["name"] && s["state"].get("terminated").is_none()) {
+            if running.contains(&last["name"]) {
                 let path = path.child(list).index(i).child("state");
                 errors.forbidden(&path, "may not be transitioned to non-terminated state");
             }
@@ -55,7 +62,8 @@ fn transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErr
 
 /// Each is of a claim of the Pod.
 fn claims(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let is_known = |status: &Value| items(spec, "resourceClaims").any(|claim| claim["name"] == status["name"]);
+    let known: HashSet<&Value> = items(spec, "resourceClaims").map(|claim| &claim["name"]).collect();
+    let is_known = |status: &Value| known.contains(&status["name"]);
     for (i, status) in items(new, "resourceClaimStatuses").enumerate().filter(|(_, status)| !is_known(status)) {
         let why = "must match the name of an entry in `spec.resourceClaims`";
         errors.invalid(&path.index(i).child("name"), &status["name"], why);
@@ -65,9 +73,10 @@ fn claims(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors)
 /// One of each family, at most.
 fn addresses(new: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let (path, all) = (path.child(field), || items(new, field).map(|address| &address["ip"]));
+    let mut seen = HashSet::new();
     for (i, address) in all().enumerate() {
         ip(address, &path.index(i), errors);
-        if all().take(i).any(|earlier| earlier == address) {
+        if !seen.insert(address) {
             errors.duplicate(&path.index(i), &new[field][i]);
         }
     }

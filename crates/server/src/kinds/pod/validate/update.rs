@@ -3,6 +3,7 @@
 use super::{apparmor, items, scheduling, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
@@ -94,7 +95,7 @@ fn tolerations(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Fiel
         t.as_object_mut().map(|m| m.remove("tolerationSeconds"));
         t
     };
-    let now: Vec<Value> = items(spec, "tolerations").map(bare).collect();
+    let now: HashSet<Value> = items(spec, "tolerations").map(bare).collect();
     if items(before, "tolerations").all(|t| now.contains(&bare(t))) {
         scheduling::tolerations(spec, path, errors);
     } else {
@@ -103,7 +104,7 @@ fn tolerations(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Fiel
 }
 
 fn gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let old: Vec<&str> = items(before, "schedulingGates").map(|g| text(g, "name")).collect();
+    let old: HashSet<&str> = items(before, "schedulingGates").map(|g| text(g, "name")).collect();
     for (i, gate) in items(spec, "schedulingGates").enumerate().filter(|(_, g)| !old.contains(&text(g, "name"))) {
         let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
         errors.forbidden(&path.index(i).child("name"), &why);

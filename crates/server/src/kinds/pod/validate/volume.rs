@@ -10,7 +10,7 @@ use crate::kinds::{
 };
 use api::quantity::Amount;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// The volumes of a Pod that are right, by name, each with its kind.
 pub(super) type Volumes = BTreeMap<String, String>;
@@ -48,7 +48,7 @@ pub(super) fn claims_to_be_made(pod: &str, spec: &Value, path: &FieldPath, error
         let is_named = !v["ephemeral"].is_null() && !text(v, "name").is_empty();
         is_named.then(|| api::claim::made_name(pod, text(v, "name")))
     };
-    let all_made: Vec<String> = items(spec, "volumes").filter_map(made).collect();
+    let all_made: HashSet<String> = items(spec, "volumes").filter_map(made).collect();
     for (i, v) in items(spec, "volumes").enumerate() {
         let path = path.index(i);
         if let Some(claim) = made(v) {
@@ -57,7 +57,7 @@ pub(super) fn claims_to_be_made(pod: &str, spec: &Value, path: &FieldPath, error
             }
         }
         let source = &v["persistentVolumeClaim"];
-        if source["claimName"].as_str().is_some_and(|name| all_made.iter().any(|claim| claim == name)) {
+        if source["claimName"].as_str().is_some_and(|name| all_made.contains(name)) {
             let path = path.child("persistentVolumeClaim").child("claimName");
             let why = "must not reference a PVC that gets created for an ephemeral volume";
             errors.invalid(&path, &source["claimName"], why);

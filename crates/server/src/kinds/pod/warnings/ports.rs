@@ -1,6 +1,6 @@
 //! Ports that are had twice: by several containers of a Pod, or by one.
 
-use super::containers;
+use super::{MAX_COMPARISONS, containers};
 use crate::kinds::{
     FieldPath,
     checks::{items, text},
@@ -53,12 +53,19 @@ impl<'a> Port<'a> {
 }
 
 pub(super) fn ports(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
-    let mut before: Vec<Port<'_>> = Vec::new();
+    // Only ports of one number and protocol can clash.
+    let mut before: HashMap<(i64, &str), Vec<Port<'_>>> = HashMap::new();
+    let mut comparisons = 0;
     for (list, i, c) in containers(spec) {
         for (j, port) in items(c, "ports").enumerate() {
             let port = Port::read(port, path.child(list).index(i).child("ports").index(j));
             if !port.host_ip.is_empty() && port.host_port == 0 {
                 all.push(format!("{}: hostIP set without hostPort: {}", port.at, port.shown()));
+            }
+            let before = before.entry((port.number, port.protocol)).or_default();
+            comparisons += before.len();
+            if comparisons > MAX_COMPARISONS {
+                continue;
             }
             let clashes = before.iter().filter_map(|earlier| Some((port.clash(earlier)?, &earlier.at)));
             all.extend(clashes.map(|(how, earlier)| format!("{}: {how} port definition with {earlier}", port.at)));

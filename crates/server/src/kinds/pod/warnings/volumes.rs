@@ -1,6 +1,6 @@
 //! Volumes of plugins that are no more, and files of a volume that are in each other's way.
 
-use super::bytes;
+use super::{MAX_COMPARISONS, bytes};
 use crate::kinds::{
     FieldPath,
     checks::{items, text},
@@ -100,8 +100,12 @@ fn path(of: &Value) -> Option<String> {
 /// Warns of each file that lies where an earlier one does, above it or below.
 fn clashes(files: impl Iterator<Item = File>, what: &str, all: &mut Vec<String>) {
     let lies_in = |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
-    let mut before: Vec<File> = Vec::new();
+    let (mut before, mut comparisons): (Vec<File>, usize) = (Vec::new(), 0);
     for file in files {
+        comparisons += before.len();
+        if comparisons > MAX_COMPARISONS {
+            return;
+        }
         let clash = |earlier: &&File| {
             let (one, other) = (&file.path, &earlier.path);
             one == other || lies_in(one, other) || lies_in(other, one)

@@ -1,0 +1,286 @@
+//! Bounds on connections (or outstanding queries) in all and per source address: pure bookkeeping.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+/// How many entries a [`ConnectionTable`] holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// In all.
+    pub total: usize,
+    /// From all sources but [`Source::Local`], which always has the rest of `total` for itself.
+    pub remote: usize,
+    /// From one source, unless it is [`Source::Local`].
+    pub per_source: usize,
+}
+
+/// Where a connection comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// This machine: all components and clients of a node share one address.
+    Local,
+    /// Another address. Of an IPv6 address only the network (/64) counts, because a host owns all addresses of it.
+    Remote(IpAddr),
+}
+
+impl Source {
+    /// The source that a peer's address belongs to; `own` is the address that the peer connected to.
+    #[must_use]
+    pub fn of(peer: IpAddr, own: Option<IpAddr>) -> Self {
+        let peer = peer.to_canonical();
+        match peer {
+            _ if peer.is_loopback() || own.is_some_and(|own| own.to_canonical() == peer) => Self::Local,
+            IpAddr::V4(_) => Self::Remote(peer),
+            IpAddr::V6(address) => Self::Remote(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()),
+        }
+    }
+}
+
+/// Identifies an entry of a [`ConnectionTable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    source: Source,
+    id: u64,
+}
+
+/// The bound that refused an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// [`Bounds::per_source`].
+    Source,
+    /// [`Bounds::total`] or [`Bounds::remote`]: all sources together.
+    All,
+}
+
+/// Entries by source, within bounds.
+#[derive(Debug)]
+pub struct ConnectionTable<T> {
+    bounds: Bounds,
+    by_source: HashMap<Source, BTreeMap<u64, T>>,
+    total: usize,
+    next_id: u64,
+}
+
+impl<T> ConnectionTable<T> {
+    /// An empty table.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, by_source: HashMap::new(), total: 0, next_id: 0 }
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.total
+    }
+
+    /// Whether there are no entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// When a bound is reached.
+    pub fn insert(&mut self, source: Source, entry: T) -> Result<Key, Full> {
+        self.check(source)?;
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        self.by_source.entry(source).or_default().insert(id, entry);
+        self.total = self.total.saturating_add(1);
+        Ok(Key { source, id })
+    }
+
+    /// Whether an entry of this source could be added.
+    fn check(&self, source: Source) -> Result<(), Full> {
+        let count = |source: &Source| self.by_source.get(source).map_or(0, BTreeMap::len);
+        let remote = self.total.saturating_sub(count(&Source::Local));
+        if source != Source::Local && count(&source) >= self.bounds.per_source {
+            return Err(Full::Source);
+        }
+        if self.total >= self.bounds.total || (source != Source::Local && remote >= self.bounds.remote) {
+            return Err(Full::All);
+        }
+        Ok(())
+    }
+
+    /// Removes an entry; `None` where it was removed before.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let entries = self.by_source.get_mut(&key.source)?;
+        let entry = entries.remove(&key.id)?;
+        if entries.is_empty() {
+            self.by_source.remove(&key.source);
+        }
+        self.total = self.total.saturating_sub(1);
+        Some(entry)
+    }
+
+    /// Removes the entry with the lowest rank of the source with the most entries, to make room for an entry of `newcomer`.
+    /// Entries without a rank stay. Only sources that hold more entries than the newcomer lose one, so that a source with
+    /// few connections never makes room for one with many.
+    pub fn evict<R: Ord>(&mut self, newcomer: Source, rank: impl Fn(&T) -> Option<R>) -> Option<T> {
+        let own = self.by_source.get(&newcomer).map_or(0, BTreeMap::len);
+        // The share of this machine is not taken by others.
+        let is_candidate = |source: Source| source != Source::Local || newcomer == Source::Local;
+        let mut sources: Vec<(usize, Source)> = self
+            .by_source
+            .iter()
+            .filter(|(source, entries)| is_candidate(**source) && entries.len() > own)
+            .map(|(source, entries)| (entries.len(), *source))
+            .collect();
+        sources.sort_unstable_by_key(|(count, _)| std::cmp::Reverse(*count));
+        let id = sources.into_iter().find_map(|(_, source)| {
+            let ranked = self.by_source.get(&source)?.iter().filter_map(|(id, entry)| Some((rank(entry)?, *id)));
+            Some(Key { source, id: ranked.min()?.1 })
+        })?;
+        self.remove(id)
+    }
+}
+
+/// A [`ConnectionTable`] that tasks share. Each entry stays for as long as its [`Slot`].
+#[derive(Debug)]
+pub struct Slots<T>(Arc<Mutex<ConnectionTable<T>>>);
+
+/// The place of an entry, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct Slot<T> {
+    slots: Slots<T>,
+    key: Key,
+}
+
+impl<T> Slots<T> {
+    /// No entries yet.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        Self(Arc::new(Mutex::new(ConnectionTable::new(bounds))))
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Adds an entry. Where all sources together have too many, [`ConnectionTable::evict`] makes room; the caller ends what
+    /// the evicted entry stands for.
+    ///
+    /// # Errors
+    /// When a bound is reached.
+    pub fn admit<R: Ord>(
+        &self,
+        source: Source,
+        entry: T,
+        rank: impl Fn(&T) -> Option<R>,
+    ) -> Result<(Slot<T>, Option<T>), Full> {
+        let mut table = self.lock();
+        let evicted = match table.check(source) {
+            Ok(()) => None,
+            Err(Full::All) => Some(table.evict(source, rank).ok_or(Full::All)?),
+            Err(full) => return Err(full),
+        };
+        let key = table.insert(source, entry)?;
+        Ok((Slot { slots: Self(Arc::clone(&self.0)), key }, evicted))
+    }
+
+    /// Removes the entry with the lowest rank of the remote source with the most entries.
+    pub fn evict_any<R: Ord>(&self, rank: impl Fn(&T) -> Option<R>) -> Option<T> {
+        // No peer has this address.
+        self.lock().evict(Source::Remote(Ipv4Addr::UNSPECIFIED.into()), rank)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable<T>> {
+        self.0.lock()
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        let removed = self.slots.lock().remove(self.key);
+        // The lock is free by now, whatever the entry does when it is dropped.
+        drop(removed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { total: 6, remote: 4, per_source: 3 };
+
+    fn source(last: u8) -> Source {
+        Source::of(IpAddr::from([10, 0, 0, last]), None)
+    }
+
+    #[test]
+    fn source_is_local_for_loopback_and_own_address_only() {
+        let of = |peer: &str, own: &str| Source::of(peer.parse().unwrap(), Some(own.parse().unwrap()));
+        assert_eq!(of("127.0.0.1", "127.0.0.1"), Source::Local);
+        assert_eq!(of("::ffff:127.0.0.1", "::1"), Source::Local);
+        assert_eq!(of("10.0.0.1", "10.0.0.1"), Source::Local);
+        assert_eq!(of("10.0.0.2", "10.0.0.1"), Source::Remote("10.0.0.2".parse().unwrap()));
+        assert_eq!(of("::ffff:10.0.0.2", "10.0.0.1"), Source::Remote("10.0.0.2".parse().unwrap()));
+        assert_eq!(of("fd00::1:2", "10.0.0.1"), of("fd00::ffff:0:9", "10.0.0.1"));
+    }
+
+    #[test]
+    fn source_reaches_its_bound_without_harming_others() {
+        let mut table = ConnectionTable::new(BOUNDS);
+        let keys: Vec<Key> = (0..3).map(|_| table.insert(source(1), ()).unwrap()).collect();
+        assert_eq!(table.insert(source(1), ()), Err(Full::Source));
+        assert!(table.insert(source(2), ()).is_ok());
+        assert_eq!(table.insert(source(3), ()), Err(Full::All));
+        // The rest is for this machine.
+        assert!(table.insert(Source::Local, ()).is_ok() && table.insert(Source::Local, ()).is_ok());
+        assert_eq!(table.insert(Source::Local, ()), Err(Full::All));
+        assert_eq!((table.remove(keys[0]), table.remove(keys[0])), (Some(()), None));
+        assert!(table.insert(source(3), ()).is_ok());
+        assert_eq!(table.len(), 6);
+    }
+
+    #[test]
+    fn eviction_takes_the_lowest_rank_of_the_largest_source() {
+        let mut table = ConnectionTable::new(BOUNDS);
+        for rank in [None, Some(7), Some(5)] {
+            table.insert(source(1), rank).unwrap();
+        }
+        table.insert(source(2), Some(1)).unwrap();
+        assert_eq!(table.evict(source(3), |rank| *rank), Some(Some(5)));
+        assert_eq!(table.evict(source(3), |rank| *rank), Some(Some(7)));
+        // Each remaining source has one entry, as many as the newcomer would have.
+        table.insert(source(3), Some(2)).unwrap();
+        assert_eq!(table.evict(source(3), |rank| *rank), None);
+    }
+
+    #[test]
+    fn eviction_for_a_remote_source_spares_this_machine() {
+        let mut table = ConnectionTable::new(BOUNDS);
+        for _ in 0..3 {
+            table.insert(Source::Local, ()).unwrap();
+        }
+        assert_eq!(table.evict(source(1), |()| Some(0)), None);
+        assert_eq!(table.evict(Source::Local, |()| Some(0)), None);
+        assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn newcomer_takes_the_place_of_the_largest_source() {
+        let slots = Slots::new(BOUNDS);
+        let admit = |source, name| slots.admit(source, name, |_| Some(())).map_err(|full| (full, name));
+        let held: Vec<_> = ["a", "b", "c"].map(|name| admit(source(1), name).unwrap().0).into();
+        let (second, evicted) = admit(source(2), "d").unwrap();
+        assert_eq!(evicted, None);
+        let (_third, evicted) = admit(source(3), "e").unwrap();
+        assert_eq!((evicted, slots.count()), (Some("a"), 4));
+        // Dropping the evicted one frees no second place.
+        drop(held);
+        assert_eq!(slots.count(), 2);
+        drop(second);
+        assert_eq!(slots.count(), 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! A Pod that may change its network, against the real kernel.
+
+use super::*;
+use crate::destroy::Places;
+use crate::destroy::real_tests::{add_pod, in_a_namespace, pod_namespace};
+use crate::program::find;
+use crate::{Network, Options};
+use expect_test::expect;
+use nix::sched::{CloneFlags, setns};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+#[test]
+fn table_checks_the_ports_it_knows() {
+    let port = Port { veth: "veth1".into(), mac: "0a:00:00:00:00:01".into(), ip: Ipv4Addr::new(10, 0, 0, 2) };
+    expect![[r#"
+        add table bridge t
+        delete table bridge t
+        add table bridge t
+        add set bridge t ports { type ifname ; }
+        add set bridge t senders { type ifname . ether_addr ; }
+        add set bridge t addresses { type ifname . ether_addr . ipv4_addr ; }
+        add chain bridge t prerouting { type filter hook prerouting priority -300 ; }
+        add rule bridge t prerouting iifname != @ports accept
+        add rule bridge t prerouting iifname . ether saddr != @senders drop
+        add rule bridge t prerouting ether type ip iifname . ether saddr . ip saddr != @addresses drop
+        add rule bridge t prerouting ether type arp iifname . arp saddr ether . arp saddr ip != @addresses drop
+        add rule bridge t prerouting ether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop
+        add rule bridge t prerouting ether type != { ip, arp, ip6 } drop
+        add element bridge t ports { "veth1" }
+        add element bridge t senders { "veth1" . 0a:00:00:00:00:01 }
+        add element bridge t addresses { "veth1" . 0a:00:00:00:00:01 . 10.0.0.2 }
+    "#]]
+    .assert_eq(&table("t", [&port].into_iter()));
+}
+
+/// Does something in a Pod's network namespace.
+fn inside<T: Send + 'static>(netns: &Path, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let file = std::fs::File::open(netns).expect("a namespace");
+    let thread = std::thread::spawn(move || {
+        setns(file, CloneFlags::CLONE_NEWNET).expect("entered");
+        work()
+    });
+    thread.join().expect("it ends")
+}
+
+fn ip(args: &str) {
+    let done = std::process::Command::new("ip").args(args.split(' ')).status().expect("ip runs");
+    assert!(done.success(), "ip {args}");
+}
+
+/// Sends from an address, or from the Pod's own.
+fn send(netns: &Path, from: Option<Ipv4Addr>, to: (Ipv4Addr, u16), text: &'static str) {
+    inside(netns, move || {
+        let socket = UdpSocket::bind((from.unwrap_or(Ipv4Addr::UNSPECIFIED), 0)).expect("a socket");
+        socket.send_to(text.as_bytes(), to).expect("sent");
+    });
+}
+
+/// The next packet that comes.
+fn received(socket: &UdpSocket) -> String {
+    let mut buffer = [0; 64];
+    let length = socket.recv(&mut buffer).expect("a packet in time");
+    String::from_utf8_lossy(&buffer[..length]).into_owned()
+}
+
+/// What the node's kernel says of a neighbour.
+async fn neighbour(ip: Ipv4Addr) -> String {
+    run("ip", &["neigh", "show", &ip.to_string()], "").await.expect("a list")
+}
+
+#[test]
+fn pod_cannot_send_with_an_address_of_another() {
+    in_a_namespace(async || {
+        if find("nft").is_none() || find("ip").is_none() {
+            println!("skipped: nft or ip is not installed");
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let places = Places { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
+        let network = Network::prepare(Options::new(dir.path().join("data"))).await.expect("a network");
+        if !network.checks_senders {
+            println!("skipped: no nftables for bridges here");
+            return;
+        }
+        let anti_spoof = AntiSpoof::new(&network.bridge, &places.cni_cache);
+        let netns = dir.path().join("attacker");
+        pod_namespace(&netns);
+        add_pod(&network, &places, &netns, "c1", 8080).await;
+        anti_spoof.add("c1").await.expect("checked");
+        let node = UdpSocket::bind((network.gateway, 0)).expect("a socket");
+        node.set_read_timeout(Some(DEADLINE)).expect("a time");
+        let to = (network.gateway, node.local_addr().expect("an address").port());
+        let stolen = Ipv4Addr::new(10, 244, 0, 77);
+
+        send(&netns, None, to, "as itself");
+        assert_eq!(received(&node), "as itself");
+        // Packets of one port keep their order.
+        inside(&netns, move || ip(&format!("addr add {stolen}/24 dev eth0")));
+        send(&netns, Some(stolen), to, "as another");
+        send(&netns, None, to, "as itself again");
+        assert_eq!(received(&node), "as itself again");
+
+        // It has the address, and must not be found there.
+        let asked = UdpSocket::bind((network.gateway, 0)).expect("a socket");
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let _ = asked.send_to(b"?", (stolen, 9));
+            let known = neighbour(stolen).await;
+            assert!(!known.contains("lladdr"), "{known}");
+            if known.contains("FAILED") {
+                break;
+            }
+            assert!(Instant::now() < end, "{known}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+
+        let own =
+            std::fs::read_to_string(places.cni_cache.join(format!("{}-c1-eth0", network.bridge))).expect("a file");
+        let own = port_mac(&own);
+        inside(&netns, || ip("link set eth0 address 0a:00:00:00:00:99"));
+        send(&netns, None, to, "with another MAC");
+        inside(&netns, move || ip(&format!("link set eth0 address {own}")));
+        send(&netns, None, to, "with its own MAC");
+        assert_eq!(received(&node), "with its own MAC");
+
+        // The table is made anew where somebody has removed it.
+        run("nft", &["flush", "ruleset"], "").await.expect("nothing is left");
+        anti_spoof.added.lock().await.clear();
+        anti_spoof.add("c1").await.expect("checked");
+        send(&netns, Some(stolen), to, "as another");
+        send(&netns, None, to, "as itself at last");
+        assert_eq!(received(&node), "as itself at last");
+        crate::destroy::destroy(&dir.path().join("data"), &places).await.expect("removed");
+        let tables = run("nft", &["list", "tables"], "").await.expect("a list");
+        assert!(!tables.contains(&network.bridge), "{tables}");
+    });
+}
+
+fn port_mac(entry: &str) -> String {
+    let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
+    let interfaces = entry["result"]["interfaces"].as_array().expect("interfaces").clone();
+    let own = interfaces.iter().find(|i| i["sandbox"].as_str().is_some_and(|s| !s.is_empty())).expect("its own");
+    own["mac"].as_str().expect("a MAC").to_owned()
+}

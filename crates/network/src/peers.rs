@@ -1,0 +1,69 @@
+//! Who is served at the gateway's address. Other machines can route packets to it through the node.
+
+use ipnet::Ipv4Net;
+use parking_lot::Mutex;
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long the node's own addresses are remembered: an unknown peer must not cost a look at all of them each time.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// The peers that are served at the gateway's address: the node's Pods and the node itself.
+#[derive(Debug, Clone)]
+pub struct NodePeers {
+    pods: Ipv4Net,
+    own: Arc<Mutex<OwnAddresses>>,
+}
+
+#[derive(Debug, Default)]
+struct OwnAddresses {
+    read: Option<Instant>,
+    all: HashSet<Ipv4Addr>,
+}
+
+impl NodePeers {
+    pub(crate) fn new(pods: Ipv4Net) -> Self {
+        Self { pods, own: Arc::default() }
+    }
+
+    /// Whether a peer of this address is served.
+    #[must_use]
+    pub fn contains(&self, peer: IpAddr) -> bool {
+        let IpAddr::V4(peer) = peer.to_canonical() else { return peer.is_loopback() };
+        peer.is_loopback() || self.pods.contains(&peer) || self.is_own(peer)
+    }
+
+    fn is_own(&self, peer: Ipv4Addr) -> bool {
+        let mut own = self.own.lock();
+        if own.read.is_none_or(|read| read.elapsed() >= KEPT) {
+            let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+            own.all = all.filter_map(|a| Some(a.address?.as_sockaddr_in()?.ip())).collect();
+            own.read = Some(Instant::now());
+        }
+        own.all.contains(&peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_outside_the_node_are_not_served() {
+        let peers = NodePeers::new("10.244.0.0/24".parse().expect("a CIDR"));
+        let contains = |peer: &str| peers.contains(peer.parse().expect("an address"));
+        for peer in ["10.244.0.1", "10.244.0.77", "127.0.0.1", "::ffff:10.244.0.5", "::1"] {
+            assert!(contains(peer), "{peer}");
+        }
+        for peer in ["10.244.1.1", "192.0.2.7", "2001:db8::1"] {
+            assert!(!contains(peer), "{peer}");
+        }
+        let all =
+            nix::ifaddrs::getifaddrs().expect("addresses").filter_map(|a| Some(a.address?.as_sockaddr_in()?.ip()));
+        assert!(all.into_iter().all(|own| peers.contains(own.into())));
+    }
+}

@@ -1,0 +1,48 @@
+//! Holds the containers of a Pod back until the kernel has the rules that confine it.
+
+use crate::Network;
+use crate::anti_spoof::AntiSpoof;
+use crate::destroy::Places;
+use crate::policies::PolicyGate;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A gate that the kubelet passes before it starts a container. Cheap to clone.
+#[derive(Clone)]
+pub struct PodGate {
+    client: Client,
+    policies: PolicyGate,
+    anti_spoof: Option<AntiSpoof>,
+}
+
+impl PodGate {
+    /// A gate that [`Network::serve`] opens. `client` lists NetworkPolicies.
+    #[must_use]
+    pub fn new(network: &Network, client: Client) -> Self {
+        let anti_spoof = AntiSpoof::new(&network.bridge, Places::default().cni_cache);
+        Self { client, policies: PolicyGate::default(), anti_spoof: network.checks_senders.then_some(anti_spoof) }
+    }
+
+    /// Waits until the rules for a Pod in this sandbox, at these addresses, are in the kernel.
+    ///
+    /// # Errors
+    /// When they are not in time: the Pod must not begin then.
+    pub async fn wait(&self, pod: Arc<Pod>, sandbox: &str, ips: &[IpAddr]) -> Result<(), String> {
+        let is_of_the_node = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+        let own = ips.iter().find_map(|ip| match ip {
+            IpAddr::V4(ip) => Some(*ip),
+            IpAddr::V6(_) => None,
+        });
+        let Some(ip) = own.filter(|_| !is_of_the_node) else { return Ok(()) };
+        if let Some(anti_spoof) = &self.anti_spoof {
+            anti_spoof.add(sandbox).await?;
+        }
+        self.policies.wait(&self.client, pod, ip).await
+    }
+
+    pub(crate) fn policies(&self) -> &PolicyGate {
+        &self.policies
+    }
+}

@@ -1,0 +1,118 @@
+//! The quota of the store: its default, and Events that report when it is used up.
+
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
+use std::path::Path;
+use tokio::sync::watch;
+
+/// etcd's default for `--quota-backend-bytes`.
+const MOST: u64 = 2 << 30;
+/// All objects are kept in memory: by default they take no more than this part of it.
+const PART_OF_MEMORY: u64 = 4;
+/// Large enough for a small cluster, however little memory there is.
+const LEAST: u64 = 64 << 20;
+
+/// The quota in bytes; 0 asks for the default, as of etcd.
+pub(crate) fn bytes(wanted: u64) -> u64 {
+    match wanted {
+        0 => default_of(memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))),
+        wanted => wanted,
+    }
+}
+
+fn default_of(memory: Option<u64>) -> u64 {
+    memory.map_or(MOST, |memory| (memory / PART_OF_MEMORY).clamp(LEAST, MOST))
+}
+
+/// The memory that this process can have: that of the machine, or the limit of its cgroup.
+fn memory(proc: &Path, cgroups: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(proc.join("meminfo")).ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let machine: Option<u64> = total.map(|kilobytes: u64| kilobytes << 10);
+    // `0::/path` is the process's group of cgroups v2.
+    let own = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let groups = cgroups.join(path);
+    let groups = groups.ancestors().take_while(|group| group.starts_with(cgroups));
+    let limits = groups.filter_map(|group| std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok());
+    limits.chain(machine).min()
+}
+
+/// Creates an Event on the node whenever the store has run out of space, and when it has some again. Never ends.
+pub(crate) async fn report(mut alarm: watch::Receiver<bool>, client: Client, node: String) {
+    let events = Api::<Event>::namespaced(client, "default");
+    let mut reported = false;
+    loop {
+        let is_raised = *alarm.borrow_and_update();
+        if is_raised != reported {
+            if let Err(error) = events.create(&PostParams::default(), &event(&node, is_raised)).await {
+                tracing::warn!(%error, "failed to create an Event about the store's quota");
+            }
+            reported = is_raised;
+        }
+        if alarm.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn event(node: &str, is_raised: bool) -> Event {
+    let (kind, reason, message) = match is_raised {
+        true => (
+            "Warning",
+            "StoreQuotaExceeded",
+            "The API server refuses to create and enlarge objects: the quota of its store is used up. Delete objects, or \
+             start Podium with a larger --quota-backend-bytes",
+        ),
+        false => ("Normal", "StoreQuotaRecovered", "The API server accepts all writes again"),
+    };
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let event = json!({
+        "metadata": {"generateName": format!("{node}.")},
+        // As the kubelet refers to its node.
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": kind, "reason": reason, "message": message, "count": 1,
+        "source": {"component": "podium", "host": node}, "firstTimestamp": now, "lastTimestamp": now,
+    });
+    serde_json::from_value(event).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_is_a_quarter_of_the_memory_within_bounds() {
+        assert_eq!(default_of(None), 2 << 30);
+        assert_eq!(default_of(Some(64 << 30)), 2 << 30);
+        assert_eq!(default_of(Some(4 << 30)), 1 << 30);
+        assert_eq!(default_of(Some(100 << 20)), 64 << 20);
+        assert_eq!(bytes(7), 7);
+        assert!(bytes(0) >= LEAST);
+    }
+
+    #[test]
+    fn memory_is_that_of_the_machine_or_the_limit_of_a_cgroup() {
+        let dir = tempfile::tempdir().unwrap();
+        let (proc, cgroups) = (dir.path().join("proc"), dir.path().join("cgroup"));
+        std::fs::create_dir_all(proc.join("self")).unwrap();
+        std::fs::create_dir_all(cgroups.join("a.slice/b.service")).unwrap();
+        assert_eq!(memory(&proc, &cgroups), None);
+        std::fs::write(proc.join("meminfo"), "MemTotal:        4096 kB\nMemFree: 1 kB\n").unwrap();
+        assert_eq!(memory(&proc, &cgroups), Some(4 << 20));
+        std::fs::write(proc.join("self/cgroup"), "0::/a.slice/b.service\n").unwrap();
+        std::fs::write(cgroups.join("a.slice/b.service/memory.max"), "max\n").unwrap();
+        std::fs::write(cgroups.join("a.slice/memory.max"), "1048576\n").unwrap();
+        assert_eq!(memory(&proc, &cgroups), Some(1 << 20));
+    }
+
+    #[test]
+    fn event_is_complete() {
+        for (is_raised, reason) in [(true, "StoreQuotaExceeded"), (false, "StoreQuotaRecovered")] {
+            let event = event("n", is_raised);
+            assert_eq!((event.reason.as_deref(), event.involved_object.name.as_deref()), (Some(reason), Some("n")));
+            assert!(event.last_timestamp.is_some());
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The limit of open files (`RLIMIT_NOFILE`): raised for this process, kept as it was for containerd and its containers.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::{io, path::Path, sync::OnceLock};
+use tokio::process::Command;
+
+/// More is of no use to one process.
+const MOST: u64 = 1 << 20;
+/// Lowers the limit to its first argument, and becomes the program that the others name.
+const LOWER: &str = r#"ulimit -S -n "$0"; exec "$@""#;
+
+/// The soft limit before it was raised.
+static ORIGINAL: OnceLock<u64> = OnceLock::new();
+
+/// Raises this process's soft limit to its hard limit, and gives what it is then.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn raise_file_limit() -> io::Result<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let wanted = hard.min(MOST).max(soft);
+    if wanted > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
+        ORIGINAL.get_or_init(|| soft);
+    }
+    Ok(wanted)
+}
+
+/// A command that runs a program with the limit that this process was started with: containers inherit it, and some programs
+/// take a time that grows with it.
+pub(crate) fn command(program: &Path) -> Command {
+    let Some(soft) = ORIGINAL.get() else { return Command::new(program) };
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", LOWER, &soft.to_string()]).arg(program);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn raised_limit_is_not_inherited_by_containerd() {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        // As it is without this process's parents having raised it.
+        let low = soft.min(500);
+        setrlimit(Resource::RLIMIT_NOFILE, low, hard).unwrap();
+        let raised = raise_file_limit().unwrap();
+        assert!(raised > low && getrlimit(Resource::RLIMIT_NOFILE).unwrap().0 == raised);
+        let output = command(Path::new("/bin/sh")).args(["-c", "ulimit -S -n; ulimit -H -n"]).output().await.unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{low}\n{hard}\n"));
+    }
+}

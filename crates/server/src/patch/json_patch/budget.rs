@@ -1,0 +1,57 @@
+//! Budget of one JSON patch: what its operations may cost together, whatever the sizes of the patch and of the object.
+
+use super::Refusal;
+
+/// Upstream's bound on what all `copy` operations of one patch add (`AccumulatedCopySizeLimit`), in bytes.
+const MAX_COPIED: usize = 3 << 20;
+/// How many elements of arrays all insertions and removals of one patch may shift. 10,000 operations on the front of an
+/// array of 6,000 elements are within it; 64 Mi elements take a fraction of a second.
+const MAX_SHIFTED: usize = 64 << 20;
+
+/// The costs so far.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    copied: usize,
+    shifted: usize,
+}
+
+impl Budget {
+    /// Charges a copy of this many bytes.
+    pub(super) fn copy(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.copied = self.copied.saturating_add(bytes);
+        let copied = self.copied;
+        if copied <= MAX_COPIED {
+            return Ok(());
+        }
+        Err(format!(
+            "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+        ))
+    }
+
+    /// Charges an insertion or removal that shifts this many elements of an array.
+    pub(super) fn shift(&mut self, elements: usize) -> Result<(), Refusal> {
+        self.shifted = self.shifted.saturating_add(elements);
+        let shifted = self.shifted;
+        if shifted <= MAX_SHIFTED {
+            return Ok(());
+        }
+        Err(format!(
+            "Unable to change the array, the accumulated number of shifted elements is {shifted}, exceeding the limit {MAX_SHIFTED}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_is_shared_by_all_operations() {
+        let mut budget = Budget::default();
+        assert!(budget.shift(MAX_SHIFTED).is_ok());
+        assert!(budget.shift(0).is_ok());
+        assert!(budget.shift(1).unwrap_err().contains("exceeding the limit"));
+        assert!(budget.copy(MAX_COPIED).is_ok());
+        assert!(budget.copy(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! The quota of a store: how many bytes its objects may take together.
+//!
+//! All objects are kept in memory, so without a quota one client could take all of it. As in etcd, writes that need more
+//! space are refused at the quota, and reads and deletes go on. The cluster itself must go on as well: its components may
+//! use a reserve beyond the quota.
+
+use tokio::sync::watch;
+
+use crate::{Options, Record};
+
+/// Bytes of memory that an object takes apart from its key and its data: allocations and its place in the map.
+const OVERHEAD_BYTES: u64 = 200;
+/// The part of the quota that is added to it for components of the cluster.
+const RESERVE: u64 = 10;
+/// The alarm ends when no more than this part of the quota is used, in percent.
+const CLEAR_PERCENT: u64 = 95;
+
+/// How far a write may fill the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allowance {
+    /// Up to the quota: for clients.
+    #[default]
+    Quota,
+    /// Up to the quota and a tenth of it: for components of the cluster.
+    Reserve,
+    /// Without a limit: for what has to be written before something is deleted.
+    Unlimited,
+}
+
+/// How much of a store is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that all objects take.
+    pub bytes: u64,
+    /// Bytes that they may take.
+    pub quota: u64,
+}
+
+impl Allowance {
+    /// The bytes that the store may hold after a write.
+    pub(crate) fn limit(self, quota: u64) -> u64 {
+        match self {
+            Self::Quota => quota,
+            Self::Reserve => quota.saturating_add(quota / RESERVE),
+            Self::Unlimited => u64::MAX,
+        }
+    }
+}
+
+/// The bytes that an object counts for.
+pub(crate) fn footprint(record: &Record) -> u64 {
+    (record.key.bytes() + record.data.entry().len()) as u64 + OVERHEAD_BYTES
+}
+
+/// Whether the store has run out of space. It is raised by a write that is refused, and cleared when there is some space
+/// again, so that it does not change with every write.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    quota: u64,
+    raised: watch::Sender<bool>,
+}
+
+impl Alarm {
+    pub(crate) fn new(options: &Options, used: u64) -> Self {
+        let alarm = Self { quota: options.quota_bytes, raised: watch::Sender::new(false) };
+        alarm.update(used, false);
+        alarm
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<bool> {
+        self.raised.subscribe()
+    }
+
+    /// Takes note of the bytes that are used, and whether a write was refused.
+    pub(crate) fn update(&self, used: u64, refused: bool) {
+        let was_raised = *self.raised.borrow();
+        let is_nearly_full = used > self.quota / 100 * CLEAR_PERCENT;
+        let is_raised = used >= self.quota || is_nearly_full && (was_raised || refused);
+        if is_raised == was_raised {
+            return;
+        }
+        if is_raised {
+            tracing::error!(
+                used,
+                quota = self.quota,
+                "store quota exceeded, refusing writes until objects are deleted"
+            );
+        } else {
+            tracing::info!(used, quota = self.quota, "store has space again, accepting writes");
+        }
+        self.raised.send_replace(is_raised);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarm_is_raised_by_a_refusal_and_cleared_with_hysteresis() {
+        let alarm = Alarm::new(&Options { quota_bytes: 1000, ..Options::default() }, 0);
+        for (used, refused, expected) in [
+            (990, false, false),
+            (500, true, false),
+            (990, true, true),
+            (960, false, true),
+            (950, false, false),
+            (960, false, false),
+            (1000, false, true),
+            (0, false, false),
+        ] {
+            alarm.update(used, refused);
+            assert_eq!(*alarm.subscribe().borrow(), expected, "{used} {refused}");
+        }
+        assert!(*Alarm::new(&Options { quota_bytes: 1000, ..Options::default() }, 1001).subscribe().borrow());
+    }
+
+    #[test]
+    fn reserve_is_a_tenth_and_never_overflows() {
+        assert_eq!(Allowance::Quota.limit(1000), 1000);
+        assert_eq!(Allowance::Reserve.limit(1000), 1100);
+        assert_eq!(Allowance::Reserve.limit(u64::MAX), u64::MAX);
+        assert_eq!(Allowance::Unlimited.limit(0), u64::MAX);
+    }
+}

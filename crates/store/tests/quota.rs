@@ -1,0 +1,180 @@
+//! The quota of a store, and what the history of deleted objects may cost.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[cfg(test)]
+mod common;
+
+use common::{block_on, memory_with, outcome, pod, put};
+use proptest::prelude::*;
+use store::{Allowance, Expect, Key, MemoryEngine, Object, Options, Scope, Store, Template, Write};
+
+const QUOTA: u64 = 20_000;
+
+fn options() -> Options {
+    Options { quota_bytes: QUOTA, ..Options::default() }
+}
+
+/// The bytes that all objects count for, without what the store keeps of that. 16 bytes stand before each object's data.
+fn recomputed(store: &Store) -> u64 {
+    let all = ["pods", "nodes"].map(|resource| store.list(&Scope::resource(resource), None, None).objects);
+    let key = |key: &Key| key.resource.len() + key.namespace.len() + key.name.len();
+    all.iter().flatten().map(|object: &Object| (key(&object.key) + object.data.len() + 16 + 200) as u64).sum()
+}
+
+#[test]
+fn writes_are_refused_at_the_quota_and_deletes_make_room() {
+    block_on(async {
+        let (engine, store) = memory_with(options());
+        let text = "x".repeat(1000);
+        let mut names = Vec::new();
+        loop {
+            let key = pod(&format!("p{}", names.len()));
+            let (before, commits) = (store.revision(), engine.commits());
+            let answer = store.write(put(&key, Expect::Absent, &text)).await;
+            if outcome(&answer) == "no space" {
+                assert_eq!((store.revision(), engine.commits(), store.get(&key)), (before, commits, None));
+                break;
+            }
+            assert_eq!(outcome(&answer), "done");
+            names.push(key);
+        }
+        assert_eq!(names.len(), 16);
+        assert!(*store.quota_alarm().borrow());
+        let grown = "x".repeat(2000);
+        assert_eq!(outcome(&store.write(put(&names[0], Expect::Exists, &grown)).await), "no space");
+        assert_eq!(outcome(&store.write(put(&names[0], Expect::Exists, "small")).await), "done");
+        let gone = Write::delete(names[1].clone(), Expect::Exists, Template::from("x".repeat(10_000)));
+        assert_eq!(outcome(&store.write(gone).await), "done");
+        assert!(!*store.quota_alarm().borrow(), "the alarm clears by itself");
+        assert_eq!(outcome(&store.write(put(&pod("after"), Expect::Absent, &text)).await), "done");
+    });
+}
+
+#[test]
+fn components_go_on_up_to_the_reserve() {
+    block_on(async {
+        let (_, store) = memory_with(options());
+        let fill = async |name: &str, allowance: Allowance| {
+            let mut count = 0_u64;
+            for number in 0..1000 {
+                let write = put(&pod(&format!("{name}{number}")), Expect::Absent, "").with_allowance(allowance);
+                if outcome(&store.write(write).await) != "done" {
+                    break;
+                }
+                count += 1;
+            }
+            count
+        };
+        let (clients, components) = (fill("a", Allowance::Quota).await, fill("b", Allowance::Reserve).await);
+        assert!(store.usage().bytes > QUOTA && store.usage().bytes <= QUOTA + QUOTA / 10);
+        assert!(clients / 12 <= components && components <= clients / 8, "{clients} {components}");
+        let write = put(&pod("c"), Expect::Absent, &"x".repeat(5000)).with_allowance(Allowance::Unlimited);
+        assert_eq!(outcome(&store.write(write).await), "done");
+    });
+}
+
+#[test]
+fn history_of_large_objects_is_bounded_in_bytes() {
+    const LIMIT: usize = 1 << 20;
+    block_on(async {
+        let (_, store) = memory_with(Options { window_bytes: LIMIT, ..Options::default() });
+        let (keys, large): (Vec<Key>, _) =
+            ((0..40).map(|number| pod(&number.to_string())).collect(), "x".repeat(100_000));
+        for key in &keys {
+            store.write(put(key, Expect::Absent, &large)).await.unwrap();
+        }
+        // Each event is small, and keeps the large object from before.
+        let filled = store.revision();
+        for key in &keys {
+            store.write(put(key, Expect::Exists, "")).await.unwrap();
+        }
+        let kept = store.revision() - store.oldest_revision("pods").max(filled);
+        assert!((5..=10).contains(&kept), "{kept} events that keep 100 kB each are within 1 MiB");
+        // The same, with a resource of its own for each object.
+        let mut last = Vec::new();
+        for number in 0..40 {
+            let key = Key::new(format!("kind{number}"), "", "o");
+            store.write(put(&key, Expect::Absent, &large)).await.unwrap();
+            last.push(store.write(Write::delete(key, Expect::Exists, Template::from(""))).await.unwrap());
+        }
+        let kept = last.iter().filter(|last| store.oldest_revision(&last.key.resource) < last.revision).count();
+        assert!(kept <= 10, "{kept} resources keep an event that holds 100 kB");
+    });
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize, usize, Allowance),
+    Delete(usize),
+    Together(Vec<(usize, usize)>),
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let allowance = prop::sample::select(vec![Allowance::Quota, Allowance::Reserve, Allowance::Unlimited]);
+    prop_oneof![
+        6 => (0..12_usize, 0..5000_usize, allowance).prop_map(|(key, size, allowance)| Step::Put(key, size, allowance)),
+        3 => (0..12_usize).prop_map(Step::Delete),
+        3 => prop::collection::vec((0..12_usize, 0..5000_usize), 1..8).prop_map(Step::Together),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn key(index: usize) -> Key {
+    if index < 8 { pod(&"p".repeat(index + 1)) } else { Key::new("nodes", "", index.to_string()) }
+}
+
+async fn play(engine: MemoryEngine, steps: Vec<Step>) {
+    let mut store = Store::open(engine.clone(), options()).unwrap();
+    for step in steps {
+        let before = store.usage().bytes;
+        match step {
+            Step::Put(index, size, allowance) => {
+                let write = put(&key(index), Expect::Any, &"x".repeat(size)).with_allowance(allowance);
+                let (old, revision) = (store.get(&key(index)), store.revision());
+                let answer = store.write(write).await;
+                let grew = store.usage().bytes > before;
+                let limit = if allowance == Allowance::Quota { QUOTA } else { QUOTA + QUOTA / 10 };
+                assert!(!grew || allowance == Allowance::Unlimited || store.usage().bytes <= limit);
+                if answer.is_err() {
+                    assert_eq!(
+                        (store.get(&key(index)), store.revision(), store.usage().bytes),
+                        (old, revision, before)
+                    );
+                }
+            }
+            Step::Delete(index) => {
+                let existed = store.get(&key(index)).is_some();
+                let deleted = store.write(Write::delete(key(index), Expect::Any, Template::from("gone"))).await;
+                assert_eq!(deleted.is_ok(), existed);
+            }
+            Step::Together(writes) => {
+                let tasks: Vec<_> = writes
+                    .into_iter()
+                    .map(|(index, size)| {
+                        let (store, write) = (store.clone(), put(&key(index), Expect::Any, &"x".repeat(size)));
+                        tokio::spawn(async move { store.write(write).await })
+                    })
+                    .collect();
+                for task in tasks {
+                    let _ = task.await.unwrap();
+                }
+                assert!(store.usage().bytes <= before.max(QUOTA));
+            }
+            Step::Reopen => {
+                drop(store);
+                store = Store::open(engine.clone(), options()).unwrap();
+            }
+        }
+        assert_eq!(store.usage().bytes, recomputed(&store));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn usage_is_the_sum_of_all_objects(steps in prop::collection::vec(step(), 1..60)) {
+        block_on(play(MemoryEngine::new(), steps));
+    }
+}

@@ -1,0 +1,111 @@
+//! Files that containers write are no way to exhaust Podium's memory, to stop it, or to read the node's files.
+
+use crate::Alone;
+use serde_json::{Value, json};
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::symlink,
+    path::PathBuf,
+};
+use tests::{Cluster, Kubectl, Setup, eventually};
+
+pub(crate) const ALONE: &[Alone] = &[
+    ("an enormous termination message costs Podium no memory", an_enormous_message),
+    ("a message from an enormous log costs Podium no memory", an_enormous_log),
+    ("a termination message that is a link or a FIFO is not read", a_replaced_message),
+];
+
+const ENORMOUS: u64 = 1 << 30;
+/// Podium may need this much more memory, in bytes: far less than the file, far more than a debug build's noise.
+const ALLOWANCE: u64 = 200 << 20;
+
+/// Podium's peak of resident memory, in bytes.
+fn peak_memory(cluster: &Cluster) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", cluster.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[track_caller]
+fn assert_peak_since(cluster: &Cluster, before: u64) {
+    let rise = peak_memory(cluster).saturating_sub(before);
+    assert!(rise < ALLOWANCE, "Podium's memory has risen by {} MiB", rise >> 20);
+}
+
+/// A Pod that the Pod Security Standard `restricted` allows.
+fn pod(script: &str, policy: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+            "terminationMessagePolicy": policy, "resources": {"limits": {"memory": "32Mi"}},
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}})
+}
+
+fn message(kubectl: &Kubectl) -> String {
+    let terminated = "/status/containerStatuses/0/state/terminated";
+    eventually("the end", || kubectl.value("pod/p", terminated).is_object());
+    kubectl.value("pod/p", &format!("{terminated}/message")).as_str().unwrap_or_default().to_owned()
+}
+
+fn an_enormous_message() {
+    let cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl();
+    let before = peak_memory(&cluster);
+    let sparse = format!("dd if=/dev/null of=/dev/termination-log bs=1 seek={ENORMOUS} count=0");
+    let end = "yes | tr -d '\\n' | head -c 5000 >> /dev/termination-log; printf end >> /dev/termination-log";
+    kubectl.apply(&pod(&format!("{sparse}; {end}"), "File").to_string());
+    assert_eq!(message(&kubectl), format!("{}end", "y".repeat(4093)));
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let size = fs::metadata(message_file(&cluster, uid.as_str().unwrap())).unwrap().len();
+    assert!(size > ENORMOUS, "the attack was played: {size}");
+    assert_peak_since(&cluster, before);
+}
+
+/// Runs until `/tmp/go` is there.
+const WAITS: &str = "echo ready; while [ ! -e /tmp/go ]; do sleep 0.1; done";
+
+/// Starts a Pod that waits, does `meanwhile` with its UID, and lets it go on.
+fn start(kubectl: &Kubectl, pod: &Value, meanwhile: impl FnOnce(&str)) {
+    kubectl.apply(&pod.to_string());
+    eventually("its first line", || kubectl.run("logs p").ok().contains("ready"));
+    meanwhile(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap());
+    kubectl.args(&["exec", "p", "--", "touch", "/tmp/go"], "").ok();
+}
+
+fn an_enormous_log() {
+    // Large enough that the log is not rotated meanwhile.
+    let cluster = Setup::default().kubelet(json!({"containerLogMaxSize": "10Gi"})).start();
+    let kubectl = cluster.kubectl();
+    let before = peak_memory(&cluster);
+    let waits = pod(&format!("{WAITS}; echo last; exit 1"), "FallbackToLogsOnError");
+    start(&kubectl, &waits, |uid| {
+        let log = format!("kubelet/logs/{}_p_{uid}/c/0.log", kubectl.namespace());
+        let log = OpenOptions::new().write(true).open(cluster.data_dir().join(log)).unwrap();
+        log.set_len(ENORMOUS).unwrap();
+    });
+    // The zeros of the hole are the beginning of the last line for the reader, which is not one of the CRI's.
+    assert!(message(&kubectl).ends_with("last\n"), "{}", message(&kubectl));
+    assert_peak_since(&cluster, before);
+}
+
+fn message_file(cluster: &Cluster, uid: &str) -> PathBuf {
+    cluster.data_dir().join(format!("kubelet/pods/{uid}/containers/c/0.termination"))
+}
+
+fn a_replaced_message() {
+    let cluster = Cluster::start(&[]);
+    let link: fn(&PathBuf) = |file| symlink("/etc/hostname", file).unwrap();
+    let fifo: fn(&PathBuf) = |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    for replace in [link, fifo] {
+        let kubectl = cluster.kubectl();
+        start(&kubectl, &pod(WAITS, "File"), |uid| {
+            let file = message_file(&cluster, uid);
+            fs::remove_file(&file).unwrap();
+            replace(&file);
+        });
+        let message = message(&kubectl);
+        assert!(message.starts_with("Error on reading termination log "), "{message}");
+        assert!(message.ends_with(": not a regular file"), "{message}");
+    }
+}
