@@ -4,6 +4,7 @@ mod access;
 mod channels;
 mod held;
 mod lists;
+mod log_readers;
 mod logs;
 mod metrics;
 mod port_forward;
@@ -13,6 +14,7 @@ mod summary;
 mod system_logs;
 mod upgrade;
 
+pub(crate) use log_readers::LogReaders;
 pub(crate) use summary::Rates;
 
 use crate::{

@@ -133,6 +133,7 @@ pub(crate) struct Shared {
     pub(crate) evictions: Evictions,
     pub(crate) shutdown: NodeShutdown,
     pub(crate) rates: http::Rates,
+    pub(crate) log_readers: http::LogReaders,
     pub(crate) probes: probe::counts::Counts,
     /// Service account tokens of Pods.
     pub(crate) tokens: volumes::Tokens,
@@ -197,6 +198,7 @@ impl Kubelet {
             evictions,
             shutdown,
             rates: http::Rates::default(),
+            log_readers: http::LogReaders::default(),
             probes: probe::counts::Counts::default(),
             tokens: volumes::Tokens::default(),
             images,

@@ -1,7 +1,7 @@
 //! Logs of running containers are rotated when they are large (upstream's `pkg/kubelet/logs/container_log_manager.go`):
 //! `0.log` becomes `0.log.20260101-000000`, the one before that is compressed, and the oldest ones go.
 
-use crate::{Shared, logs};
+use crate::{Shared, blocking, logs};
 use flate2::{Compression, write::GzEncoder};
 use parking_lot::Mutex;
 use runtime::ContainerId;
@@ -12,30 +12,56 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 const COMPRESSED: &str = "gz";
 /// A file that is being compressed.
 const UNFINISHED: &str = "tmp";
 
+/// A container can write much more than `containerLogMaxSize` within the ten seconds of `containerLogMonitorInterval`.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The logs that are being rotated, and those whose rotated files are being compressed. A flood is rotated while what it
+/// wrote before is still being compressed.
+#[derive(Default)]
+struct Busy {
+    rotating: Mutex<HashSet<String>>,
+    compressing: Mutex<HashSet<String>>,
+}
+
 /// Looks at the logs of all running containers, until told to stop.
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    let pause = shared.options.config.container_log_monitor_interval;
-    let busy = Arc::new(Mutex::new(HashSet::new()));
+    let pause = shared.options.config.container_log_monitor_interval.min(LONGEST_INTERVAL);
+    let busy = Arc::new(Busy::default());
     while shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
         for (id, path) in running(shared) {
-            if !is_due(&path, shared.options.config.container_log_max_size) || !busy.lock().insert(id.clone()) {
+            if !is_due(&path, shared.options.config.container_log_max_size) || !busy.rotating.lock().insert(id.clone())
+            {
                 continue;
             }
             // A runtime that hangs over one container keeps no other from its turn.
-            let (shared, busy) = (Arc::clone(shared), Arc::clone(&busy));
-            tokio::spawn(async move {
-                if let Err(error) = rotate(&shared, &id, &path).await {
-                    tracing::warn!(%error, path = %path.display(), "a log was not rotated");
-                }
-                busy.lock().remove(&id);
-            });
+            tokio::spawn(rotate_and_compress(Arc::clone(shared), Arc::clone(&busy), id, path));
         }
+    }
+}
+
+async fn rotate_and_compress(shared: Arc<Shared>, busy: Arc<Busy>, id: String, path: PathBuf) {
+    let rotated = rotate(&shared, &id, &path).await;
+    busy.rotating.lock().remove(&id);
+    warn_of(rotated, &path, "a log was not rotated");
+    if !busy.compressing.lock().insert(id.clone()) {
+        return;
+    }
+    let log = path.clone();
+    let compressed = blocking::run(move || compress_rotated(&log).map_err(|e| e.to_string())).await;
+    busy.compressing.lock().remove(&id);
+    warn_of(compressed, &path, "rotated logs were not compressed");
+}
+
+fn warn_of(result: Result<(), String>, path: &Path, what: &str) {
+    if let Err(error) = result {
+        tracing::warn!(%error, path = %path.display(), "{what}");
     }
 }
 
@@ -64,8 +90,8 @@ async fn rotate(shared: &Shared, id: &str, path: &Path) -> Result<(), String> {
         return reopen().await;
     }
     let (log, keep) = (path.to_owned(), shared.options.config.container_log_max_files.saturating_sub(2));
-    let make_room = move || make_room(&log, usize::try_from(keep).unwrap_or(usize::MAX));
-    tokio::task::spawn_blocking(make_room).await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    blocking::run(move || make_room(&log, keep).map_err(|e| e.to_string())).await?;
     let stamp = shared.now().strftime("%Y%m%d-%H%M%S").to_string();
     exchange(path, &stamp, reopen).await
 }
@@ -73,6 +99,10 @@ async fn rotate(shared: &Shared, id: &str, path: &Path) -> Result<(), String> {
 /// Sets the log aside and has the runtime begin a new one. When it cannot, everything is as it was.
 async fn exchange(path: &Path, stamp: &str, reopen: impl AsyncFnOnce() -> Result<(), String>) -> Result<(), String> {
     let aside = with_suffix(path, stamp);
+    if aside.exists() {
+        // Rotated within the same second. The next look finds it due again.
+        return Ok(());
+    }
     fs::rename(path, &aside).map_err(|e| e.to_string())?;
     let Err(error) = reopen().await else { return Ok(()) };
     match fs::rename(&aside, path) {
@@ -81,18 +111,34 @@ async fn exchange(path: &Path, stamp: &str, reopen: impl AsyncFnOnce() -> Result
     }
 }
 
-/// Compresses rotated logs and removes all but the newest `keep`; with the log itself and the one that follows, that
-/// makes `containerLogMaxFiles`.
+/// Removes all rotated logs but the newest `keep`; with the log itself and the one that follows, that makes
+/// `containerLogMaxFiles`.
 fn make_room(log: &Path, keep: usize) -> io::Result<()> {
-    let mut rotated = rotated(log)?;
-    let all = rotated.clone();
-    let is = |path: &Path, extension: &str| path.extension() == Some(OsStr::new(extension));
+    let mut complete: Vec<PathBuf> = rotated(log)?.into_iter().filter(|path| !has(path, UNFINISHED)).collect();
+    let excess = complete.len().saturating_sub(keep);
+    complete.drain(..excess).try_for_each(remove_if_there)
+}
+
+/// Compresses rotated logs, but for the newest one: the runtime may still write to it.
+fn compress_rotated(log: &Path) -> io::Result<()> {
+    let all = rotated(log)?;
     // What an earlier kubelet left in the middle of a compression.
-    rotated.retain(|path| !is(path, UNFINISHED) && !all.contains(&with_suffix(path, COMPRESSED)));
-    all.iter().filter(|path| !rotated.contains(path)).try_for_each(fs::remove_file)?;
-    let excess = rotated.len().saturating_sub(keep);
-    rotated.drain(..excess).try_for_each(fs::remove_file)?;
-    rotated.iter().filter(|path| !is(path, COMPRESSED)).try_for_each(|path| compress(path))
+    let (left, mut rotated): (Vec<PathBuf>, Vec<PathBuf>) =
+        all.iter().cloned().partition(|path| has(path, UNFINISHED) || all.contains(&with_suffix(path, COMPRESSED)));
+    left.into_iter().try_for_each(remove_if_there)?;
+    rotated.pop();
+    rotated.iter().filter(|path| !has(path, COMPRESSED)).try_for_each(|path| compress(path))
+}
+
+fn has(path: &Path, extension: &str) -> bool {
+    path.extension() == Some(OsStr::new(extension))
+}
+
+fn remove_if_there(path: PathBuf) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// Rotated logs, the oldest first: their names end with the time.
@@ -116,7 +162,8 @@ fn compress(path: &Path) -> io::Result<()> {
     io::copy(&mut File::open(path)?, &mut encoder)?;
     encoder.finish()?.sync_all()?;
     fs::rename(&unfinished, with_suffix(path, COMPRESSED))?;
-    fs::remove_file(path)
+    // A flood may have made it one too many meanwhile.
+    remove_if_there(path.to_owned())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -132,13 +179,7 @@ pub(crate) fn remove(log: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         all => all?,
     };
-    for path in all.into_iter().chain([log.to_owned()]) {
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-    }
-    Ok(())
+    all.into_iter().chain([log.to_owned()]).try_for_each(remove_if_there)
 }
 
 #[cfg(test)]
@@ -159,6 +200,7 @@ mod tests {
             fs::write(&log, stamp).unwrap();
             make_room(&log, keep).unwrap();
             exchange(&log, stamp, async || fs::write(&log, "").map_err(|e| e.to_string())).await.unwrap();
+            compress_rotated(&log).unwrap();
         }
         log
     }
@@ -187,13 +229,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn second_rotation_within_a_second_overwrites_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("0.log");
+        let reopen = async || fs::write(&log, "second").map_err(|e| e.to_string());
+        fs::write(&log, "first").unwrap();
+        exchange(&log, "1", reopen).await.unwrap();
+        exchange(&log, "1", async || Err("not asked".to_owned())).await.unwrap();
+        let text = |name: &str| crate::node_file::read_text(&dir.path().join(name)).unwrap();
+        assert_eq!((text("0.log.1"), text("0.log")), ("first".to_owned(), "second".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn flood_is_bounded_while_older_logs_are_not_compressed_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("0.log");
+        for stamp in ["1", "2", "3", "4", "5", "6"] {
+            fs::write(&log, stamp).unwrap();
+            make_room(&log, 3).unwrap();
+            exchange(&log, stamp, async || fs::write(&log, "").map_err(|e| e.to_string())).await.unwrap();
+        }
+        assert_eq!(names(dir.path()), ["0.log", "0.log.3", "0.log.4", "0.log.5", "0.log.6"]);
+    }
+
+    #[tokio::test]
     async fn what_a_crash_left_behind_is_cleared_up() {
         let dir = tempfile::tempdir().unwrap();
         let log = rotate_all(dir.path(), &["1", "2"], 3).await;
         fs::write(dir.path().join("0.log.1"), "compressed already").unwrap();
         fs::write(dir.path().join("0.log.2.tmp"), "half").unwrap();
-        make_room(&log, 3).unwrap();
-        assert_eq!(names(dir.path()), ["0.log", "0.log.1.gz", "0.log.2.gz"]);
+        compress_rotated(&log).unwrap();
+        assert_eq!(names(dir.path()), ["0.log", "0.log.1.gz", "0.log.2"]);
         remove(&log).unwrap();
         remove(&log).unwrap();
         assert_eq!(names(dir.path()), Vec::<String>::new());

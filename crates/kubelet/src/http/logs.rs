@@ -1,6 +1,6 @@
 //! `/containerLogs`: the log of one container, from a moment on, in part, or as it grows.
 
-use super::{Refused, known};
+use super::{Refused, known, log_readers::LogReader};
 use crate::{
     Shared, exits,
     logs::{self, LogFile, LogOptions},
@@ -16,14 +16,9 @@ use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use lifecycle::Pod;
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How often a followed log is looked at for new lines.
 const FOLLOW: Duration = Duration::from_millis(100);
-
-/// How many logs are read at a time. Each takes some blocks of memory, and a client may take its time.
-const MAX_READERS: usize = 256;
-static READERS: Semaphore = Semaphore::const_new(MAX_READERS);
 
 pub(super) async fn container_logs(
     State(shared): State<Arc<Shared>>,
@@ -54,8 +49,12 @@ pub(super) async fn container_logs(
             },
         ));
     };
-    let busy = "too many logs are being read, please try again later".to_owned();
-    let permit = READERS.try_acquire().map_err(|_| (StatusCode::TOO_MANY_REQUESTS, busy))?;
+    let place = shared.log_readers.begin(&namespace).ok_or_else(|| {
+        (
+            StatusCode::TOO_MANY_REQUESTS,
+            format!("too many logs of namespace {namespace:?} are being read, please try again later"),
+        )
+    })?;
     let follow = flag("follow") && !previous;
     if !follow {
         exits::log_is_complete(&shared, pod.uid(), &id).await;
@@ -63,7 +62,7 @@ pub(super) async fn container_logs(
     let unreadable = |e: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
     let log = LogFile::open(logs::path(&shared, &pod, &container, attempt), tail, follow).await.map_err(unreadable)?;
     let left = options.limit_bytes.unwrap_or(usize::MAX);
-    let mut reader = Reader { shared, uid: pod.uid().to_owned(), id, log, options, left, follow, _permit: permit };
+    let mut reader = Reader { shared, uid: pod.uid().to_owned(), id, log, options, left, follow, _place: place };
     if follow {
         return Ok(Body::from_stream(stream::unfold(reader, Reader::stream)).into_response());
     }
@@ -104,7 +103,7 @@ struct Reader {
     /// How many bytes the client still wants.
     left: usize,
     follow: bool,
-    _permit: SemaphorePermit<'static>,
+    _place: LogReader,
 }
 
 impl Reader {
