@@ -3,6 +3,7 @@
 use super::{Node, path};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf, time::Duration};
@@ -43,21 +44,30 @@ fn message_file(node: &Node, name: &str) -> PathBuf {
     node.dir.path().join("pods").join(uid).join("containers").join(name).join("0.termination")
 }
 
-/// Reads a log through the kubelet's HTTP API.
-fn reads(node: &Node, name: &str, query: &str) -> JoinHandle<String> {
+/// Asks the kubelet's HTTP API for a log.
+fn response(node: &Node, name: &str, query: &str) -> impl Future<Output = http::Response<Incoming>> + use<> {
     let kubelet = node.kubelet.clone().expect("it runs");
     let uri = format!("/containerLogs/x/{name}/{name}?{query}");
-    tokio::spawn(async move {
+    async move {
         let (ours, theirs) = tokio::io::duplex(4096);
         tokio::spawn(async move { kubelet.serve_stream(theirs).await });
         let (mut client, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(ours)).await.expect("a connection");
         tokio::spawn(connection);
         let request = http::Request::get(uri).header("host", "n").body(Empty::<Bytes>::new()).expect("a request");
-        let answer = client.send_request(request).await.expect("an answer");
-        let body = answer.into_body().collect().await.expect("a body").to_bytes();
-        String::from_utf8(body.to_vec()).expect("text")
-    })
+        client.send_request(request).await.expect("an answer")
+    }
+}
+
+async fn text(response: http::Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    String::from_utf8(body.to_vec()).expect("text")
+}
+
+/// Reads a log while the test goes on.
+fn reads(node: &Node, name: &str, query: &str) -> JoinHandle<String> {
+    let response = response(node, name, query);
+    tokio::spawn(async move { text(response.await).await })
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,6 +111,28 @@ async fn whoever_reads_the_log_gets_the_last_line() {
     node.runtime.clear("p");
     for (reader, expected) in readers.into_iter().zip(["one\nlast\n", "one\nlast\n", "one\nlast\n", "last\n"]) {
         assert_eq!(reader.await.expect("it reads"), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_beyond_the_bound_of_their_namespace_are_refused() {
+    let node = Node::started("");
+    node.pod("p", &json!({"restartPolicy": "Never"}));
+    node.until_running("p").await;
+    writes(&node, "p", "one");
+    let mut followers = Vec::new();
+    for _ in 0..128 {
+        followers.push(response(&node, "p", "follow=true").await);
+    }
+    assert!(followers.iter().all(|follower| follower.status() == 200));
+    let refused = response(&node, "p", "tailLines=1").await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(text(refused).await, "too many logs of namespace \"x\" are being read, please try again later");
+    drop(followers);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while response(&node, "p", "follow=true").await.status() != 200 {
+        assert!(Instant::now() < deadline, "who ends makes no room");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
