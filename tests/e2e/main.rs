@@ -18,6 +18,7 @@ mod commands;
 mod companions;
 mod conditions;
 mod configuration;
+mod control_plane;
 mod cron_jobs;
 mod custom_resources;
 mod daemon_sets;
@@ -185,6 +186,7 @@ fn main() {
     let alone = [
         claims::ALONE,
         clusters::TESTS,
+        control_plane::TESTS,
         data_directories::TESTS,
         exits::ALONE,
         failures::ALONE,

@@ -1,8 +1,8 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
 use crate::{
-    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, listening, load_balancers, storage,
-    store_quota,
+    cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir,
+    kubelet_config, listening, load_balancers, storage, store_quota,
 };
 use anyhow::{Context, Result};
 use futures::{FutureExt, future::BoxFuture};
@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long containerd may take to answer on a busy machine.
@@ -41,6 +41,7 @@ pub(crate) struct Cluster {
     containerd: Option<Arc<OwnContainerd>>,
     kubelet: Kubelet,
     audit: Option<Arc<AuditLog>>,
+    _control_plane: ControlPlaneRuntime,
 }
 
 /// Who is let in beside those with certificates, where it is noted what they do, and how much they do at a time.
@@ -53,15 +54,18 @@ pub(crate) struct Access {
 }
 
 /// The way from the server to the kubelet of the same process: a pipe.
-#[derive(Default)]
-struct Pipe(OnceLock<Kubelet>);
+struct Pipe {
+    kubelet: OnceLock<Kubelet>,
+    /// Where the kubelet carries out requests, whoever dials.
+    node_runtime: Handle,
+}
 
 impl NodeDialer for Pipe {
     fn dial<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
         async {
-            let kubelet = self.0.get().ok_or(io::ErrorKind::NotConnected)?.clone();
+            let kubelet = self.kubelet.get().ok_or(io::ErrorKind::NotConnected)?.clone();
             let (ours, theirs) = tokio::io::duplex(PIPE);
-            tokio::spawn(async move { kubelet.serve_stream(theirs).await });
+            self.node_runtime.spawn(async move { kubelet.serve_stream(theirs).await });
             Ok(Box::new(ours) as Box<dyn DialedStream>)
         }
         .boxed()
@@ -127,7 +131,8 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
         let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
-        let pipe = Arc::new(Pipe::default());
+        let control_plane = ControlPlaneRuntime::new()?;
+        let pipe = Arc::new(Pipe { kubelet: OnceLock::new(), node_runtime: Handle::current() });
         let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
             .with_gates(gates.clone());
@@ -141,12 +146,18 @@ impl Cluster {
             addressed.bootstrap_addresses().await;
             addressed.bootstrap_token_tracking().await;
         });
-        tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, listen, stop.clone()));
+        let serve = |listener, listen| -> Result<()> {
+            let listener = control_plane.adopt(listener)?;
+            let serving = server::serve(server.clone(), listener, pki.server_tls()?, listen, stop.clone());
+            tasks.spawn_on(serving, control_plane.handle());
+            Ok(())
+        };
+        serve(listener, listen)?;
         let url = format!("https://{address}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");
         let network_readiness = match services {
-            Some(services) => Some(services.start(&server, &pki, &node, &config, &tasks, &stop)?),
+            Some(services) => Some(services.start(&server, serve, &node, &config, &tasks, &stop)?),
             None => None,
         };
         let options = kubelet::Options {
@@ -169,7 +180,7 @@ impl Cluster {
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }
-        let _ = pipe.0.set(kubelet.clone());
+        let _ = pipe.kubelet.set(kubelet.clone());
         if let Some(endpoint) = endpoint {
             let tls =
                 pki.node_config(&node, &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)], endpoint.clients.as_deref())?;
@@ -177,7 +188,7 @@ impl Cluster {
         }
         let user = UserInfo::named("system:kube-scheduler");
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
-        note_task(&server, "scheduler", &tasks.spawn(scheduler.run(stop.clone())));
+        note_task(&server, "scheduler", &tasks.spawn_on(scheduler.run(stop.clone()), control_plane.handle()));
         let provisioner = storage::provisioner(dir, &node, &server).await?;
         let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(reporting));
@@ -191,7 +202,8 @@ impl Cluster {
             gates,
             ..controllers::Options::default()
         };
-        let running = tasks.spawn(controllers::run(of_controllers(&server), asked, stop.clone()));
+        let running =
+            tasks.spawn_on(controllers::run(of_controllers(&server), asked, stop.clone()), control_plane.handle());
         note_task(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
         let (own, runs) = (containerd.clone(), kubelet.clone());
@@ -212,6 +224,7 @@ impl Cluster {
             containerd,
             kubelet,
             audit: access.audit,
+            _control_plane: control_plane,
         })
     }
 

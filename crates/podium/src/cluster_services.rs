@@ -6,7 +6,7 @@ use futures::FutureExt;
 use kube::Client;
 use kubelet::{KubeletConfiguration, NetworkReadiness};
 use network::{Clients, Ipv4Net, NameServer, Network, PodGate, ServiceOptions};
-use server::{ApiServer, ListenOptions, Pki, UserInfo};
+use server::{ApiServer, ListenOptions, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -61,19 +61,19 @@ impl Services {
         self.api_address
     }
 
-    /// Serves Pods where they reach the API, leads traffic and answers for names from now on. Returns what holds Pods back
+    /// Has the API served where Pods reach it, leads traffic and answers for names from now on. Returns what holds Pods back
     /// until their rules are there.
     pub(crate) fn start(
         self,
         server: &ApiServer,
-        pki: &Pki,
+        serve: impl FnOnce(TcpListener, ListenOptions) -> Result<()>,
         node: &str,
         config: &KubeletConfiguration,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<NetworkReadiness> {
         if let Some(listener) = self.api {
-            tasks.spawn(server::serve(server.clone(), listener, pki.server_tls()?, self.listen, stop.clone()));
+            serve(listener, self.listen)?;
         }
         let (ip, prefix) = server::SERVICE_RANGE;
         let hears_at = SocketAddrV4::new(self.network.gateway, self.names.port());

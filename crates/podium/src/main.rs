@@ -4,6 +4,7 @@
 mod cli;
 mod cluster;
 mod cluster_services;
+mod control_plane_runtime;
 mod data_dir;
 mod explain;
 mod image;

@@ -1,0 +1,76 @@
+//! The async runtime of the API server, the scheduler and the controllers.
+//!
+//! The kubelet, DNS and the network have the process's main runtime for themselves: whatever users ask of the API, probes
+//! are carried out, containers restart, and Pods find names and Services.
+
+use std::{io, time::Duration};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Handle, Runtime},
+};
+
+/// The name of its threads.
+const THREAD_NAME: &str = "control-plane";
+/// More would each keep an arena of memory.
+const WORKERS: usize = 2;
+/// For how long a thread that has nothing to do any more is kept.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A runtime that may be dropped by a task of another one.
+pub(crate) struct ControlPlaneRuntime(Option<Runtime>, Handle);
+
+impl ControlPlaneRuntime {
+    pub(crate) fn new() -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name(THREAD_NAME)
+            .thread_keep_alive(KEEP_ALIVE)
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        Ok(Self(Some(runtime), handle))
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.1
+    }
+
+    /// Has this runtime wait for the connections of a listener.
+    pub(crate) fn adopt(&self, listener: TcpListener) -> io::Result<TcpListener> {
+        let listener = listener.into_std()?;
+        let _entered = self.1.enter();
+        TcpListener::from_std(listener)
+    }
+}
+
+impl Drop for ControlPlaneRuntime {
+    fn drop(&mut self) {
+        // To wait for its threads is forbidden to tasks.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn listener_is_served_while_the_runtime_that_bound_it_is_blocked() {
+        let control_plane = ControlPlaneRuntime::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = control_plane.adopt(listener).unwrap();
+        let accepted = control_plane.handle().spawn(async move { listener.accept().await.map(drop) });
+        let (sender, connected) = mpsc::channel();
+        control_plane.handle().spawn(async move {
+            let result = TcpStream::connect(address).await.map(drop).and(accepted.await.map_err(io::Error::other)?);
+            sender.send(result).map_err(io::Error::other)
+        });
+        // Blocks the only thread of this test's runtime.
+        connected.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+    }
+}
