@@ -40,6 +40,15 @@ impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
 /// A user, a verb and a part of the node, in one text.
 type Question = String;
 
+/// The certificate that a connection's client presents.
+#[derive(Debug, Clone)]
+pub(super) enum ClientCertificate {
+    Absent,
+    Of(UserInfo),
+    /// Its subject does not identify a user. Such a client is not anonymous.
+    Ambiguous,
+}
+
 pub(super) struct Access {
     client: Client,
     node: String,
@@ -56,8 +65,9 @@ impl Access {
     }
 
     /// Who asks: whom the certificate names, or for whom the token stands.
-    pub(super) async fn user(&self, certificate: Option<UserInfo>, headers: &HeaderMap) -> Option<UserInfo> {
-        if let Some(mut user) = certificate {
+    pub(super) async fn user(&self, certificate: ClientCertificate, headers: &HeaderMap) -> Option<UserInfo> {
+        let may_be_anonymous = self.settings.anonymous && !matches!(certificate, ClientCertificate::Ambiguous);
+        if let ClientCertificate::Of(mut user) = certificate {
             user.groups.get_or_insert_default().push(AUTHENTICATED.to_owned());
             return Some(user);
         }
@@ -67,7 +77,7 @@ impl Access {
         match token {
             Some((_, token)) if self.settings.tokens => self.holder(token.trim()).await,
             Some(_) => None,
-            None if self.settings.anonymous => {
+            None if may_be_anonymous => {
                 let groups = Some(vec!["system:unauthenticated".to_owned()]);
                 Some(UserInfo { username: Some("system:anonymous".to_owned()), groups, ..UserInfo::default() })
             }
