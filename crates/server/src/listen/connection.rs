@@ -176,8 +176,7 @@ impl Client {
 
 /// Whether a request lasts for as long as its client wants.
 fn is_long_running(request: &Request<Incoming>) -> bool {
-    let uri = request.uri();
-    deadline::lasts(&Attributes::of(request.method(), uri.path(), uri.query().unwrap_or_default()))
+    deadline::lasts(&Attributes::of_request(request.method(), &mut request.uri().clone()))
 }
 
 /// The user of a certificate that our own authority signed; `None` when its subject does not identify one.
