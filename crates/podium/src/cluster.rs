@@ -53,13 +53,19 @@ pub(crate) struct Access {
 }
 
 /// The way from the server to the kubelet of the same process: a pipe.
-#[derive(Default)]
-struct Pipe(OnceLock<Kubelet>);
+struct Pipe {
+    node: String,
+    kubelet: OnceLock<Kubelet>,
+}
 
 impl NodeDialer for Pipe {
-    fn dial<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
-        async {
-            let kubelet = self.0.get().ok_or(io::ErrorKind::NotConnected)?.clone();
+    fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
+        async move {
+            if node != self.node {
+                let why = format!("the kubelet of node {node:?} does not run in this process");
+                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+            }
+            let kubelet = self.kubelet.get().ok_or(io::ErrorKind::NotConnected)?.clone();
             let (ours, theirs) = tokio::io::duplex(PIPE);
             tokio::spawn(async move { kubelet.serve_stream(theirs).await });
             Ok(Box::new(ours) as Box<dyn DialedStream>)
@@ -127,7 +133,7 @@ impl Cluster {
         let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
         let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
         let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
-        let pipe = Arc::new(Pipe::default());
+        let pipe = Arc::new(Pipe { node: node.clone(), kubelet: OnceLock::new() });
         let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
             .with_gates(gates.clone());
@@ -169,7 +175,7 @@ impl Cluster {
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }
-        let _ = pipe.0.set(kubelet.clone());
+        let _ = pipe.kubelet.set(kubelet.clone());
         if let Some(endpoint) = endpoint {
             let tls =
                 pki.node_config(&node, &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)], endpoint.clients.as_deref())?;
@@ -374,4 +380,19 @@ fn node_ip() -> IpAddr {
 fn interfaces() -> impl Iterator<Item = (String, Ipv4Addr)> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
     all.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn dial_reaches_no_kubelet_by_another_nodes_name() {
+        let pipe = Pipe { node: "n".to_owned(), kubelet: OnceLock::new() };
+        let kind = async |node| pipe.dial(node).await.map(drop).unwrap_err().kind();
+        assert_eq!(kind("other").await, io::ErrorKind::NotFound);
+        assert_eq!(kind("").await, io::ErrorKind::NotFound);
+        // The name is right, and the kubelet does not run yet.
+        assert_eq!(kind("n").await, io::ErrorKind::NotConnected);
+    }
 }

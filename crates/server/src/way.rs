@@ -135,7 +135,7 @@ impl ApiServer {
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        authz::check(self, &user, wanted.as_ref(), trail).await?;
+        authz::check(self, &user, wanted.as_ref(), &head.headers, trail).await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::answer(self));
         }

@@ -116,7 +116,7 @@ async fn answer(
     let Some(user) = access.user(certificate, request.headers()).await else {
         return Ok((StatusCode::UNAUTHORIZED, "Unauthorized").into_response());
     };
-    if let Err((code, words)) = access.check(&user, request.method(), request.uri().path()).await {
+    if let Err((code, words)) = access.check(&user, request.method(), request.uri().path(), request.headers()).await {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return Ok((code, words).into_response());
     }
