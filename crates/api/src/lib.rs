@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod affinity;
+pub mod certificate;
 pub mod claim;
 pub mod connection_table;
 pub mod cron;

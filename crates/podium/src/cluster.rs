@@ -2,22 +2,20 @@
 
 use crate::{
     cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir,
-    kubelet_config, listening, load_balancers, storage, store_quota,
+    kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
 };
 use anyhow::{Context, Result};
-use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
 use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
+use server::{ApiServer, AuditLog, Pki, TokenFile, UserInfo};
 use std::{
-    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{net::TcpListener, runtime::Handle};
@@ -25,8 +23,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How long containerd may take to answer on a busy machine.
 const RUNTIME_LIMIT: Duration = Duration::from_secs(60);
-/// The size of the pipe between server and kubelet.
-const PIPE: usize = 64 << 10;
 
 /// A running cluster.
 pub(crate) struct Cluster {
@@ -51,25 +47,6 @@ pub(crate) struct Access {
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// How many requests are carried out at a time, if it is not the usual number.
     pub(crate) inflight: Option<usize>,
-}
-
-/// The way from the server to the kubelet of the same process: a pipe.
-struct Pipe {
-    kubelet: OnceLock<Kubelet>,
-    /// Where the kubelet carries out requests, whoever dials.
-    node_runtime: Handle,
-}
-
-impl NodeDialer for Pipe {
-    fn dial<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
-        async {
-            let kubelet = self.kubelet.get().ok_or(io::ErrorKind::NotConnected)?.clone();
-            let (ours, theirs) = tokio::io::duplex(PIPE);
-            self.node_runtime.spawn(async move { kubelet.serve_stream(theirs).await });
-            Ok(Box::new(ours) as Box<dyn DialedStream>)
-        }
-        .boxed()
-    }
 }
 
 /// Where the node itself answers HTTPS.
@@ -132,7 +109,7 @@ impl Cluster {
         let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
         let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
         let control_plane = ControlPlaneRuntime::new()?;
-        let pipe = Arc::new(Pipe { kubelet: OnceLock::new(), node_runtime: Handle::current() });
+        let pipe = Arc::new(KubeletPipe::new(&node, Handle::current()));
         let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
             .with_gates(gates.clone());
@@ -180,7 +157,7 @@ impl Cluster {
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }
-        let _ = pipe.kubelet.set(kubelet.clone());
+        pipe.connect(kubelet.clone());
         if let Some(endpoint) = endpoint {
             let tls =
                 pki.node_config(&node, &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)], endpoint.clients.as_deref())?;

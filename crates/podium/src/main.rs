@@ -10,6 +10,7 @@ mod explain;
 mod image;
 mod kubeconfig;
 mod kubelet_config;
+mod kubelet_pipe;
 mod listening;
 mod load_balancers;
 mod oom_score;

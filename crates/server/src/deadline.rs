@@ -4,10 +4,9 @@ use crate::{
     authz::{About, Attributes},
     duration,
     reply::Reply,
-    request::{Query, Resource},
+    request::Query,
     status::ApiError,
 };
-use http::Method;
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.
@@ -21,31 +20,32 @@ pub(crate) fn lasts(wanted: &Attributes) -> bool {
     wanted.verb == "watch" || LASTING.contains(&about.subresource.as_str())
 }
 
-/// The time for a request: what its query asks for, at most a minute; `None` for what lasts.
-pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Option<Duration>, ApiError> {
-    limit(resource.name.is_some(), resource.subresource.as_deref(), query)
-}
+/// The time for a request: what its query asks for, at most a minute; `None` for what lasts. Kept in the request's
+/// extensions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit(pub(crate) Option<Duration>);
 
-/// The same for a path of which only its form is known.
-pub(crate) fn of_path(path: &str, query: &Query) -> Result<Option<Duration>, ApiError> {
-    let About::Resource(about) = Attributes::of(&Method::GET, path, "").about else {
-        return limit(false, None, query);
-    };
-    limit(!about.name.is_empty(), Some(&about.subresource), query)
-}
-
-fn limit(named: bool, subresource: Option<&str>, query: &Query) -> Result<Option<Duration>, ApiError> {
-    if (query.flag("watch") && !named) || subresource.is_some_and(|s| LASTING.contains(&s)) {
-        return Ok(None);
+impl Default for Limit {
+    fn default() -> Self {
+        Self(Some(LONGEST))
     }
-    let asked = match query.get("timeout") {
-        None => None,
-        Some(text) => Some(duration::read(text).ok_or_else(|| {
-            let why = format!("time: invalid duration {text:?}");
-            ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
-        })?),
-    };
-    Ok(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST))))
+}
+
+impl Limit {
+    /// An error when the query's `timeout` is not a duration.
+    pub(crate) fn of(wanted: &Attributes, query: &Query) -> Result<Self, ApiError> {
+        if lasts(wanted) {
+            return Ok(Self(None));
+        }
+        let asked = match query.get("timeout") {
+            None => None,
+            Some(text) => Some(duration::read(text).ok_or_else(|| {
+                let why = format!("time: invalid duration {text:?}");
+                ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+            })?),
+        };
+        Ok(Self(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST)))))
+    }
 }
 
 /// The answer, or a 504 when there is none in time; a write may be done all the same.

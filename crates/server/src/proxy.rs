@@ -28,6 +28,8 @@ use std::{
 };
 use store::Key;
 
+/// The port of a kubelet whose Node does not report one (upstream's `--kubelet-port`).
+const KUBELET_PORT: u64 = 10250;
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -232,8 +234,8 @@ fn service(
 
 fn node(server: &ApiServer, info: &KindInfo, named: &Named<'_>) -> Result<Target, ApiError> {
     let node = stored(server, info, "", named.name)?;
-    let kubelet = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].to_string();
-    if named.port.is_empty() || named.port == kubelet {
+    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().filter(|port| *port != 0);
+    if named.port.is_empty() || named.port == port.unwrap_or(KUBELET_PORT).to_string() {
         return Ok(Target::Kubelet(named.name.to_owned()));
     }
     let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();

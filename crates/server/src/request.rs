@@ -88,33 +88,39 @@ impl Query {
     }
 }
 
+/// The segments of a path as they are written: empty ones do not count.
+fn written_segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|segment| !segment.is_empty())
+}
+
+/// The decoded segments of a path. Audit, authorization and routing all use this function, so that they see the same
+/// request. Bytes that are not UTF-8 become the replacement character.
+pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
+    written_segments(path).map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
+}
+
 /// Puts the old path of a watch into the form of today: `/api/v1/watch/pods` is `/api/v1/pods?watch=true`, and one of a
 /// single object selects it by its name.
 pub(crate) fn renew(uri: &mut Uri) {
-    if !uri.path().contains("/watch") {
-        return;
-    }
-    let mut parts: Vec<&str> = uri.path().split('/').skip(1).collect();
-    let place = match parts.first() {
-        Some(&"api") => 2,
-        Some(&"apis") => 3,
+    let parts = segments(uri.path());
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    let (place, rest) = match parts.as_slice() {
+        ["api", _, "watch", rest @ ..] => (2, rest),
+        ["apis", _, _, "watch", rest @ ..] => (3, rest),
         _ => return,
     };
-    if parts.get(place) != Some(&"watch") {
-        return;
-    }
-    parts.remove(place);
-    let name = match parts.get(place..).unwrap_or_default() {
-        [resource] | ["namespaces", _, resource] if matches!(*resource, "" | "status" | "finalize") => return,
+    let name = match rest {
+        [resource] | ["namespaces", _, resource] if matches!(*resource, "status" | "finalize") => return,
         [_] | ["namespaces", _, _] => None,
         [_, name] | ["namespaces", _, _, name] => Some(*name),
         _ => return,
     };
+    let mut written: Vec<&str> = written_segments(uri.path()).collect();
+    written.remove(place);
     let mut query = "watch=true".to_owned();
     if let Some(name) = name {
-        parts.pop();
-        let escaped =
-            percent_decode_str(name).decode_utf8_lossy().replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+        written.pop();
+        let escaped = name.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
         let selector =
             form_urlencoded::byte_serialize(format!("metadata.name={escaped}").as_bytes()).collect::<String>();
         query = format!("{query}&fieldSelector={selector}");
@@ -122,16 +128,14 @@ pub(crate) fn renew(uri: &mut Uri) {
     if let Some(more) = uri.query().filter(|more| !more.is_empty()) {
         query = format!("{query}&{more}");
     }
-    if let Ok(renewed) = format!("/{}?{query}", parts.join("/")).parse() {
+    if let Ok(renewed) = format!("/{}?{query}", written.join("/")).parse() {
         *uri = renewed;
     }
 }
 
 /// The resource that a path names.
 pub(crate) fn resource(served: &Arc<Served>, path: &str) -> Result<Resource, ApiError> {
-    // Bytes that are no UTF-8 become the replacement character.
-    let decoded = |part| percent_decode_str(part).decode_utf8_lossy();
-    let parts: Vec<Cow<'_, str>> = path.split('/').filter(|p| !p.is_empty()).map(decoded).collect();
+    let parts = segments(path);
     let mut parts = parts.iter().map(AsRef::as_ref);
     let (group, version) = match parts.next() {
         Some("api") => ("", parts.next()),
@@ -225,6 +229,9 @@ mod tests {
             ("/api/v1/watch/namespaces/a/pods/b/log", "/api/v1/watch/namespaces/a/pods/b/log"),
             ("/api/v1/watch/namespaces/a/status", "/api/v1/watch/namespaces/a/status"),
             ("/apis/apps/v1/watch/deployments", "/apis/apps/v1/deployments?watch=true"),
+            ("//api/v1/watch//pods/", "/api/v1/pods?watch=true"),
+            ("/api/v1/%77atch/namespaces/a/pods", "/api/v1/namespaces/a/pods?watch=true"),
+            ("/%61pi/v1/watch/%6eamespaces/a%2Fb/pods", "/%61pi/v1/%6eamespaces/a%2Fb/pods?watch=true"),
             ("/api/v1/watch", "/api/v1/watch"),
             ("/api/v1/namespaces/watch/pods", "/api/v1/namespaces/watch/pods"),
             ("/metrics", "/metrics"),

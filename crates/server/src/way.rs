@@ -89,12 +89,11 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let upgrade = head.extensions.remove();
-        request::renew(&mut head.uri);
+        // Audit, flow control, authorization and deadline use this value, and routing the path that it was made from.
+        let wanted = Attributes::of_request(&head.method, &mut head.uri);
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
-        if raw_query.contains("timeout=") {
-            deadline::of_path(path, &Query::parse(&raw_query))?;
-        }
+        head.extensions.insert(deadline::Limit::of(&wanted, &Query::parse(&raw_query))?);
         let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
         let user = match user {
             // What everybody is told needs nobody's name, unless it is noted.
@@ -107,12 +106,12 @@ impl ApiServer {
         let is_open = is_open && !has_failed;
         let user = user.or_else(|| is_open.then(UserInfo::anonymous));
         let Some(user) = user.map(UserInfo::authenticated) else {
-            trail.nobody().await;
+            trail.nobody(&wanted).await;
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
         };
-        trail.user(&user).await;
+        trail.user(&user, &wanted).await;
         let user = authz::impersonate(self, user, &mut head.headers, trail).await?;
-        let wanted = (!user.is_master()).then(|| Attributes::of(&head.method, path, &raw_query));
+        let wanted = (!user.is_master()).then_some(wanted);
         let (ticket, admitted) = self.flows.enter(&user, wanted.as_ref()).await;
         let reply = match admitted {
             Ok(()) if is_open => shown_to_all(self, &head.method, head.uri.path(), &raw_query),
@@ -136,7 +135,7 @@ impl ApiServer {
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        authz::check(self, &user, wanted.as_ref(), trail).await?;
+        authz::check(self, &user, wanted.as_ref(), &head.headers, trail).await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::answer(self));
         }
@@ -186,7 +185,7 @@ impl ApiServer {
             let body = body.map_err(Into::into).boxed_unsync();
             return measured.answered(proxy::answer(self, &resource, call, body, &uri, extensions.get()).await);
         }
-        let limit = deadline::of(&resource, &call.query)?;
+        let deadline::Limit(limit) = extensions.get().copied().unwrap_or_default();
         let call = Call { ends: limit.map(|limit| Instant::now() + limit), ..call };
         // Moved more than once until it is carried out: it is large.
         let read = Box::pin(self.read(resource, call, body));

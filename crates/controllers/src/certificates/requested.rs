@@ -1,5 +1,6 @@
 //! What a request for a certificate says, and whether its signer takes that (`pkg/apis/certificates/helpers.go`).
 
+use api::certificate::subject_user;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
 use std::collections::BTreeSet;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -25,6 +26,8 @@ const NODE: &str = "system:node:";
 #[derive(Debug, Default)]
 pub(super) struct Requested {
     pub(super) common_name: String,
+    /// Why the subject identifies no user.
+    subject_error: Option<String>,
     organizations: Vec<String>,
     dns: usize,
     ips: usize,
@@ -40,17 +43,9 @@ impl Requested {
         let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
         let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
         let subject = &parsed.certification_request_info.subject;
-        let text = |value: &str| value.to_owned();
-        let mut all = Self {
-            // Of several the last counts, as with Go.
-            common_name: subject
-                .iter_common_name()
-                .filter_map(|n| n.as_str().ok())
-                .last()
-                .map(text)
-                .unwrap_or_default(),
-            organizations: subject.iter_organization().filter_map(|o| o.as_str().ok()).map(text).collect(),
-            ..Self::default()
+        let mut all = match subject_user(subject) {
+            Ok(user) => Self { common_name: user.name, organizations: user.groups, ..Self::default() },
+            Err(why) => Self { subject_error: Some(why), ..Self::default() },
         };
         for extension in parsed.requested_extensions().into_iter().flatten() {
             let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
@@ -69,6 +64,9 @@ impl Requested {
 
     /// Why a signer does not sign it; upstream's words.
     pub(super) fn refusal(&self, spec: &CertificateSigningRequestSpec) -> Result<(), String> {
+        if let Some(why) = &self.subject_error {
+            return Err(why.clone());
+        }
         let uses = spec.usages.as_deref().unwrap_or_default();
         match spec.signer_name.as_str() {
             CLIENT => client(uses),

@@ -40,6 +40,15 @@ impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
 /// A user, a verb and a part of the node, in one text.
 type Question = String;
 
+/// The certificate that a connection's client presents.
+#[derive(Debug, Clone)]
+pub(super) enum ClientCertificate {
+    Absent,
+    Of(UserInfo),
+    /// Its subject does not identify a user. Such a client is not anonymous.
+    Ambiguous,
+}
+
 pub(super) struct Access {
     client: Client,
     node: String,
@@ -56,8 +65,9 @@ impl Access {
     }
 
     /// Who asks: whom the certificate names, or for whom the token stands.
-    pub(super) async fn user(&self, certificate: Option<UserInfo>, headers: &HeaderMap) -> Option<UserInfo> {
-        if let Some(mut user) = certificate {
+    pub(super) async fn user(&self, certificate: ClientCertificate, headers: &HeaderMap) -> Option<UserInfo> {
+        let may_be_anonymous = self.settings.anonymous && !matches!(certificate, ClientCertificate::Ambiguous);
+        if let ClientCertificate::Of(mut user) = certificate {
             user.groups.get_or_insert_default().push(AUTHENTICATED.to_owned());
             return Some(user);
         }
@@ -67,7 +77,7 @@ impl Access {
         match token {
             Some((_, token)) if self.settings.tokens => self.holder(token.trim()).await,
             Some(_) => None,
-            None if self.settings.anonymous => {
+            None if may_be_anonymous => {
                 let groups = Some(vec!["system:unauthenticated".to_owned()]);
                 Some(UserInfo { username: Some("system:anonymous".to_owned()), groups, ..UserInfo::default() })
             }
@@ -91,11 +101,17 @@ impl Access {
     }
 
     /// Refuses what the user may not do, in upstream's words.
-    pub(super) async fn check(&self, user: &UserInfo, method: &Method, path: &str) -> Result<(), (u16, String)> {
+    pub(super) async fn check(
+        &self,
+        user: &UserInfo,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), (u16, String)> {
         if self.settings.always {
             return Ok(());
         }
-        let (verb, parts) = (verb(method), parts(path));
+        let (verb, parts) = (verb(method, path, headers), parts(path));
         let name = user.username.as_deref().unwrap_or_default();
         let words = format!("(user={name}, verb={verb}, resource=nodes, subresource={})", parts[0]);
         for part in parts {
@@ -138,7 +154,13 @@ impl Access {
     }
 }
 
-fn verb(method: &Method) -> &'static str {
+/// Opening a stream into a Pod is `create` whatever the method: a WebSocket is opened with a GET, which must not make
+/// `get` a right to run commands.
+fn verb(method: &Method, path: &str, headers: &HeaderMap) -> &'static str {
+    let first = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
+    if matches!(first, "exec" | "attach" | "portForward" | "run" | "cri") || headers.contains_key(header::UPGRADE) {
+        return "create";
+    }
     match *method {
         Method::POST => "create",
         Method::PUT => "update",
@@ -180,6 +202,18 @@ mod tests {
         ] {
             assert_eq!(parts(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn get_that_opens_a_stream_is_a_create() {
+        let plain = HeaderMap::new();
+        for path in ["/exec/a/b/c", "//exec/a/b/c", "/attach/a/b/c", "/portForward/a/b", "/run/a/b/c", "/cri/exec/x"] {
+            assert_eq!(verb(&Method::GET, path, &plain), "create", "{path}");
+        }
+        let upgrade: HeaderMap = [(header::UPGRADE, http::HeaderValue::from_static("websocket"))].into_iter().collect();
+        assert_eq!(verb(&Method::GET, "/%65xec/a/b/c", &upgrade), "create");
+        assert_eq!(verb(&Method::GET, "/metrics", &plain), "get");
+        assert_eq!(verb(&Method::GET, "/containerLogs/a/b/c", &plain), "get");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,10 +1,11 @@
 //! The node's HTTP API over HTTPS, for whom the API lets in (upstream's `pkg/kubelet/server`).
 
 use super::{
-    access::Access,
+    access::{Access, ClientCertificate},
     held::{Connections, Held},
 };
 use crate::Shared;
+use api::certificate::subject_user;
 use axum::{
     Router,
     body::Body,
@@ -46,10 +47,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<S
     let Ok(settings) = shared.options.config.access() else { return };
     let access = Arc::new(Access::new(shared.client.clone(), &shared.options.node_name, settings));
     let stop = shared.stop.clone();
-    let service = move |user: Option<UserInfo>| {
+    let service = move |certificate: ClientCertificate| {
         let (router, access) = (super::router(Arc::clone(&shared)), Arc::clone(&access));
         TowerToHyperService::new(service_fn(move |request| {
-            answer(router.clone(), Arc::clone(&access), user.clone(), request)
+            answer(router.clone(), Arc::clone(&access), certificate.clone(), request)
         }))
     };
     accept(listener, tls, Connections::new(), TIMEOUTS, stop, service).await;
@@ -62,7 +63,7 @@ async fn accept<S>(
     connections: Connections,
     timeouts: Timeouts,
     stop: CancellationToken,
-    service: impl Fn(Option<UserInfo>) -> S + Clone + Send + 'static,
+    service: impl Fn(ClientCertificate) -> S + Clone + Send + 'static,
 ) where
     S: hyper::service::HttpService<Incoming, ResBody = Body, Future: Send, Error = Infallible> + Send + 'static,
 {
@@ -86,17 +87,22 @@ async fn accept<S>(
     }
 }
 
-async fn connection<S>(acceptor: TlsAcceptor, stream: Held, timeouts: Timeouts, service: impl Fn(Option<UserInfo>) -> S)
-where
+async fn connection<S>(
+    acceptor: TlsAcceptor,
+    stream: Held,
+    timeouts: Timeouts,
+    service: impl Fn(ClientCertificate) -> S,
+) where
     S: hyper::service::HttpService<Incoming, ResBody = Body, Future: Send, Error = Infallible> + Send + 'static,
 {
     let Ok(Ok(stream)) = tokio::time::timeout(timeouts.handshake, acceptor.accept(stream)).await else { return };
-    let user = stream.get_ref().1.peer_certificates().and_then(|chain| identity(chain.first()?));
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate = certificate.map_or(ClientCertificate::Absent, identity);
     // How a connection ends is its client's affair.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(timeouts.header)
-        .serve_connection(TokioIo::new(stream), service(user))
+        .serve_connection(TokioIo::new(stream), service(certificate))
         .with_upgrades()
         .await;
 }
@@ -104,31 +110,32 @@ where
 async fn answer(
     router: Router,
     access: Arc<Access>,
-    certificate: Option<UserInfo>,
+    certificate: ClientCertificate,
     request: http::Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let Some(user) = access.user(certificate, request.headers()).await else {
         return Ok((StatusCode::UNAUTHORIZED, "Unauthorized").into_response());
     };
-    if let Err((code, words)) = access.check(&user, request.method(), request.uri().path()).await {
+    if let Err((code, words)) = access.check(&user, request.method(), request.uri().path(), request.headers()).await {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return Ok((code, words).into_response());
     }
     router.oneshot(request.map(Body::new) as Request).await
 }
 
-/// Common name and organizations; the handshake has checked who signed it.
-fn identity(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
-    Some(UserInfo { username: Some(name), groups: Some(groups), ..UserInfo::default() })
+/// The user of a certificate; the handshake has checked who signed it.
+fn identity(certificate: &CertificateDer<'_>) -> ClientCertificate {
+    let parsed = X509Certificate::from_der(certificate).ok();
+    let user = parsed.and_then(|(_, certificate)| subject_user(certificate.subject()).ok());
+    user.map_or(ClientCertificate::Ambiguous, |user| {
+        ClientCertificate::Of(UserInfo { username: Some(user.name), groups: Some(user.groups), ..UserInfo::default() })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::AccessSettings;
     use api::connection_table::Bounds;
     use std::{io, net::SocketAddr};
     use tokio::{
@@ -217,5 +224,39 @@ mod tests {
         };
         let mut stream = tokio::time::timeout(DEADLINE, place).await.unwrap();
         assert!(is_served(&mut stream).await);
+    }
+
+    /// What the certificate of a client with these common names says.
+    fn presented(common_names: &[&str]) -> ClientCertificate {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (i, name) in common_names.iter().enumerate() {
+            // A known type is kept once, so the second one is written by its identifier.
+            let kind = if i == 0 { rcgen::DnType::CommonName } else { rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]) };
+            params.distinguished_name.push(kind, *name);
+        }
+        identity(params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der())
+    }
+
+    #[tokio::test]
+    async fn ambiguous_certificate_is_refused_and_not_anonymous() {
+        let ambiguous = presented(&["alice", "system:kube-controller-manager"]);
+        assert!(matches!(ambiguous, ClientCertificate::Ambiguous));
+        assert!(matches!(presented(&[]), ClientCertificate::Ambiguous));
+        let service = service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(io::Error::other("not reachable"))
+        });
+        let ttl = Duration::from_secs(1);
+        let (token_ttl, allowed_ttl, refused_ttl) = (ttl, ttl, ttl);
+        let settings =
+            AccessSettings { anonymous: true, tokens: false, token_ttl, always: false, allowed_ttl, refused_ttl };
+        let access = Access::new(kube::Client::new(service, "default"), "n", settings);
+        let user = async |certificate| {
+            let user = access.user(certificate, &http::HeaderMap::new()).await;
+            user.map(|user| user.username.unwrap_or_default())
+        };
+        assert_eq!(user(ambiguous).await, None);
+        assert_eq!(user(ClientCertificate::Absent).await.as_deref(), Some("system:anonymous"));
+        assert_eq!(user(presented(&["alice"])).await.as_deref(), Some("alice"));
     }
 }

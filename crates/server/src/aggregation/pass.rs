@@ -8,7 +8,6 @@ use crate::{
     endpoints::{self, Place},
     forward::{self, Outgoing},
     reply::Reply,
-    request::Query,
     service::ApiServer,
     upstreams::{self, unavailable},
 };
@@ -49,7 +48,7 @@ pub(crate) async fn answer(
     if let Some(Peer(peer)) = head.extensions.get() {
         set(&mut outgoing.headers, HeaderName::from_static("x-forwarded-for"), &peer.ip().to_string());
     }
-    let limit = deadline::of_path(head.uri.path(), &Query::parse(head.uri.query().unwrap_or_default()))?;
+    let deadline::Limit(limit) = head.extensions.get().copied().unwrap_or_default();
     deadline::within(limit, async {
         let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
         let tls = route.tls.clone().map_err(|e| failed(&e))?;

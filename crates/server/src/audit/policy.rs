@@ -239,8 +239,8 @@ mod tests {
     fn check(rules: &str, request: &str, expected: Level) {
         let policy = AuditPolicy::parse(&format!("{HEAD}rules: {rules}")).unwrap();
         let words: Vec<&str> = request.split(' ').collect();
-        let (path, query) = words[1].split_once('?').unwrap_or((words[1], ""));
-        let wanted = Attributes::of(&Method::from_bytes(words[0].as_bytes()).unwrap(), path, query);
+        let method = Method::from_bytes(words[0].as_bytes()).unwrap();
+        let wanted = Attributes::of_request(&method, &mut words[1].parse().unwrap());
         let groups = words[3..].iter().map(|g| (*g).to_owned()).collect();
         let user = UserInfo { name: words[2].to_owned(), groups, ..UserInfo::default() };
         assert_eq!(policy.decide(&user, &wanted).level, expected, "{request}");

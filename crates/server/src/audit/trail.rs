@@ -10,9 +10,10 @@ use crate::{
     authz::{About, Attributes, Decision},
     deadline,
     reply::{Body, BoxError, Passed},
+    request,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header, request::Parts};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
@@ -65,7 +66,7 @@ struct State {
 
 struct Received {
     at: Timestamp,
-    method: Method,
+    /// As it was sent: for the event only, never to decide anything.
     uri: Uri,
     source_ips: Vec<String>,
     agent: String,
@@ -100,7 +101,6 @@ impl Trail {
         }
         let received = Received {
             at: Timestamp::now(),
-            method: head.method.clone(),
             uri: head.uri.clone(),
             source_ips: source_ips(&head.headers, head.extensions.get()),
             agent,
@@ -126,18 +126,18 @@ impl Trail {
     }
 
     /// It is known who asks: the policy decides now.
-    pub(crate) async fn user(&self, user: &UserInfo) {
+    pub(crate) async fn user(&self, user: &UserInfo, wanted: &Attributes) {
         let Some(noted) = &self.noted else { return };
-        if noted.decide(user) {
+        if noted.decide(user, wanted) {
             noted.emit(Stage::RequestReceived).await;
         }
     }
 
     /// Nobody knows who asks, which is all that there is to note.
-    pub(crate) async fn nobody(&self) {
+    pub(crate) async fn nobody(&self, wanted: &Attributes) {
         let Some(noted) = &self.noted else { return };
         let shown = noted.state.lock().received.as_ref().map(|r| r.shown.join(", ")).unwrap_or_default();
-        if !noted.decide(&UserInfo::default()) {
+        if !noted.decide(&UserInfo::default(), wanted) {
             return;
         }
         let message = match shown.as_str() {
@@ -229,16 +229,15 @@ impl Trail {
 
 impl Noted {
     /// Asks the policy; gives whether the request is noted.
-    fn decide(&self, user: &UserInfo) -> bool {
+    fn decide(&self, user: &UserInfo, wanted: &Attributes) -> bool {
         let mut state = self.state.lock();
         let Some(received) = state.received.take() else { return false };
-        let Received { at, method, uri, source_ips, agent, .. } = received;
-        let wanted = Attributes::of(&method, uri.path(), uri.query().unwrap_or_default());
-        let verdict = self.log.policy.decide(user, &wanted);
+        let Received { at, uri, source_ips, agent, .. } = received;
+        let verdict = self.log.policy.decide(user, wanted);
         if verdict.level == Level::None {
             return false;
         }
-        state.lasts = deadline::lasts(&wanted);
+        state.lasts = deadline::lasts(wanted);
         (state.omit, state.omit_managed_fields) = (verdict.omit, verdict.omit_managed_fields);
         state.event = Some(Event {
             kind: "Event",
@@ -251,8 +250,8 @@ impl Noted {
             impersonated_user: None,
             source_ips,
             user_agent: agent,
-            object_ref: object_ref(&wanted, uri.path()),
-            verb: wanted.verb,
+            object_ref: object_ref(wanted, uri.path()),
+            verb: wanted.verb.clone(),
             response_status: None,
             request_object: None,
             response_object: None,
@@ -350,15 +349,15 @@ fn status_of(object: &Value, code: u16) -> Value {
 
 fn object_ref(wanted: &Attributes, path: &str) -> Option<ObjectRef> {
     let About::Resource(about) = &wanted.about else { return None };
-    let mut parts = path.split('/').filter(|p| !p.is_empty());
-    let version = if parts.next() == Some("api") { parts.next() } else { parts.nth(1) };
+    let parts = request::segments(path);
+    let version = parts.get(if parts.first().is_some_and(|p| p == "api") { 1 } else { 2 });
     let about = about.clone();
     Some(ObjectRef {
         resource: about.resource,
         namespace: about.namespace,
         name: about.name,
         api_group: about.group,
-        api_version: version.unwrap_or_default().to_owned(),
+        api_version: version.map(ToString::to_string).unwrap_or_default(),
         subresource: about.subresource,
         ..ObjectRef::default()
     })

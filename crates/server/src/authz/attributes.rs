@@ -2,9 +2,9 @@
 //!
 //! It does not know which resources there are: who may not do a thing does not learn whether it is there.
 
-use crate::request::Query;
+use crate::request::{self, Query};
 use api::selector::FieldSelector;
-use http::Method;
+use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
@@ -60,9 +60,15 @@ impl ResourceAbout {
 }
 
 impl Attributes {
-    pub(crate) fn of(method: &Method, path: &str, query: &str) -> Self {
-        let decoded = |part| percent_decode_str(part).decode_utf8_lossy();
-        let parts: Vec<Cow<'_, str>> = path.split('/').filter(|p| !p.is_empty()).map(decoded).collect();
+    /// The attributes of a request. An old path becomes its modern form in `uri` first, so that whoever reads `uri`
+    /// later sees the request that was classified.
+    pub(crate) fn of_request(method: &Method, uri: &mut Uri) -> Self {
+        request::renew(uri);
+        Self::of(method, uri.path(), uri.query().unwrap_or_default())
+    }
+
+    fn of(method: &Method, path: &str, query: &str) -> Self {
+        let parts = request::segments(path);
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         let (group, rest) = match parts.as_slice() {
             ["api", _, rest @ ..] if !rest.is_empty() => ("", rest),
@@ -200,6 +206,28 @@ mod tests {
             r#"deletecollection "" pods in "b" named """#,
         );
         check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name=a%252F", r#"list "" pods in "" named """#);
+    }
+
+    #[test]
+    fn old_watch_path_has_the_attributes_of_the_new_one() {
+        for old in [
+            "/api/v1/watch/namespaces/x/secrets",
+            "//api/v1/watch/namespaces/x/secrets",
+            "/api//v1/watch//namespaces/x/secrets/",
+            "/api/v1/%77atch/namespaces/x/secrets",
+            "/%61pi/v1/watch/%6eamespaces/%78/secret%73",
+        ] {
+            let mut uri: http::Uri = old.parse().unwrap();
+            let got = Attributes::of_request(&Method::GET, &mut uri);
+            let expected = Attributes::of(&Method::GET, "/api/v1/namespaces/x/secrets", "watch=true");
+            assert_eq!(got, expected, "{old}");
+            let routed = request::resource(&Default::default(), uri.path()).ok().unwrap();
+            assert_eq!(
+                (routed.kind.info().plural, routed.namespace.as_str(), routed.name),
+                ("secrets", "x", None),
+                "{old}"
+            );
+        }
     }
 
     #[test]

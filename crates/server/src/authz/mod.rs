@@ -21,7 +21,8 @@ pub(crate) use policy::Decision;
 pub(crate) use rule::{Rule, url_covers};
 pub(crate) use signers::{note_requestor, restrict_subject};
 
-use crate::{ApiServer, UserInfo, audit::Trail, request::Resource, service::Call, status::ApiError};
+use crate::{ApiServer, UserInfo, audit::Trail, forward, request::Resource, service::Call, status::ApiError};
+use http::HeaderMap;
 use serde_json::Value;
 
 /// Whether the user may do this, and why or why not.
@@ -67,6 +68,7 @@ pub(crate) async fn check(
     server: &ApiServer,
     user: &UserInfo,
     wanted: Option<&Attributes>,
+    headers: &HeaderMap,
     trail: &Trail,
 ) -> Result<(), ApiError> {
     let Some(wanted) = wanted.filter(|_| !user.is_master()) else {
@@ -84,16 +86,24 @@ pub(crate) async fn check(
     if let Decision::NoOpinion(why) = decision {
         return Err(forbidden(user, wanted, &why));
     }
-    match (&wanted.verb[..], &wanted.about) {
-        // Who opens a stream acts, also where it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
-        ("get", About::Resource(about)) if STREAMS.contains(&&*about.combined()) && about.group.is_empty() => {
-            require(server, user, &Attributes { verb: "create".to_owned(), ..wanted.clone() })
-        }
-        _ => Ok(()),
+    // Who opens a stream acts, also where it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
+    if wanted.verb != "create" && opens_stream(wanted, headers) {
+        return require(server, user, &Attributes { verb: "create".to_owned(), ..wanted.clone() });
     }
+    Ok(())
 }
 
-const STREAMS: [&str; 3] = ["pods/attach", "pods/exec", "pods/portforward"];
+/// Whether a request opens a stream into a Pod. A kubelet only upgrades connections to `exec`, `attach` and
+/// `portForward`, by any method, so the path behind `nodes/proxy`, which could be written in several ways, need not be read.
+fn opens_stream(wanted: &Attributes, headers: &HeaderMap) -> bool {
+    let About::Resource(about) = &wanted.about else { return false };
+    about.group.is_empty()
+        && match &*about.combined() {
+            "pods/attach" | "pods/exec" | "pods/portforward" => wanted.verb == "get",
+            "nodes/proxy" => forward::is_upgrade(headers),
+            _ => false,
+        }
+}
 
 /// Refuses what the user may not write, though they may write such objects; `old` is there for a change.
 pub(crate) fn check_write(

@@ -29,18 +29,28 @@ pub(crate) fn note_requestor(user: &UserInfo, resource: &Resource, request: &mut
     }
 }
 
-/// Refuses, whoever asks, requests of clients that would be masters (`CertificateSubjectRestriction`).
+/// Refuses, whoever asks, requests of clients that would be masters (`CertificateSubjectRestriction`), and those whose
+/// subject does not identify one user.
 pub(crate) fn restrict_subject(resource: &Resource, request: &Value) -> Result<(), ApiError> {
     const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-    if !is_about_one(resource) || resource.subresource.is_some() || request["spec"]["signerName"] != CLIENT {
+    const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+    let signer = request["spec"]["signerName"].as_str().unwrap_or("");
+    if !is_about_one(resource) || resource.subresource.is_some() || !matches!(signer, CLIENT | KUBELET) {
         return Ok(());
     }
-    let groups = certificates::organizations(request["spec"]["request"].as_str().unwrap_or(""));
-    if !groups.is_ok_and(|groups| groups.iter().any(|group| group == "system:masters")) {
+    let encoded = request["spec"]["request"].as_str().unwrap_or("");
+    if certificates::is_unreadable(encoded) {
+        // Validation says what is wrong with it.
         return Ok(());
     }
+    let why = match certificates::requested_user(encoded) {
+        Err(why) => why,
+        Ok(user) if signer == CLIENT && user.groups.iter().any(|group| group == "system:masters") => {
+            format!("use of {CLIENT} signer with system:masters group is not allowed")
+        }
+        Ok(_) => return Ok(()),
+    };
     let name = request["metadata"]["name"].as_str().unwrap_or("");
-    let why = format!("use of {CLIENT} signer with system:masters group is not allowed");
     Err(ApiError::forbidden(resource.kind.info(), name, &why))
 }
 

@@ -147,7 +147,8 @@ mod tests {
     fn check(rule: &Value, request: &str, expected: bool) {
         let schema: Schema = serde_json::from_value(json!({"rules": [rule]})).unwrap();
         let words: Vec<&str> = request.split(' ').collect();
-        let wanted = Attributes::of(&Method::from_bytes(words[0].as_bytes()).unwrap(), words[1], "");
+        let method = Method::from_bytes(words[0].as_bytes()).unwrap();
+        let wanted = Attributes::of_request(&method, &mut words[1].parse().unwrap());
         let groups = words[3..].iter().map(|g| (*g).to_owned()).collect();
         let user = UserInfo { name: words[2].to_owned(), groups, ..UserInfo::default() };
         assert_eq!(schema.matches(&user, &wanted), expected, "{request}");

@@ -10,15 +10,13 @@ use super::{
     plain::Plain,
     text,
 };
+use api::certificate::{SubjectUser, subject_user};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use x509_parser::{
-    certification_request::X509CertificationRequest,
-    error::X509Error,
-    pem::parse_x509_pem,
-    prelude::FromDer,
-    x509::{AttributeTypeAndValue, X509Name},
+    certification_request::X509CertificationRequest, error::X509Error, pem::parse_x509_pem, prelude::FromDer,
+    x509::X509Name,
 };
 
 const GROUP: &str = "certificates.k8s.io";
@@ -145,18 +143,17 @@ fn conditions_of(object: &Value, kind: &str) -> Vec<Value> {
     items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
 }
 
-/// The organizations of which whoever makes a request says to be, if it is one (`ParseCSR`, `CheckSignature`).
-pub(crate) fn organizations(request: &str) -> Result<Vec<String>, String> {
-    subject(request, |subject| texts(subject.iter_organization()))
+/// The user that a request for a certificate asks to be.
+///
+/// # Errors
+/// When it is no request, or its subject does not identify a user.
+pub(crate) fn requested_user(request: &str) -> Result<SubjectUser, String> {
+    subject(request, subject_user)?
 }
 
-/// The common names that a request for a certificate asks for.
-pub(crate) fn common_names(request: &str) -> Result<Vec<String>, String> {
-    subject(request, |subject| texts(subject.iter_common_name()))
-}
-
-fn texts<'a>(parts: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Vec<String> {
-    parts.filter_map(|part| part.as_str().ok()).map(str::to_owned).collect()
+/// Whether it is no request for a certificate, or not signed with its key.
+pub(crate) fn is_unreadable(request: &str) -> bool {
+    subject(request, |_| ()).is_err()
 }
 
 /// Reads the subject of a request whose signature is that of its key.
@@ -178,7 +175,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if text_of(spec, "request").is_empty() {
         errors.required(&path.child("request"), "");
-    } else if let Err(why) = organizations(text_of(spec, "request")) {
+    } else if let Err(why) = subject(text_of(spec, "request"), |_| ()) {
         errors.invalid(&path.child("request"), &spec["request"], &why);
     }
     if items(spec, "usages").next().is_none() {

@@ -16,6 +16,7 @@ use crate::{
     unread::Dropped,
     user::CREDENTIAL_ID,
 };
+use api::certificate::{SubjectUser, subject_user};
 use http::{Request, Response, StatusCode};
 use hyper::{
     body::Incoming,
@@ -47,7 +48,7 @@ const MAX_ERROR_RESETS: usize = 1000;
 /// How long an ending connection may take to say so.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// Marks a request whose client shows a certificate that nobody knows.
+/// Marks a request whose client shows a certificate that is unknown, or that does not identify a user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnknownCertificate;
 
@@ -81,6 +82,8 @@ impl Protocol {
         let known = chain.filter(|chain| self.tls.knows(chain));
         let unknown = (chain.is_some() && known.is_none()).then_some(UnknownCertificate);
         let user = known.and_then(|chain| identity(chain.first()?));
+        // A certificate without a user must not fall back to anonymous.
+        let unknown = unknown.or((chain.is_some() && user.is_none()).then_some(UnknownCertificate));
         if user.is_some() {
             activity.note_authenticated();
         }
@@ -173,17 +176,14 @@ impl Client {
 
 /// Whether a request lasts for as long as its client wants.
 fn is_long_running(request: &Request<Incoming>) -> bool {
-    let uri = request.uri();
-    deadline::lasts(&Attributes::of(request.method(), uri.path(), uri.query().unwrap_or_default()))
+    deadline::lasts(&Attributes::of_request(request.method(), &mut request.uri().clone()))
 }
 
-/// Common name and organizations of a certificate that our own authority signed.
+/// The user of a certificate that our own authority signed; `None` when its subject does not identify one.
 fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
     let hash: String = Sha256::digest(certificate).iter().map(|b| format!("{b:02x}")).collect();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok().map(str::to_owned)).collect();
+    let SubjectUser { name, groups } = subject_user(certificate.subject()).ok()?;
     let extra = [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into();
     Some(UserInfo { name, groups, extra, ..UserInfo::default() }.authenticated())
 }

@@ -190,6 +190,7 @@ impl Asked {
         let (_, request) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
         request.verify_signature().map_err(|e| failed(&e))?;
         let info = &request.certification_request_info;
+        api::certificate::subject_user(&info.subject).map_err(|e| failed(&e))?;
         let mut names = Vec::new();
         for extension in request.requested_extensions().into_iter().flatten() {
             if let ParsedExtension::SubjectAlternativeName(all) = extension {

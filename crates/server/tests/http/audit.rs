@@ -160,6 +160,26 @@ async fn a_watch_is_noted_when_it_starts_and_when_it_is_over() {
 }
 
 #[tokio::test]
+async fn watch_by_its_old_path_is_noted_by_the_rule_for_its_resource() {
+    let rules = r#"[{level: Metadata, verbs: [watch], resources: [{group: "", resources: [secrets]}]}]"#;
+    for path in [
+        "/api/v1/watch/namespaces/default/secrets",
+        "//api/v1/watch//namespaces/default/secrets",
+        "/api/v1/%77atch/namespaces/default/secrets",
+        "/%61pi/v1/watch/namespaces/default/secret%73",
+    ] {
+        let noting = Noting::with(rules).await;
+        drop(noting.api.watch(path).await);
+        let about = json!({"resource": "secrets", "namespace": "default", "apiVersion": "v1"});
+        let received = json!({
+            "stage": "RequestReceived", "level": "Metadata", "verb": "watch", "objectRef": about, "requestURI": path,
+        });
+        let stages = [received, json!({"stage": "ResponseStarted"}), json!({"stage": "ResponseComplete"})];
+        Noting::check(&noting.events().await, &stages);
+    }
+}
+
+#[tokio::test]
 async fn what_no_rule_names_is_not_noted_and_the_callers_id_is_kept() {
     let noting = Noting::with("[{level: Metadata, nonResourceURLs: ['/version']}]").await;
     noting.api.check(get(PODS), 200, json!({})).await;

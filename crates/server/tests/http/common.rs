@@ -308,3 +308,22 @@ pub(crate) fn compare(expected: &Value, got: &Value, path: &str, wrong: &mut Vec
 
 /// A request for a certificate of the name `conformance`, as objects have it.
 pub(crate) const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIUU1IZ0NBUUF3RmpFVU1CSUdBMVVFQXd3TFkyOXVabTl5YldGdVkyVXdXVEFUQmdjcWhrak9QUUlCQmdncQpoa2pPUFFNQkJ3TkNBQVNhVVhzV2xSV2RGcUMrdjBoWk1TSlR5ZDV4NTV1dXdwYTZLaDE5UGR2MkJGejgxTkVuClRTVytPUk10U3pWcnFiQ2dNdlgvbmJHY3J0U3dRK2UvNkI0K29BQXdDZ1lJS29aSXpqMEVBd0lEU0FBd1JRSWcKS0lxOW9KQkZZRzZRR001Y1NrU0VIdVRnZ1FGSk5wa3hZSS84cmhqeS9QZ0NJUURENE83Vy9SQnY4SHF0bHhlZAp3L1VPUUl3RXZHWFFKUS8raGFVdUhsYUR2Zz09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+
+/// A subject with these common names.
+pub(crate) fn named(common_names: &[&str]) -> rcgen::DistinguishedName {
+    let mut subject = rcgen::DistinguishedName::new();
+    for (i, name) in common_names.iter().enumerate() {
+        // A known type is kept once, so the second one is written by its identifier.
+        let kind = if i == 0 { rcgen::DnType::CommonName } else { rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]) };
+        subject.push(kind, *name);
+    }
+    subject
+}
+
+/// A request for a certificate with these common names, as a CertificateSigningRequest holds it.
+pub(crate) fn certificate_request(common_names: &[&str]) -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = named(common_names);
+    let request = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap();
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, request.pem().unwrap())
+}

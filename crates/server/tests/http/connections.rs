@@ -1,7 +1,7 @@
 //! Connections over real sockets: what silent and numerous ones can do, which is little.
 
 use crate::{
-    common::{Api, CONFIG_MAPS, get, post},
+    common::{Api, CONFIG_MAPS, get, named, post},
     upstream::own_ip,
 };
 use api::connection_table::Bounds;
@@ -47,7 +47,7 @@ struct Listening {
     connections: Arc<Connections>,
     api: Api,
     ca: CertificateDer<'static>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -64,7 +64,7 @@ async fn listen(bounds: Bounds, timeouts: Timeouts, peers: Option<PeerFilter>) -
     let stop = CancellationToken::new();
     tokio::spawn(server::serve(api.server.clone(), listener, pki.server_tls().unwrap(), options, stop.clone()));
     let ca = CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).unwrap();
-    Listening { address, connections, api, ca, _dir: dir, _stop: stop.drop_guard() }
+    Listening { address, connections, api, ca, dir, _stop: stop.drop_guard() }
 }
 
 fn bounds(total: usize) -> Bounds {
@@ -80,14 +80,39 @@ impl Listening {
     }
 
     async fn tls(&self, stream: TcpStream, protocol: &[u8]) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut config = self.client_config().with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        TlsConnector::from(Arc::new(config)).connect(LOOPBACK.into(), stream).await
+    }
+
+    fn client_config(&self) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.ca.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
             rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let mut config = config.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![protocol.to_vec()];
-        TlsConnector::from(Arc::new(config)).connect(LOOPBACK.into(), stream).await
+        config.with_root_certificates(roots)
+    }
+
+    /// The status of a GET by a client with a certificate of the server's authority for these common names.
+    async fn status_for(&self, common_names: &[&str], path: &str) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.dir.path().join(name)).unwrap();
+        let authority = rcgen::KeyPair::from_pem(&read("ca.key")).unwrap();
+        let authority = rcgen::Issuer::from_ca_cert_pem(&read("ca.crt"), authority).unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = named(common_names);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let chain = vec![params.signed_by(&key, &authority).unwrap().der().clone()];
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+        let config = self.client_config().with_client_auth_cert(chain, key.into()).unwrap();
+        let tcp = self.tcp_from(LOOPBACK).await;
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(LOOPBACK.into(), tcp).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut response = Vec::new();
+        let _ = within(stream.read_to_end(&mut response)).await;
+        String::from_utf8_lossy(&response).split(' ').nth(1).unwrap_or_default().to_owned()
     }
 
     async fn http1(&self) -> TlsStream<TcpStream> {
@@ -325,4 +350,16 @@ async fn peers_that_are_not_served_are_closed_at_once() {
     closed(listening.tcp_from(own).await).await;
     assert!(listening.is_served().await);
     listening.api.check(get("/api/v1/namespaces/default"), 200, json!({})).await;
+}
+
+#[tokio::test]
+async fn ambiguous_client_certificate_is_refused_and_not_anonymous() {
+    let server = listen(bounds(10), LENIENT, None).await;
+    assert_eq!(server.status_for(&["system:masters"], "/version").await, "200");
+    assert_eq!(server.status_for(&["alice"], CONFIG_MAPS).await, "403");
+    for names in [&[][..], &["alice", "bob"], &["alice", "alice"]] {
+        for path in ["/version", CONFIG_MAPS] {
+            assert_eq!(server.status_for(names, path).await, "401", "{names:?} {path}");
+        }
+    }
 }

@@ -195,20 +195,27 @@ async fn a_node_gets_tokens_for_those_whom_its_pods_talk_to() {
 async fn a_node_asks_for_its_own_certificates() {
     let api = api().await;
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let ask = |signer: &str| {
+    let ask = |signer: &str, request: &str| {
         by(post(
             requests,
             &json!({"metadata": {"generateName": "r"}, "spec": {"signerName": signer,
-            "request": CERTIFICATE_REQUEST, "usages": ["digital signature", "client auth"]}}),
+            "request": request, "usages": ["digital signature", "client auth"]}}),
         ))
     };
+    let two_names = certificate_request(&["system:node:n", "system:node:m"]);
     for signer in ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"] {
-        let answer = api.ask(&ask(signer)).await;
-        let message = answer.body["message"].as_str().unwrap_or("").to_owned();
-        assert_eq!(answer.status, 403, "{message}");
-        assert!(message.ends_with("is forbidden: can only create a node CSR with CN=system:node:n"), "{message}");
+        for (request, why) in [
+            (CERTIFICATE_REQUEST, "can only create a node CSR with CN=system:node:n"),
+            (&two_names, "subject has more than one common name"),
+        ] {
+            let answer = api.ask(&ask(signer, request)).await;
+            let message = answer.body["message"].as_str().unwrap_or("").to_owned();
+            assert_eq!(answer.status, 403, "{message}");
+            assert!(message.contains(" is forbidden: ") && message.ends_with(why), "{message}");
+        }
+        api.check(ask(signer, &certificate_request(&["system:node:n"])), 201, json!({})).await;
     }
-    api.check(ask("example.com/other"), 201, json!({})).await;
+    api.check(ask("example.com/other", CERTIFICATE_REQUEST), 201, json!({})).await;
 }
 
 #[tokio::test]

@@ -2,13 +2,15 @@
 
 use crate::{common::*, upstream};
 use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
 use http::Request;
-use http_body_util::Empty;
+use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use server::UserInfo;
-use std::{convert::Infallible, net::SocketAddr};
+use server::{ApiServer, DialedStream, NodeDialer, UserInfo};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
+use store::{MemoryEngine, Options, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -135,16 +137,14 @@ async fn each_method_needs_its_verb_on_the_proxy() {
     assert!(refused["message"].as_str().unwrap().contains(words), "{refused}");
 }
 
-#[tokio::test]
-async fn a_connection_that_becomes_something_else_is_joined() {
-    let (api, to) = (Api::new().await, upstream::start(None).await);
-    pod_at(&api, "p", to).await;
+/// The response to a request that upgrades its connection.
+async fn upgraded(api: &Api, user: UserInfo, method: &str, path: &str) -> http::Response<hyper::body::Incoming> {
     let (client, server) = tokio::io::duplex(4096);
     let api = api.server.clone();
     tokio::spawn(async move {
         let service = service_fn(move |request| {
-            let api = api.clone();
-            async move { Ok::<_, Infallible>(api.handle(Some(UserInfo::component("test")), request).await) }
+            let (api, user) = (api.clone(), user.clone());
+            async move { Ok::<_, Infallible>(api.handle(Some(user), request).await) }
         });
         let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service);
         connection.with_upgrades().await.unwrap();
@@ -152,12 +152,101 @@ async fn a_connection_that_becomes_something_else_is_joined() {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client)).await.unwrap();
     tokio::spawn(connection.with_upgrades());
     let request =
-        Request::get(format!("{PODS}/p/proxy/upgrade")).header("connection", "Upgrade").header("upgrade", "shout");
-    let response = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+        Request::builder().method(method).uri(path).header("connection", "Upgrade").header("upgrade", "shout");
+    sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_that_becomes_something_else_is_joined() {
+    let (api, to) = (Api::new().await, upstream::start(None).await);
+    pod_at(&api, "p", to).await;
+    let response = upgraded(&api, UserInfo::component("test"), "GET", &format!("{PODS}/p/proxy/upgrade")).await;
     assert_eq!((response.status().as_u16(), &response.headers()["upgrade"]), (101, &"shout".parse().unwrap()));
     let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     stream.write_all(b"hello").await.unwrap();
     let mut told = [0; 5];
     stream.read_exact(&mut told).await.unwrap();
     assert_eq!(&told, b"HELLO");
+}
+
+/// The kubelet of the node `n`, which does not listen on a port.
+struct Kubelet;
+
+impl NodeDialer for Kubelet {
+    fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
+        async move {
+            if node != "n" {
+                return Err(io::Error::other(format!("no kubelet of {node}")));
+            }
+            let (ours, theirs) = tokio::io::duplex(4096);
+            tokio::spawn(upstream::serve(theirs, ""));
+            Ok(Box::new(ours) as Box<dyn DialedStream>)
+        }
+        .boxed()
+    }
+}
+
+/// A server with the nodes `n`, `m`, whose kubelet is elsewhere, and `o`, whose kubelet has another port.
+async fn api_with_nodes() -> Api {
+    let engine = MemoryEngine::new();
+    let store = Store::open(engine.clone(), Options::default()).unwrap();
+    let api = Api { server: ApiServer::new(store, Arc::new(Kubelet)), engine };
+    api.server.bootstrap().await;
+    for (name, port) in [("n", 0), ("m", 10250), ("o", 10251)] {
+        let status = json!({"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
+        api.check(post("/api/v1/nodes", &json!({"metadata": {"name": name}})), 201, json!({})).await;
+        api.check(merge(format!("/api/v1/nodes/{name}/status"), &status), 200, json!({})).await;
+    }
+    api
+}
+
+#[tokio::test]
+async fn node_proxy_reaches_the_kubelet_of_the_named_node_only() {
+    let api = api_with_nodes().await;
+    for id in ["n", "n:10250", "https:n:10250", "https:n:"] {
+        api.check(get(format!("/api/v1/nodes/{id}/proxy/x")), 200, json!({"uri": "/x"})).await;
+    }
+    for id in ["none", "none:10250", "https:none:10250"] {
+        let message = json!({"reason": "NotFound", "message": "nodes \"none\" not found"});
+        api.check(get(format!("/api/v1/nodes/{id}/proxy/x")), 404, message).await;
+    }
+    for (id, node) in [("m", "m"), ("m:10250", "m"), ("o:10251", "o")] {
+        let message = format!("error trying to reach service: no kubelet of {node}");
+        let unavailable = json!({"reason": "ServiceUnavailable", "message": message});
+        api.check(get(format!("/api/v1/nodes/{id}/proxy/x")), 503, unavailable).await;
+    }
+    // Not the port of its kubelet, and there is no address to reach it at.
+    for id in ["n:80", "o:10250"] {
+        let message = json!({"message": "address not allowed"});
+        api.check(get(format!("/api/v1/nodes/{id}/proxy/x")), 400, message).await;
+    }
+}
+
+#[tokio::test]
+async fn node_proxy_upgrade_needs_create_whatever_the_method() {
+    let api = api_with_nodes().await;
+    let ann = || UserInfo { name: "ann".to_owned(), ..UserInfo::default() };
+    let rule = |verbs: Value| json!([{"verbs": verbs, "apiGroups": [""], "resources": ["nodes/proxy"]}]);
+    api.bind("looks", json!([{"kind": "User", "name": "ann"}]), rule(json!(["get", "update", "delete"]))).await;
+    api.check(get("/api/v1/nodes/n/proxy/metrics").by("ann", &[]), 200, json!({"uri": "/metrics"})).await;
+    let requests = [
+        ("GET", "exec/default/p/c/upgrade"),
+        ("GET", "//exec/default/p/c/upgrade"),
+        ("GET", "%65xec/default/p/c/upgrade"),
+        ("GET", "upgrade"),
+        ("PUT", "exec/default/p/c/upgrade"),
+        ("DELETE", "exec/default/p/c/upgrade"),
+    ];
+    for (method, path) in requests {
+        let response = upgraded(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
+        assert_eq!(response.status().as_u16(), 403, "{method} {path}");
+        let status = response.into_body().collect().await.unwrap().to_bytes();
+        let words = "cannot create resource \\\"nodes/proxy\\\" in API group";
+        assert!(String::from_utf8_lossy(&status).contains(words), "{status:?}");
+    }
+    api.bind("acts", json!([{"kind": "User", "name": "ann"}]), rule(json!(["create"]))).await;
+    for (method, path) in requests {
+        let response = upgraded(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
+        assert_eq!(response.status().as_u16(), 101, "{method} {path}");
+    }
 }

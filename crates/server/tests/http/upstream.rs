@@ -47,7 +47,7 @@ pub(crate) async fn start(tls: Option<Arc<rustls::ServerConfig>>) -> SocketAddr 
     address
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, certificate: &'static str) {
+pub(crate) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, certificate: &'static str) {
     let service = service_fn(move |request| async move { Ok::<_, Infallible>(answer(request, certificate).await) });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let _ = connection.with_upgrades().await;

@@ -8,9 +8,10 @@ async fn a_bug_is_noted_with_what_it_said() {
     let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
     let policy = AuditPolicy::parse(policy).unwrap();
     let log = Arc::new(AuditLog::open(policy, &path, AuditRotation::default()).unwrap());
-    let (head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
+    let (mut head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
     let trail = Trail::begin(Some(&log), &head);
-    trail.user(&UserInfo::component("c")).await;
+    let wanted = Attributes::of_request(&head.method, &mut head.uri);
+    trail.user(&UserInfo::component("c"), &wanted).await;
     trail.panicked("boom").await;
     drop(trail.answered(crate::reply::text(500, "")).await);
     log.flush().await;

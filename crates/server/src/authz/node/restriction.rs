@@ -211,9 +211,9 @@ fn own_certificate(node: &str, operation: Operation<'_>) -> Result<(), String> {
     if !OF_NODES.iter().any(|signer| request["spec"]["signerName"] == *signer) {
         return Ok(());
     }
-    let names = certificates::common_names(request["spec"]["request"].as_str().unwrap_or(""));
-    let names = names.map_err(|why| format!("unable to parse csr: {why}"))?;
-    if names == [format!("system:node:{node}")] {
+    let user = certificates::requested_user(request["spec"]["request"].as_str().unwrap_or(""));
+    let user = user.map_err(|why| format!("unable to parse csr: {why}"))?;
+    if user.name == format!("system:node:{node}") {
         return Ok(());
     }
     Err(format!("can only create a node CSR with CN=system:node:{node}"))

@@ -72,3 +72,16 @@ fn who_does_not_hold_the_key_gets_nothing() {
     assert!(ask("nothing", "any").is_err());
     assert!(ask(MANY, "walking").unwrap_err().to_string().contains("unrecognized usage values"));
 }
+
+#[test]
+fn request_with_two_common_names_is_not_signed() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Pki::load_or_create(dir.path(), &[], &[]).unwrap().authority().unwrap();
+    let (mut params, key) = (rcgen::CertificateParams::default(), KeyPair::generate().unwrap());
+    params.distinguished_name.push(rcgen::DnType::CommonName, "system:kube-controller-manager");
+    params.distinguished_name.push(rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]), "alice");
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let validity = (time("2026-01-01T00:00:00Z"), time("2027-01-01T00:00:00Z"));
+    let refused = authority.issue(request.as_bytes(), &["client auth".to_owned()], validity).unwrap_err();
+    assert!(refused.to_string().contains("more than one common name"), "{refused}");
+}

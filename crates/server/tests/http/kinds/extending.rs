@@ -271,6 +271,28 @@ async fn a_request_is_signed_by_the_holder_of_its_key() {
 }
 
 #[tokio::test]
+async fn request_that_does_not_name_one_user_is_refused() {
+    let api = Api::new().await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    for (names, why) in [
+        (&[][..], "subject has no common name"),
+        (&["alice", "system:kube-controller-manager"], "subject has more than one common name"),
+    ] {
+        for signer in ["kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"] {
+            let mut ambiguous = request();
+            ambiguous["spec"]["signerName"] = json!(signer);
+            ambiguous["spec"]["request"] = json!(certificate_request(names));
+            let message = format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: {why}");
+            api.check(post(path, &ambiguous), 403, json!({"message": message})).await;
+        }
+    }
+    let mut one = request();
+    one["spec"]["signerName"] = json!("kubernetes.io/kube-apiserver-client");
+    one["spec"]["request"] = json!(certificate_request(&["alice"]));
+    api.check(post(path, &one), 201, json!({})).await;
+}
+
+#[tokio::test]
 async fn devices_and_claims() {
     let group = "resource.k8s.io/v1";
     let spec = json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}});

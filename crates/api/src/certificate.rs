@@ -1,0 +1,103 @@
+//! The Kubernetes user that the subject of an X.509 certificate, or of a request for one, identifies.
+
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
+
+/// User name and groups, from the common name and the organizations of a subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubjectUser {
+    /// The one common name.
+    pub name: String,
+    /// The organizations, in the subject's order.
+    pub groups: Vec<String>,
+}
+
+/// Reads the user from a subject. Authentication, approval, signing and admission all use this function: if they read a
+/// subject differently, a request could be approved for one user and its certificate accepted as another.
+///
+/// # Errors
+/// When the subject does not have exactly one common name, when that is empty, or when the common name or an
+/// organization is not a string in ASCII or UTF-8. Go takes the last of several common names.
+pub fn subject_user(subject: &X509Name<'_>) -> Result<SubjectUser, String> {
+    let mut names = subject.iter_common_name();
+    let name = match (names.next(), names.next()) {
+        (Some(name), None) => text(name, "common name")?,
+        (None, _) => return Err("subject has no common name".to_owned()),
+        (Some(_), Some(_)) => return Err("subject has more than one common name".to_owned()),
+    };
+    if name.is_empty() {
+        return Err("subject has an empty common name".to_owned());
+    }
+    let groups = subject.iter_organization().map(|o| text(o, "organization")).collect::<Result<_, _>>()?;
+    Ok(SubjectUser { name, groups })
+}
+
+fn text(attribute: &AttributeTypeAndValue<'_>, what: &str) -> Result<String, String> {
+    let text = attribute.as_str().map_err(|_| format!("subject {what} is not an ASCII or UTF-8 string"))?;
+    if text.chars().any(char::is_control) {
+        return Err(format!("subject {what} contains control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use x509_parser::prelude::FromDer;
+
+    const COMMON_NAME: u8 = 3;
+    const ORGANIZATION: u8 = 10;
+    const UTF8: u8 = 0x0c;
+    const PRINTABLE: u8 = 0x13;
+    const BMP: u8 = 0x1e;
+
+    fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+        let mut der = vec![tag, u8::try_from(content.len()).unwrap()];
+        der.extend_from_slice(content);
+        der
+    }
+
+    fn attribute(kind: u8, tag: u8, value: &[u8]) -> Vec<u8> {
+        tagged(0x30, &[tagged(6, &[0x55, 4, kind]), tagged(tag, value)].concat())
+    }
+
+    /// Each inner list is one relative distinguished name.
+    fn user(subject: &[&[(u8, u8, &[u8])]]) -> Result<SubjectUser, String> {
+        let rdn = |all: &&[(u8, u8, &[u8])]| {
+            let all: Vec<Vec<u8>> = all.iter().map(|(kind, tag, value)| attribute(*kind, *tag, value)).collect();
+            tagged(0x31, &all.concat())
+        };
+        let der = tagged(0x30, &subject.iter().map(rdn).collect::<Vec<_>>().concat());
+        subject_user(&X509Name::from_der(&der).unwrap().1)
+    }
+
+    #[test]
+    fn subject_with_one_common_name_is_a_user() {
+        let organization: (u8, u8, &[u8]) = (ORGANIZATION, PRINTABLE, b"devs");
+        let expected = SubjectUser { name: "alice".to_owned(), groups: vec!["devs".to_owned()] };
+        assert_eq!(user(&[&[organization], &[(COMMON_NAME, UTF8, b"alice")]]), Ok(expected.clone()));
+        assert_eq!(user(&[&[organization, (COMMON_NAME, UTF8, b"alice")]]), Ok(expected));
+    }
+
+    #[test]
+    fn ambiguous_or_unreadable_subject_is_refused() {
+        let alice: (u8, u8, &[u8]) = (COMMON_NAME, UTF8, b"alice");
+        let manager: (u8, u8, &[u8]) = (COMMON_NAME, UTF8, b"system:kube-controller-manager");
+        let wide: (u8, u8, &[u8]) = (COMMON_NAME, BMP, b"\0a");
+        let subjects: [&[&[(u8, u8, &[u8])]]; 10] = [
+            &[],
+            &[&[alice], &[manager]],
+            &[&[manager], &[alice]],
+            &[&[alice, manager]],
+            &[&[alice], &[alice]],
+            &[&[wide], &[alice]],
+            &[&[wide]],
+            &[&[(COMMON_NAME, UTF8, b"")]],
+            &[&[(COMMON_NAME, UTF8, b"\xff")]],
+            &[&[alice], &[(ORGANIZATION, BMP, b"\0a")]],
+        ];
+        for subject in subjects {
+            assert!(user(subject).is_err(), "{subject:?}");
+        }
+        assert!(user(&[&[(COMMON_NAME, UTF8, b"alice\0")]]).is_err());
+    }
+}
