@@ -118,9 +118,12 @@ pub(crate) struct NodeArgs {
     /// Directory of these programs.
     #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
-    /// Admission that is off otherwise: AlwaysPullImages.
-    #[arg(long, value_name = "PLUGIN", value_delimiter = ',')]
+    /// Admission plugins to turn on that are off by default: AlwaysPullImages.
+    #[arg(long, value_name = "PLUGIN", value_delimiter = ',', value_parser = AdmissionPlugin::parse_enabled)]
     pub(crate) enable_admission_plugins: Vec<AdmissionPlugin>,
+    /// Admission plugins to turn off that are on by default: DenyServiceExternalIPs.
+    #[arg(long, value_name = "PLUGIN", value_delimiter = ',', value_parser = AdmissionPlugin::parse_disabled)]
+    pub(crate) disable_admission_plugins: Vec<AdmissionPlugin>,
     /// Bytes that all objects of the API may take, as of etcd; 0 for a quarter of the memory, 2 GiB at most.
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub(crate) quota_backend_bytes: u64,
@@ -208,6 +211,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn admission_plugins_are_lists_and_can_be_repeated() {
+        let parse = |flags: &[&str]| Cli::try_parse_from([&["podium", "up"], flags].concat());
+        let flags = ["--enable-admission-plugins", "NodeRestriction,PodSecurity", "--enable-admission-plugins"];
+        let parsed = parse(&[&flags[..], &["AlwaysPullImages"]].concat()).unwrap();
+        let Command::Up(up) = parsed.command else { panic!("not `up`") };
+        assert_eq!(up.node.enable_admission_plugins.len(), 3);
+        let error = parse(&["--disable-admission-plugins", "DenyServiceExternalIPs,PodSecurity"]).unwrap_err();
+        assert!(error.to_string().contains("plugin \"PodSecurity\" cannot be turned off"), "{error}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
+use server::{AdmissionPlugins, ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -244,8 +244,10 @@ impl Cluster {
 
 /// The server as it was asked for.
 fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs, access: Access) -> Result<ApiServer> {
+    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    let plugins = plugins.map_err(anyhow::Error::msg)?;
     let mut server = server
-        .with_admission(args.enable_admission_plugins.clone())
+        .with_admission(plugins)
         .with_signing_key(pki.signing_key()?)
         .with_address(&address.to_string())
         .with_front_proxy(pki.front_proxy(), pki.ca_pem())

@@ -94,7 +94,7 @@ mod webhook;
 mod websocket;
 mod write;
 
-pub use admit::AdmissionPlugin;
+pub use admit::{AdmissionPlugin, AdmissionPlugins};
 pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
 pub use listen::{Connections, ListenOptions, PeerFilter, Timeouts, serve};

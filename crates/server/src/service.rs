@@ -1,7 +1,7 @@
 //! The API server, what it is made of, and which of its handlers answers a request.
 
 use crate::{
-    AdmissionPlugin, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, UserInfo,
+    AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, UserInfo,
     admit::Hooks,
     aggregation::Aggregation,
     audit::Trail,
@@ -56,8 +56,8 @@ pub struct ApiServer {
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
     /// Follows which addresses are whose.
     pub(crate) addresses: Arc<IpAddresses>,
-    /// Admission that was asked for.
-    pub(crate) plugins: Arc<[AdmissionPlugin]>,
+    /// The admission plugins that are on.
+    pub(crate) plugins: Arc<AdmissionPlugins>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
     /// Whose requests are carried out when there are too many.
@@ -159,10 +159,10 @@ impl ApiServer {
         self
     }
 
-    /// The same server with admission that is off otherwise.
+    /// The same server with these admission plugins; without, there are the default ones.
     #[must_use]
-    pub fn with_admission(self, plugins: Vec<AdmissionPlugin>) -> Self {
-        Self { plugins: plugins.into(), ..self }
+    pub fn with_admission(self, plugins: AdmissionPlugins) -> Self {
+        Self { plugins: Arc::new(plugins), ..self }
     }
 
     /// The same server, which issues tokens for service accounts, mounts them into Pods, and knows who shows one.
