@@ -12,7 +12,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{AdmissionPlugins, ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, UserInfo};
+use server::{AdmissionPlugins, ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -48,6 +48,7 @@ pub(crate) struct Cluster {
 pub(crate) struct Access {
     pub(crate) tokens: TokenFile,
     pub(crate) audit: Option<Arc<AuditLog>>,
+    pub(crate) token_lifetime: TokenLifetime,
     /// How many requests are carried out at a time, if it is not the usual number.
     pub(crate) inflight: Option<usize>,
 }
@@ -251,6 +252,7 @@ fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs
         .with_signing_key(pki.signing_key()?)
         .with_address(&address.to_string())
         .with_front_proxy(pki.front_proxy(), pki.ca_pem())
+        .with_token_lifetime(access.token_lifetime)
         .with_tokens(access.tokens);
     if let Some(log) = access.audit {
         server = server.with_audit(log);

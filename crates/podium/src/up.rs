@@ -54,8 +54,12 @@ async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
         // As `ServerRunOptions.Validate` has it.
         bail!("--max-requests-inflight and --max-mutating-requests-inflight must add up to something positive");
     }
-    let access =
-        Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
+    let access = Access {
+        tokens: tokens.unwrap_or_default(),
+        audit: audit_log(&args.audit)?,
+        token_lifetime: args.token.lifetime().map_err(anyhow::Error::msg)?,
+        inflight: Some(inflight),
+    };
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
         cluster = Cluster::start(dir, args.bind, &kubeconfig, &args.node, access) => cluster?,

@@ -106,5 +106,5 @@ pub use reply::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
-pub use tokens::{SigningKey, TokenFile, TokenFileError};
+pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime};
 pub use user::UserInfo;
