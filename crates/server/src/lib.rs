@@ -96,7 +96,7 @@ mod write;
 
 pub use admit::{AdmissionPlugin, AdmissionPlugins};
 pub use aggregation::FrontProxy;
-pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
+pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
 pub use listen::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
