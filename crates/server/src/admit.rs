@@ -133,7 +133,7 @@ pub(crate) fn check(
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
     }
-    pod_security::check(server, resource, object, old, trail).map_err(|why| refused(info, object, &why))
+    pod_security::check(server, resource, object, old, trail)
 }
 
 fn refused(info: &KindInfo, object: &Value, why: &str) -> ApiError {
