@@ -12,7 +12,9 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{AdmissionPlugins, ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, TokenLifetime, UserInfo};
+use server::{
+    AdmissionPlugins, ApiServer, AuditLog, DialedStream, NodeDialer, Pki, TokenFile, TokenLifetime, UserInfo,
+};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -81,6 +81,9 @@ mod tests {
         assert_eq!(default.grant(1 << 32), (YEAR, Some(warning.to_owned())));
         let unlimited = TokenLifetime::new(Duration::ZERO, false).unwrap();
         assert_eq!(unlimited.grant(1 << 32), (1 << 32, None));
-        assert_eq!([default.extended(3607), default.extended(3600), unlimited.extended(3607)], [Some(YEAR), None, None]);
+        assert_eq!(
+            [default.extended(3607), default.extended(3600), unlimited.extended(3607)],
+            [Some(YEAR), None, None]
+        );
     }
 }

@@ -51,8 +51,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let now = now();
     let (seconds, shortened) = server.token_lifetime.grant(seconds);
     call.told.lock().extend(shortened);
-    let extensible =
-        audiences.iter().any(|a| a == ISSUER) && matches!(&bound, Some((kind, _)) if *kind == "pod");
+    let extensible = audiences.iter().any(|a| a == ISSUER) && matches!(&bound, Some((kind, _)) if *kind == "pod");
     let extended = server.token_lifetime.extended(seconds).filter(|_| extensible);
     let end = |seconds: i64| now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
     let (node, object) = (bound.as_ref().and_then(|(_, o)| node_of(server, o)), bound);
