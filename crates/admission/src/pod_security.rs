@@ -6,7 +6,7 @@ mod restricted;
 mod subject;
 
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-pub use policy::{Level, LevelVersion, Policy, Wrong};
+pub use policy::{ENFORCE, Level, LevelVersion, Policy, Wrong};
 use subject::Subject;
 
 /// The newest version of the standards that is known, the minor one of Kubernetes: `latest` and what is newer mean this.

@@ -33,31 +33,57 @@ pub fn is_mirror(pod: &Pod) -> bool {
 
 /// The first object of the API that a spec refers to, by the plural of its kind: a static Pod may refer to none, for it
 /// runs when there is no API (gate `PreventStaticPodAPIReferences`; upstream's words).
-#[must_use]
-pub fn api_reference(spec: &PodSpec) -> Option<&'static str> {
-    if spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty()) {
-        return Some("serviceaccounts");
+///
+/// # Errors
+/// When a volume has no type that is known: it might refer to anything.
+pub fn api_reference(spec: &PodSpec) -> Result<Option<&'static str>, String> {
+    if has_service_account(spec) {
+        return Ok(Some("serviceaccounts"));
+    }
+    if references_secrets(spec) {
+        return Ok(Some("secrets"));
     }
     let volumes = || spec.volumes.iter().flatten();
     let (env, env_from) = environment(spec);
     let from = |e: &EnvVar| e.value_from.clone().unwrap_or_default();
-    if spec.image_pull_secrets.as_ref().is_some_and(|s| !s.is_empty())
-        || env.iter().any(|e| from(e).secret_key_ref.is_some())
-        || env_from.iter().any(|e| e.secret_ref.is_some())
-        || volumes().any(names_secret)
-    {
-        return Some("secrets");
-    }
     if env.iter().any(|e| from(e).config_map_key_ref.is_some())
         || env_from.iter().any(|e| e.config_map_ref.is_some())
         || volumes().any(|v| v.config_map.is_some() || sources(v).any(|s| s.config_map.is_some()))
     {
-        return Some("configmaps");
+        return Ok(Some("configmaps"));
     }
     if spec.resource_claims.as_ref().is_some_and(|c| !c.is_empty()) {
-        return Some("resourceclaims");
+        return Ok(Some("resourceclaims"));
     }
-    volumes().find_map(of_volume)
+    for volume in volumes() {
+        if let Some(what) = of_volume(volume) {
+            return Ok(Some(what));
+        }
+        check_known(volume)?;
+    }
+    Ok(None)
+}
+
+/// Whether a spec names a service account.
+#[must_use]
+pub fn has_service_account(spec: &PodSpec) -> bool {
+    spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty())
+}
+
+/// Whether a spec refers to a Secret (`VisitPodSecretNames`).
+#[must_use]
+pub fn references_secrets(spec: &PodSpec) -> bool {
+    let (env, env_from) = environment(spec);
+    spec.image_pull_secrets.as_ref().is_some_and(|s| !s.is_empty())
+        || env.iter().any(|e| e.value_from.as_ref().is_some_and(|from| from.secret_key_ref.is_some()))
+        || env_from.iter().any(|e| e.secret_ref.is_some())
+        || spec.volumes.iter().flatten().any(names_secret)
+}
+
+/// Whether a spec has a token of a service account projected into a volume.
+#[must_use]
+pub fn projects_service_account_token(spec: &PodSpec) -> bool {
+    spec.volumes.iter().flatten().flat_map(sources).any(|source| source.service_account_token.is_some())
 }
 
 /// What all containers take from elsewhere.
@@ -91,6 +117,18 @@ fn names_secret(volume: &Volume) -> bool {
         || volume.iscsi.as_ref().is_some_and(|v| v.secret_ref.is_some())
         || volume.storageos.as_ref().is_some_and(|v| v.secret_ref.is_some())
         || volume.csi.as_ref().is_some_and(|v| v.node_publish_secret_ref.is_some())
+}
+
+/// Refuses volumes and parts of projected ones whose type is none that is known here.
+fn check_known(volume: &Volume) -> Result<(), String> {
+    let name = &volume.name;
+    if *volume == (Volume { name: name.clone(), ..Volume::default() }) {
+        return Err(format!("unknown volume type for volume {name:?}"));
+    }
+    if sources(volume).any(|source| *source == VolumeProjection::default()) {
+        return Err(format!("unknown source for projected volume {name:?}"));
+    }
+    Ok(())
 }
 
 fn of_volume(volume: &Volume) -> Option<&'static str> {
@@ -129,7 +167,7 @@ mod tests {
         let mut all = json!({"containers": [{"name": "c", "image": "i"}]});
         spec.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
         let parsed: PodSpec = serde_json::from_value(all).unwrap();
-        assert_eq!(api_reference(&parsed), expected, "{spec}");
+        assert_eq!(api_reference(&parsed), Ok(expected), "{spec}");
     }
 
     #[test]
@@ -172,6 +210,20 @@ mod tests {
             (json!({"downwardAPI": {"items": []}}), None),
         ] {
             check(volume(json!({"projected": {"sources": [source]}})), expected);
+        }
+    }
+
+    #[test]
+    fn unknown_volumes_may_reference_anything() {
+        for (volume, expected) in [
+            (json!({"name": "v", "newType": {}}), "unknown volume type for volume \"v\""),
+            (
+                json!({"name": "v", "projected": {"sources": [{"newType": {}}]}}),
+                "unknown source for projected volume \"v\"",
+            ),
+        ] {
+            let spec: PodSpec = serde_json::from_value(json!({"containers": [], "volumes": [volume]})).unwrap();
+            assert_eq!(api_reference(&spec), Err(expected.to_owned()));
         }
     }
 

@@ -2,9 +2,9 @@
 
 use crate::load_balancers::LoadBalancerCidr;
 use api::feature_gates::FeatureGates;
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
-use server::AdmissionPlugin;
+use server::{AdmissionPlugin, TokenLifetime};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Where Podium keeps a cluster when nothing else is said.
@@ -53,6 +53,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) token: TokenArgs,
+    #[command(flatten)]
     pub(crate) audit: AuditArgs,
     /// How many requests that only read are carried out at a time; together with the next, what priority levels share.
     #[arg(long, value_name = "N", default_value_t = 400)]
@@ -62,6 +64,40 @@ pub(crate) struct UpArgs {
     pub(crate) max_mutating_requests_inflight: usize,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
+}
+
+/// Tokens that are requested for service accounts.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TokenArgs {
+    /// How long requested tokens of service accounts are valid at most, for example 24h; 0 for no maximum.
+    #[arg(long, value_name = "DUR", value_parser = token_expiration, default_value = "8760h")]
+    pub(crate) service_account_max_token_expiration: Duration,
+    /// Whether tokens that are mounted into Pods by default are valid for a year, whatever the maximum is.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value_t = true
+    )]
+    pub(crate) service_account_extend_token_expiration: bool,
+}
+
+impl TokenArgs {
+    /// The lifetime of requested tokens.
+    ///
+    /// # Errors
+    /// When the maximum is out of bounds.
+    pub(crate) fn lifetime(&self) -> Result<TokenLifetime, String> {
+        TokenLifetime::new(self.service_account_max_token_expiration, self.service_account_extend_token_expiration)
+    }
+}
+
+fn token_expiration(text: &str) -> Result<Duration, String> {
+    let max = if text == "0" { Duration::ZERO } else { humantime::parse_duration(text).map_err(|e| e.to_string())? };
+    TokenLifetime::new(max, true).map(|_| max)
 }
 
 /// The audit log, with upstream's names and defaults.
@@ -118,9 +154,12 @@ pub(crate) struct NodeArgs {
     /// Directory of these programs.
     #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
-    /// Admission that is off otherwise: AlwaysPullImages.
-    #[arg(long, value_name = "PLUGIN", value_delimiter = ',')]
+    /// Admission plugins to turn on that are off by default: AlwaysPullImages.
+    #[arg(long, value_name = "PLUGIN", value_delimiter = ',', value_parser = AdmissionPlugin::parse_enabled)]
     pub(crate) enable_admission_plugins: Vec<AdmissionPlugin>,
+    /// Admission plugins to turn off that are on by default: DenyServiceExternalIPs.
+    #[arg(long, value_name = "PLUGIN", value_delimiter = ',', value_parser = AdmissionPlugin::parse_disabled)]
+    pub(crate) disable_admission_plugins: Vec<AdmissionPlugin>,
     /// Bytes that all objects of the API may take, as of etcd; 0 for a quarter of the memory, 2 GiB at most.
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub(crate) quota_backend_bytes: u64,
@@ -208,6 +247,34 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn admission_plugins_are_lists_and_can_be_repeated() {
+        let parse = |flags: &[&str]| Cli::try_parse_from([&["podium", "up"], flags].concat());
+        let flags = ["--enable-admission-plugins", "NodeRestriction,PodSecurity", "--enable-admission-plugins"];
+        let parsed = parse(&[&flags[..], &["AlwaysPullImages"]].concat()).unwrap();
+        let Command::Up(up) = parsed.command else { panic!("not `up`") };
+        assert_eq!(up.node.enable_admission_plugins.len(), 3);
+        let error = parse(&["--disable-admission-plugins", "DenyServiceExternalIPs,PodSecurity"]).unwrap_err();
+        assert!(error.to_string().contains("plugin \"PodSecurity\" cannot be turned off"), "{error}");
+    }
+
+    #[test]
+    fn token_expiration_is_bounded_by_default() {
+        let parse = |flags: &[&str]| {
+            let parsed = Cli::try_parse_from([&["podium", "up"], flags].concat()).map_err(|e| e.to_string())?;
+            let Command::Up(up) = parsed.command else { panic!("not `up`") };
+            up.token.lifetime()
+        };
+        assert_eq!(parse(&[]), Ok(TokenLifetime::default()));
+        let lifetime = |seconds: u64, extend: bool| TokenLifetime::new(Duration::from_secs(seconds), extend);
+        let max = "--service-account-max-token-expiration";
+        assert_eq!(parse(&[max, "0"]), lifetime(0, true));
+        let flags = [max, "24h0m0s", "--service-account-extend-token-expiration=false"];
+        assert_eq!(parse(&flags), lifetime(24 * 3600, false));
+        assert_eq!(parse(&["--service-account-extend-token-expiration"]), Ok(TokenLifetime::default()));
+        assert!(parse(&[max, "59m"]).unwrap_err().contains("must be between 1 hour and 2^32 seconds"));
     }
 
     #[test]

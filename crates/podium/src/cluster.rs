@@ -11,7 +11,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
-use server::{ApiServer, AuditLog, Pki, TokenFile, UserInfo};
+use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
@@ -45,6 +45,7 @@ pub(crate) struct Cluster {
 pub(crate) struct Access {
     pub(crate) tokens: TokenFile,
     pub(crate) audit: Option<Arc<AuditLog>>,
+    pub(crate) token_lifetime: TokenLifetime,
     /// How many requests are carried out at a time, if it is not the usual number.
     pub(crate) inflight: Option<usize>,
 }
@@ -234,11 +235,14 @@ impl Cluster {
 
 /// The server as it was asked for.
 fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs, access: Access) -> Result<ApiServer> {
+    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    let plugins = plugins.map_err(anyhow::Error::msg)?;
     let mut server = server
-        .with_admission(args.enable_admission_plugins.clone())
+        .with_admission(plugins)
         .with_signing_key(pki.signing_key()?)
         .with_address(&address.to_string())
         .with_front_proxy(pki.front_proxy(), pki.ca_pem())
+        .with_token_lifetime(access.token_lifetime)
         .with_tokens(access.tokens);
     if let Some(log) = access.audit {
         server = server.with_audit(log);

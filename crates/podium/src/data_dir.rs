@@ -1,13 +1,14 @@
 //! The data directory: everything that one cluster keeps, and the lock that keeps a second Podium out.
 
-mod trust;
+pub(crate) mod trust;
 
-use anyhow::{Context, Result, anyhow, bail};
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use crate::private_file;
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -47,10 +48,10 @@ impl DataDir {
     pub(crate) fn create(parent: &Path, name: &str) -> Result<Option<Self>> {
         let create = || {
             let parent = trust::resolve(parent)?;
-            private_directories().recursive(true).create(&parent)?;
+            private_file::directories().recursive(true).create(&parent)?;
             // Somebody may have made it since it was looked at.
             let root = trust::resolve(&parent)?.join(name);
-            match private_directories().create(&root) {
+            match private_file::directories().create(&root) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
                 made => made.map(|()| Some(root)),
             }
@@ -189,7 +190,7 @@ impl DataDir {
     /// When another Podium holds it (the error names its process), or the directory cannot be made.
     pub(crate) fn lock(&self) -> Result<Lock> {
         let (made_root, made) = (!self.root.exists(), !self.lock_file().exists());
-        private_directories()
+        private_file::directories()
             .recursive(true)
             .create(&self.root)
             .with_context(|| format!("failed to create data directory {}", self.root.display()))?;
@@ -198,7 +199,7 @@ impl DataDir {
             bail!("data directory {}: somebody replaced a part of the path", self.root.display());
         }
         let path = self.lock_file();
-        let file = open_lock(&path, OpenOptions::new().create(true).write(true).mode(0o600))
+        let file = private_file::open(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
             .with_context(|| format!("failed to open {}", path.display()))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
@@ -256,7 +257,7 @@ impl DataDir {
 
     /// The process that holds the lock, if one does.
     pub(crate) fn holder(&self) -> Option<i32> {
-        let mut file = open_lock(&self.lock_file(), &mut OpenOptions::new()).ok()?;
+        let mut file = private_file::open(&self.lock_file(), OpenOptions::new().read(true)).ok()?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
         // A file that nobody locks holds the number of a process that is gone, which may be another's by now.
@@ -267,29 +268,12 @@ impl DataDir {
     }
 }
 
-fn private_directories() -> DirBuilder {
-    let mut builder = DirBuilder::new();
-    builder.mode(0o700);
-    builder
-}
-
 /// Removes a file or a link that may be missing.
 fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
-}
-
-/// Opens a lock's file for reading, and for what else is wanted: nothing but a file that is in this directory only.
-fn open_lock(path: &Path, options: &mut OpenOptions) -> Result<File> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = options.read(true).truncate(false).custom_flags(flags.bits()).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() > 1 {
-        return Err(anyhow!("{} is not a regular file with one name", path.display()));
-    }
-    Ok(file)
 }
 
 /// Held for as long as a Podium uses a data directory; the kernel lets go of it when the process ends.

@@ -15,6 +15,7 @@ mod listening;
 mod load_balancers;
 mod oom_score;
 mod print;
+mod private_file;
 mod run;
 mod storage;
 mod store_quota;

@@ -6,7 +6,7 @@ use crate::{
     data_dir::{DataDir, Lock},
     kubeconfig,
     print::say,
-    told,
+    private_file, told,
 };
 use anyhow::{Context, Result, bail};
 use nix::{
@@ -54,8 +54,12 @@ async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
         // As `ServerRunOptions.Validate` has it.
         bail!("--max-requests-inflight and --max-mutating-requests-inflight must add up to something positive");
     }
-    let access =
-        Access { tokens: tokens.unwrap_or_default(), audit: audit_log(&args.audit)?, inflight: Some(inflight) };
+    let access = Access {
+        tokens: tokens.unwrap_or_default(),
+        audit: audit_log(&args.audit)?,
+        token_lifetime: args.token.lifetime().map_err(anyhow::Error::msg)?,
+        inflight: Some(inflight),
+    };
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
         cluster = Cluster::start(dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
@@ -89,7 +93,8 @@ fn audit_log(args: &AuditArgs) -> Result<Option<Arc<AuditLog>>> {
     let policy = std::fs::read_to_string(policy).with_context(what)?;
     let policy = AuditPolicy::parse(&policy).with_context(what)?;
     let (max_size, max_backup, max_age) = (args.audit_log_maxsize, args.audit_log_maxbackup, args.audit_log_maxage);
-    let opened = AuditLog::open(policy, log, AuditRotation { max_size, max_backup, max_age });
+    let rotation = AuditRotation { max_size, max_backup, max_age };
+    let opened = AuditLog::open(policy, log, rotation, private_file::append);
     Ok(Some(Arc::new(opened.with_context(|| format!("--audit-log-path {}", log.display()))?)))
 }
 

@@ -12,6 +12,7 @@ mod mutations;
 mod node_taint;
 mod noted;
 pub(crate) mod outside;
+mod plugins;
 mod pod_security;
 mod policies;
 mod priority;
@@ -20,10 +21,12 @@ mod reinvocation;
 mod resize;
 pub(crate) mod review;
 mod service_account;
+mod service_external_ips;
 pub(crate) mod topology_labels;
 mod webhooks;
 
 pub(crate) use hooks::Hooks;
+pub use plugins::{AdmissionPlugin, AdmissionPlugins};
 pub(crate) use service_account::MOUNTABLE;
 
 use crate::{
@@ -35,27 +38,6 @@ use crate::{
     status::ApiError,
 };
 use serde_json::Value;
-use std::str::FromStr;
-
-/// Admission that is off unless it is asked for, by upstream's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdmissionPlugin {
-    /// Every image is pulled each time, so that only those use it who may.
-    AlwaysPullImages,
-}
-
-impl FromStr for AdmissionPlugin {
-    type Err = String;
-
-    /// # Errors
-    /// When there is no such plugin; upstream's words.
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "AlwaysPullImages" => Ok(Self::AlwaysPullImages),
-            _ => Err(format!("enable-admission-plugins plugin {name:?} is unknown")),
-        }
-    }
-}
 
 /// Fills in what other objects say about a new one, and what the cluster asks of all.
 pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
@@ -89,7 +71,7 @@ pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Val
 
 /// Fills in what the cluster asks of a Pod, new or changed.
 pub(crate) fn complete_change(server: &ApiServer, resource: &Resource, object: &mut Value, old: Option<&Value>) {
-    let (info, pulls) = (resource.kind.info(), server.plugins.contains(&AdmissionPlugin::AlwaysPullImages));
+    let (info, pulls) = (resource.kind.info(), server.plugins.is_on(AdmissionPlugin::AlwaysPullImages));
     if pulls && info.group.is_empty() && info.kind == "Pod" && resource.subresource.is_none() {
         always_pull_images::admit(object, old);
     }
@@ -126,6 +108,10 @@ pub(crate) fn check(
     if (info.group, info.kind) == ("", "Pod") && takes_secrets {
         service_account::check(server, &resource.namespace, object).map_err(|why| refused(info, object, &why))?;
     }
+    let denies_external_ips = server.plugins.is_on(AdmissionPlugin::DenyServiceExternalIps);
+    if (info.group, info.kind) == ("", "Service") && is_main && denies_external_ips {
+        service_external_ips::check(object, old).map_err(|why| refused(info, object, why))?;
+    }
     if (info.group, info.kind) == ("", "PersistentVolumeClaim") && is_main {
         resize::check(server, object, old).map_err(|why| refused(info, object, why))?;
     }
@@ -147,7 +133,7 @@ pub(crate) fn check(
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
     }
-    pod_security::check(server, resource, object, old, trail).map_err(|why| refused(info, object, &why))
+    pod_security::check(server, resource, object, old, trail)
 }
 
 fn refused(info: &KindInfo, object: &Value, why: &str) -> ApiError {

@@ -94,9 +94,9 @@ mod webhook;
 mod websocket;
 mod write;
 
-pub use admit::AdmissionPlugin;
+pub use admit::{AdmissionPlugin, AdmissionPlugins};
 pub use aggregation::FrontProxy;
-pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation};
+pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
 pub use listen::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
@@ -106,5 +106,5 @@ pub use reply::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
-pub use tokens::{SigningKey, TokenFile, TokenFileError};
+pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime};
 pub use user::UserInfo;

@@ -1,7 +1,7 @@
 //! The API server, what it is made of, and which of its handlers answers a request.
 
 use crate::{
-    AdmissionPlugin, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, UserInfo,
+    AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime, UserInfo,
     admit::Hooks,
     aggregation::Aggregation,
     audit::Trail,
@@ -46,6 +46,8 @@ pub struct ApiServer {
     pub(crate) follower: Arc<Follower>,
     /// Signs the tokens of service accounts; without one there are none.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// How long requested tokens are valid at most.
+    pub(crate) token_lifetime: TokenLifetime,
     /// Tokens that let in whom a file names.
     pub(crate) tokens: Option<Arc<TokenFile>>,
     /// Host and port, as others are told.
@@ -56,8 +58,8 @@ pub struct ApiServer {
     pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
     /// Follows which addresses are whose.
     pub(crate) addresses: Arc<IpAddresses>,
-    /// Admission that was asked for.
-    pub(crate) plugins: Arc<[AdmissionPlugin]>,
+    /// The admission plugins that are on.
+    pub(crate) plugins: Arc<AdmissionPlugins>,
     /// Held by whoever takes from a quota.
     pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
     /// Whose requests are carried out when there are too many.
@@ -126,6 +128,7 @@ impl ApiServer {
             gates: Arc::default(),
             follower,
             signing_key: None,
+            token_lifetime: TokenLifetime::default(),
             tokens: None,
             address: None,
             registry: Arc::default(),
@@ -159,16 +162,22 @@ impl ApiServer {
         self
     }
 
-    /// The same server with admission that is off otherwise.
+    /// The same server with these admission plugins; without, there are the default ones.
     #[must_use]
-    pub fn with_admission(self, plugins: Vec<AdmissionPlugin>) -> Self {
-        Self { plugins: plugins.into(), ..self }
+    pub fn with_admission(self, plugins: AdmissionPlugins) -> Self {
+        Self { plugins: Arc::new(plugins), ..self }
     }
 
     /// The same server, which issues tokens for service accounts, mounts them into Pods, and knows who shows one.
     #[must_use]
     pub fn with_signing_key(self, key: SigningKey) -> Self {
         Self { signing_key: Some(Arc::new(key)), ..self }
+    }
+
+    /// The same server, whose requested tokens are valid for so long at most.
+    #[must_use]
+    pub fn with_token_lifetime(self, token_lifetime: TokenLifetime) -> Self {
+        Self { token_lifetime, ..self }
     }
 
     /// The same server, which lets in whoever shows one of these tokens.

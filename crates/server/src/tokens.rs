@@ -7,12 +7,14 @@ mod bootstrap;
 mod discovery;
 mod key;
 pub(crate) mod legacy;
+mod lifetime;
 mod listed;
 mod request;
 
 pub(crate) use bearer::{bearer, identify, shown};
 pub(crate) use discovery::answer as discovery;
 pub use key::SigningKey;
+pub use lifetime::TokenLifetime;
 pub use listed::{TokenFile, TokenFileError};
 pub(crate) use request::create;
 

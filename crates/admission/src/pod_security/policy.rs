@@ -4,6 +4,8 @@ use super::NEWEST;
 use std::{collections::BTreeMap, fmt};
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
+/// The label for the level that is enforced.
+pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
 /// How much a Pod may do, from all to least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -134,9 +134,12 @@ fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, String> {
     (rules.check)(&mut object, &rules.gates).map_err(|e| format!("invalid pod: {e}"))?;
     let pod: ApiPod = serde_json::from_value(object).map_err(|e| format!("couldn't parse as pod: {e}"))?;
     if rules.gates.enabled(Gate::PreventStaticPodAPIReferences)
-        && let Some(what) = pod.spec.as_ref().and_then(static_pod::api_reference)
+        && let Some(spec) = &pod.spec
     {
-        return Err(format!("static pods may not reference {what}"));
+        let reference = static_pod::api_reference(spec);
+        if let Some(what) = reference.map_err(|e| format!("error checking pod for API references: {e}"))? {
+            return Err(format!("static pods may not reference {what}"));
+        }
     }
     Ok(pod)
 }

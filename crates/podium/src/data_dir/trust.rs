@@ -69,6 +69,23 @@ pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> io::Result<()> 
     Ok(())
 }
 
+/// Checks that a file is a regular one with one name that belongs to the caller or root, and that nobody else may write to
+/// it.
+///
+/// # Errors
+/// When one of that does not hold.
+pub(crate) fn check_private_file(path: &Path, metadata: &Metadata) -> io::Result<()> {
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        let text = format!("{} is not a regular file with one name", path.display());
+        return Err(io::Error::new(ErrorKind::InvalidInput, text));
+    }
+    check_owner(path, metadata)?;
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(refused(path, metadata, "others than its owner may write to it; chmod go-w it"));
+    }
+    Ok(())
+}
+
 fn push(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().map(|component| component.as_os_str().to_owned()));
 }

@@ -1,7 +1,9 @@
 //! What upstream's `ServiceAccount` admission does to a new Pod: the account is there, lends its pull secrets, and its
 //! token is mounted into every container that does not say otherwise.
 
-use crate::{create, service::ApiServer};
+use crate::{create, kinds::pod::mirror, service::ApiServer};
+use api::static_pod;
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use store::Key;
 
@@ -12,45 +14,65 @@ const PREFIX: &str = "kube-api-access-";
 const SECONDS: i64 = 3607;
 /// Asks that Pods of an account have no Secrets but those that it names.
 pub(crate) const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
-/// Marks the Pod that stands for one from a node's own files.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Admits a new Pod. `default` may come later than the first Pod of a namespace: its controller makes it.
 pub(crate) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
     let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or("").to_owned();
-    let account = match server.store.get(&Key::new("serviceaccounts", namespace, name.as_str())) {
-        Some(stored) => serde_json::from_slice(&stored.data).unwrap_or_default(),
-        None if name == "default" => Value::Null,
-        None => {
-            return Err(format!(
-                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
-            ));
-        }
-    };
+    let account = account(server, namespace, &name)?;
     if account["imagePullSecrets"].is_array() && pod["spec"]["imagePullSecrets"].is_null() {
         pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
     }
-    let mirror = !pod["metadata"]["annotations"][MIRROR].is_null();
     let field = "automountServiceAccountToken";
     let wanted = pod["spec"][field].as_bool().or(account[field].as_bool()).unwrap_or(true);
     // A server that issues no tokens promises none.
-    if wanted && !mirror && server.signing_key.is_some() {
+    if wanted && server.signing_key.is_some() {
         mount(&mut pod["spec"]);
     }
     Ok(())
 }
 
-/// Refuses a Pod Secrets that its account does not name, where that asks for it (`limitSecretReferences`).
+/// The account of this name; null for a `default` that is not there yet.
+fn account(server: &ApiServer, namespace: &str, name: &str) -> Result<Value, String> {
+    let failed = |why: &str| format!("error looking up service account {namespace}/{name}: {why}");
+    match server.store.get(&Key::new("serviceaccounts", namespace, name)) {
+        Some(stored) => serde_json::from_slice(&stored.data).map_err(|e| failed(&e.to_string())),
+        None if name == "default" => Ok(Value::Null),
+        None => Err(failed(&format!("serviceaccount {name:?} not found"))),
+    }
+}
+
+/// Refuses a mirror Pod that refers to an account or to Secrets: it shows what runs without them, and whoever made it would
+/// have a claim to read them.
+fn check_mirror(pod: &Value) -> Result<(), String> {
+    let spec: PodSpec = serde_json::from_value(pod["spec"].clone())
+        .map_err(|e| format!("failed to read the spec of a mirror pod: {e}"))?;
+    if static_pod::has_service_account(&spec) {
+        return Err("a mirror pod may not reference service accounts".to_owned());
+    }
+    if static_pod::references_secrets(&spec) {
+        return Err("a mirror pod may not reference secrets".to_owned());
+    }
+    if static_pod::projects_service_account_token(&spec) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
+    }
+    Ok(())
+}
+
+/// Refuses a Pod Secrets that its account does not name, where that asks for it (`limitSecretReferences`), and a mirror Pod
+/// all of them.
 pub(crate) fn check(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), String> {
+    if mirror::is_one(pod) {
+        return check_mirror(pod);
+    }
     let spec = &pod["spec"];
     let name = spec["serviceAccountName"].as_str().unwrap_or("");
-    let stored = server.store.get(&Key::new("serviceaccounts", namespace, name));
-    let account: Value = stored.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
+    if name.is_empty() {
+        let own = pod["metadata"]["name"].as_str().unwrap_or("");
+        return Err(format!("no service account specified for pod {namespace}/{own}"));
+    }
+    let account = account(server, namespace, name)?;
     let limits = account["metadata"]["annotations"][MOUNTABLE].as_str().unwrap_or("");
-    // Mirrors show what runs without asking.
-    if !matches!(limits, "1" | "t" | "T" | "true" | "TRUE" | "True")
-        || !pod["metadata"]["annotations"][MIRROR].is_null()
-    {
+    if !matches!(limits, "1" | "t" | "T" | "true" | "TRUE" | "True") {
         return Ok(());
     }
     let refused = |what: &str, kind: &str| {

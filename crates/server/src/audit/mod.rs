@@ -10,7 +10,7 @@ mod trail;
 
 pub(crate) use policy::Level;
 pub use policy::{AuditPolicy, AuditPolicyError};
-pub use sink::AuditRotation;
+pub use sink::{AuditRotation, OpenLog};
 pub(crate) use trail::{Peer, Trail};
 
 use event::Event;
@@ -25,12 +25,12 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Writes to this file, or to standard output for `-`.
+    /// Writes to this file, which is opened by `append` now and after each rotation, or to standard output for `-`.
     ///
     /// # Errors
     /// When the file cannot be opened.
-    pub fn open(policy: AuditPolicy, path: &Path, rotation: AuditRotation) -> io::Result<Self> {
-        Ok(Self { policy, sink: Sink::open(path, rotation)? })
+    pub fn open(policy: AuditPolicy, path: &Path, rotation: AuditRotation, append: OpenLog) -> io::Result<Self> {
+        Ok(Self { policy, sink: Sink::open(path, rotation, append)? })
     }
 
     /// Waits until everything is written that happened before.

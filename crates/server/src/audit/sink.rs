@@ -8,13 +8,15 @@ use jiff::{SignedDuration, Timestamp};
 use std::{
     fs, io,
     io::Write,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 use tokio::sync::{mpsc, oneshot};
 
 /// How many events may wait to be written.
 const QUEUE: usize = 4096;
+
+/// Opens a log for appending, and makes it if need be.
+pub type OpenLog = fn(&Path) -> io::Result<fs::File>;
 
 /// When a file is full, and how long old ones stay; nothing holds for a zero.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,8 +41,8 @@ pub(super) struct Sink(mpsc::Sender<Message>);
 
 impl Sink {
     /// Opens the file, or standard output for `-`.
-    pub(super) fn open(path: &Path, rotation: AuditRotation) -> io::Result<Self> {
-        let mut output = Output::open(path, rotation)?;
+    pub(super) fn open(path: &Path, rotation: AuditRotation, append: OpenLog) -> io::Result<Self> {
+        let mut output = Output::open(path, rotation, append)?;
         let (sender, mut receiver) = mpsc::channel(QUEUE);
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || {
             while let Some(message) = receiver.blocking_recv() {
@@ -90,11 +92,12 @@ struct Rotated {
     file: fs::File,
     size: u64,
     rotation: AuditRotation,
+    append: OpenLog,
 }
 
 impl Output {
-    fn open(path: &Path, rotation: AuditRotation) -> io::Result<Self> {
-        let file = if path == Path::new("-") { None } else { Some(Rotated::open(path, rotation)?) };
+    fn open(path: &Path, rotation: AuditRotation, append: OpenLog) -> io::Result<Self> {
+        let file = if path == Path::new("-") { None } else { Some(Rotated::open(path, rotation, append)?) };
         Ok(Self { file, failing: false })
     }
 
@@ -118,13 +121,10 @@ impl Output {
 }
 
 impl Rotated {
-    fn open(path: &Path, rotation: AuditRotation) -> io::Result<Self> {
-        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-            fs::create_dir_all(parent)?;
-        }
-        let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    fn open(path: &Path, rotation: AuditRotation, append: OpenLog) -> io::Result<Self> {
+        let file = append(path)?;
         let size = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, size, rotation })
+        Ok(Self { path: path.to_owned(), file, size, rotation, append })
     }
 
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
@@ -142,7 +142,7 @@ impl Rotated {
         let now = Timestamp::now();
         let (stem, extension) = self.names();
         fs::rename(&self.path, self.path.with_file_name(format!("{stem}{}{extension}", now.strftime(STAMP))))?;
-        *self = Self::open(&self.path.clone(), self.rotation)?;
+        *self = Self::open(&self.path.clone(), self.rotation, self.append)?;
         for (i, (path, at)) in self.backups()?.into_iter().enumerate() {
             let age = SignedDuration::from_hours(i64::from(self.rotation.max_age) * 24);
             let is_many = self.rotation.max_backup > 0 && i >= self.rotation.max_backup;
@@ -184,12 +184,17 @@ const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 mod tests {
     use super::*;
 
+    fn append(path: &Path) -> io::Result<fs::File> {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::OpenOptions::new().create(true).append(true).open(path)
+    }
+
     #[test]
     fn full_files_are_put_aside_and_the_oldest_go() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("logs/audit.log");
         let rotation = AuditRotation { max_size: 1, max_backup: 2, max_age: 0 };
-        let mut log = Rotated::open(&path, rotation).unwrap();
+        let mut log = Rotated::open(&path, rotation, append).unwrap();
         let old = path.with_file_name("audit-2020-01-01T00-00-00.000.log");
         fs::write(&old, "old").unwrap();
         fs::write(path.with_file_name("audit-other.log"), "other").unwrap();
@@ -209,7 +214,7 @@ mod tests {
     fn what_is_too_old_goes_whatever_is_left() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
-        let mut log = Rotated::open(&path, AuditRotation { max_size: 1, max_backup: 0, max_age: 1 }).unwrap();
+        let mut log = Rotated::open(&path, AuditRotation { max_size: 1, max_backup: 0, max_age: 1 }, append).unwrap();
         let old = path.with_file_name("audit-2020-01-01T00-00-00.000.log");
         fs::write(&old, "old").unwrap();
         log.write(&[b'x'; 10]).unwrap();

@@ -191,9 +191,10 @@ impl Kind for Pod {
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
+        // Also through the status: a node must not make a Pod of its mirror, which may read what it names.
+        mirror::update(object, old, errors);
         match ctx.target {
             WriteTarget::Main => {
-                mirror::update(object, old, errors);
                 validate::pod(object, errors);
                 validate::update(object, old, errors);
                 validate::restart::features(object, Some(old), &ctx.gates, errors);

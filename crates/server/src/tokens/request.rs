@@ -22,10 +22,6 @@ const KIND: [&str; 3] = ["authentication.k8s.io", "v1", "TokenRequest"];
 const DEFAULT_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
-/// What the tokens of Pods ask for that mount one without being told to. They hold longer, for clients that never read the
-/// file again; `warnafter` says when they should have.
-const WARN_ONLY_SECONDS: i64 = 3607;
-const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Answers a TokenRequest.
 pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
@@ -53,9 +49,10 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         None => None,
     };
     let now = now();
-    let extended = seconds == WARN_ONLY_SECONDS
-        && audiences.iter().any(|a| a == ISSUER)
-        && matches!(&bound, Some((kind, _)) if *kind == "pod");
+    let (seconds, shortened) = server.token_lifetime.grant(seconds);
+    call.told.lock().extend(shortened);
+    let extensible = audiences.iter().any(|a| a == ISSUER) && matches!(&bound, Some((kind, _)) if *kind == "pod");
+    let extended = server.token_lifetime.extended(seconds).filter(|_| extensible);
     let end = |seconds: i64| now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
     let (node, object) = (bound.as_ref().and_then(|(_, o)| node_of(server, o)), bound);
     let mut about = json!({"namespace": resource.namespace, "serviceaccount": reference(&account)});
@@ -65,7 +62,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     if let Some(node) = node {
         about["node"] = node;
     }
-    if extended {
+    if extended.is_some() {
         about["warnafter"] = json!(end(seconds).as_second());
     }
     let id = uuid::Uuid::new_v4().to_string();
@@ -73,7 +70,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let claims = json!({
         "aud": audiences, "iss": ISSUER, "sub": format!("system:serviceaccount:{}:{name}", resource.namespace),
         "iat": now.as_second(), "nbf": now.as_second(), "jti": id,
-        "exp": end(if extended { EXTENDED_SECONDS } else { seconds }).as_second(), "kubernetes.io": about,
+        "exp": end(extended.unwrap_or(seconds)).as_second(), "kubernetes.io": about,
     });
     let token = key.sign(&claims).ok_or_else(|| ApiError::internal("the token could not be signed"))?;
     let answer = json!({

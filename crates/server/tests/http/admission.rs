@@ -160,6 +160,26 @@ async fn a_namespace_asks_its_pods_for_a_standard() {
     api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": told})).await;
 }
 
+/// Upstream takes invalid labels through a subresource, too.
+#[tokio::test]
+async fn invalid_labels_enforce_the_restricted_standard() {
+    let api = Api::new().await;
+    let change = labelled("default", &[("enforce", "permissive")]);
+    api.check(merge(DEFAULT, &change), 422, json!({"reason": "Invalid"})).await;
+    api.check(post(PODS, &pod("before")), 201, json!({})).await;
+    api.check(merge(format!("{DEFAULT}/status"), &change), 200, json!({})).await;
+    let answer = api.check(post(PODS, &pod("after")), 403, json!({})).await;
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains("violates PodSecurity \"restricted:latest\""), "{message}");
+    // Also a container that is added to a Pod which was there before.
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "i"}]}});
+    let path = format!("{PODS}/before/ephemeralcontainers");
+    api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"reason": "Forbidden"})).await;
+    let image = json!({"spec": {"containers": [{"name": "c", "image": "other"}]}});
+    api.check(patch("strategic-merge-patch", format!("{PODS}/before"), &image), 403, json!({})).await;
+    api.check(merge(format!("{PODS}/before"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+}
+
 #[tokio::test]
 async fn a_namespace_that_asks_for_more_names_the_pods_that_have_less() {
     let api = Api::new().await;

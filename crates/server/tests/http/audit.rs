@@ -25,7 +25,10 @@ impl Noting {
     async fn with(rules: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let policy = AuditPolicy::parse(&format!("{HEAD}{rules}}}")).unwrap();
-        let log = AuditLog::open(policy, &dir.path().join("audit.log"), AuditRotation::default()).unwrap();
+        let log = AuditLog::open(policy, &dir.path().join("audit.log"), AuditRotation::default(), |path| {
+            std::fs::File::create(path)
+        })
+        .unwrap();
         let (mut api, log) = (Api::new().await, Arc::new(log));
         api.server = api.server.clone().with_audit(log.clone());
         Self { api, log, dir }

@@ -5,7 +5,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, BodyStream, Full};
 use serde_json::{Value, json};
-use server::{ApiServer, Body, DialedStream, NodeDialer, UserInfo};
+use server::{AdmissionPlugin, AdmissionPlugins, ApiServer, Body, DialedStream, NodeDialer, UserInfo};
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 use store::{MemoryEngine, Options, Store};
 
@@ -153,6 +153,13 @@ impl Api {
         let server = ApiServer::new(store, Arc::new(NoNodes));
         server.bootstrap().await;
         Self { server, engine }
+    }
+
+    /// The same server with an admission plugin turned off.
+    pub(crate) fn without_plugin(self, name: &str) -> Self {
+        let plugin = AdmissionPlugin::parse_disabled(name).unwrap();
+        let plugins = AdmissionPlugins::new(&[], &[plugin]).unwrap();
+        Self { server: self.server.with_admission(plugins), ..self }
     }
 
     async fn raw(&self, ask: &Ask) -> http::Response<Body> {

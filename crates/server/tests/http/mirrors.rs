@@ -42,3 +42,65 @@ async fn what_is_a_mirror_stays_one_and_nothing_becomes_one() {
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     api.check(merge(format!("{PODS}/m"), &labels), 200, json!({"metadata": {"annotations": {MIRROR: "hash"}}})).await;
 }
+
+#[tokio::test]
+async fn mirror_references_no_account_and_no_secrets() {
+    let api = Api::new().await;
+    let secret = "a mirror pod may not reference secrets";
+    let volume = |source: Value| {
+        let mut volume = source;
+        volume["name"] = json!("v");
+        json!({"volumes": [volume]})
+    };
+    let container = |fields: Value| {
+        let mut container = fields;
+        container["name"] = json!("other");
+        container["image"] = json!("i");
+        json!([container])
+    };
+    let env = json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]});
+    for (fields, expected) in [
+        (json!({"serviceAccountName": "app"}), "a mirror pod may not reference service accounts"),
+        (json!({"imagePullSecrets": [{"name": "s"}]}), secret),
+        (json!({"containers": container(json!({"envFrom": [{"secretRef": {"name": "s"}}]}))}), secret),
+        (json!({"initContainers": container(env)}), secret),
+        (volume(json!({"secret": {"secretName": "s"}})), secret),
+        (volume(json!({"projected": {"sources": [{"secret": {"name": "s"}}]}})), secret),
+        (volume(json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}})), secret),
+        (
+            volume(json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}})),
+            "a mirror pod may not use ServiceAccountToken volume projections",
+        ),
+    ] {
+        let mut object = mirror("m");
+        fields.as_object().unwrap().iter().for_each(|(key, value)| object["spec"][key] = value.clone());
+        let message = format!("pods \"m\" is forbidden: {expected}");
+        api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": message})).await;
+    }
+    let mut allowed = mirror("m");
+    allowed["spec"]["volumes"] =
+        json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "h", "hostPath": {"path": "/x"}}]);
+    api.check(post(PODS, &allowed), 201, json!({})).await;
+}
+
+#[tokio::test]
+async fn no_subresource_changes_the_mirror_annotation() {
+    let api = Api::new().await;
+    api.check(post(PODS, &mirror("m")), 201, json!({})).await;
+    api.create_pod("p").await;
+    let cause = |words: &str| {
+        let field = format!("metadata.annotations[{MIRROR}]");
+        json!({"details": {"causes": [{"field": field, "message": format!("Forbidden: {words}")}]}})
+    };
+    let change = |value: Value| json!({"metadata": {"annotations": {MIRROR: value}}});
+    let removed = "may not remove or update mirror pod annotation";
+    api.check(merge(format!("{PODS}/m/status"), &change(Value::Null)), 422, cause(removed)).await;
+    let added = "may not add mirror pod annotation";
+    api.check(merge(format!("{PODS}/p/status"), &change(json!("hash"))), 422, cause(added)).await;
+    for part in ["ephemeralcontainers", "resize", "status"] {
+        let change = change(Value::Null);
+        api.ask(&merge(format!("{PODS}/m/{part}"), &change)).await;
+        let kept = json!({"metadata": {"annotations": {MIRROR: "hash"}}});
+        api.check(get(format!("{PODS}/m")), 200, kept).await;
+    }
+}

@@ -127,6 +127,54 @@ async fn a_node_shows_and_tells_of_its_own_pods() {
     api.check(by(delete(format!("{PODS}/p"))), 200, json!({})).await;
 }
 
+/// A node creates a mirror Pod that names an object, so that the Node authorizer lets it read that.
+#[tokio::test]
+async fn a_mirror_pod_gives_its_node_no_access() {
+    let api = api().await;
+    let node = json!({"metadata": {"name": "n"}});
+    let uid = api.check(post("/api/v1/nodes", &node), 201, json!({})).await.body["metadata"]["uid"].clone();
+    let mirror = |volume: &Value| {
+        let mut mirror = pod("m");
+        mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "1"});
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": uid, "controller": true});
+        mirror["metadata"]["ownerReferences"] = json!([owner]);
+        mirror["spec"]["nodeName"] = json!("n");
+        mirror["spec"]["volumes"] = json!([volume]);
+        mirror
+    };
+    let secret = "/api/v1/namespaces/default/secrets/other";
+    let projected = |source: Value| json!({"name": "v", "projected": {"sources": [source]}});
+    for (volume, expected) in [
+        (json!({"name": "v", "secret": {"secretName": "other"}}), "secrets"),
+        (json!({"name": "v", "configMap": {"name": "other"}}), "configmaps"),
+        (json!({"name": "v", "persistentVolumeClaim": {"claimName": "other"}}), "persistentvolumeclaims"),
+        (
+            json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}}}),
+            "persistentvolumeclaims (via ephemeral volumes)",
+        ),
+        (json!({"name": "v", "csi": {"driver": "d"}}), "csidrivers (via CSI volumes)"),
+        (projected(json!({"serviceAccountToken": {"path": "t"}})), "serviceaccounts (via projected volumes)"),
+    ] {
+        let message = format!("pods \"m\" is forbidden: node \"n\" can not create pods that reference {expected}");
+        api.check(by(post(PODS, &mirror(&volume))), 403, denied(&message)).await;
+    }
+    let mut named = mirror(&json!({"name": "v", "emptyDir": {}}));
+    named["spec"]["serviceAccountName"] = json!("app");
+    let message = r#"pods "m" is forbidden: node "n" can not create pods that reference serviceaccounts"#;
+    api.check(by(post(PODS, &named)), 403, denied(message)).await;
+    api.check(by(get(secret)), 403, json!({})).await;
+    // Nor does one that it may create become a Pod that may read what it names.
+    api.check(by(post(PODS, &mirror(&json!({"name": "v", "emptyDir": {}})))), 201, json!({})).await;
+    let plain = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": null}},
+        "spec": {"volumes": [{"name": "v", "secret": {"secretName": "other"}}]}});
+    for path in [format!("{PODS}/m"), format!("{PODS}/m/status")] {
+        let answer = api.ask(&by(merge(path, &plain))).await;
+        assert!(answer.status >= 400, "{:#}", answer.body);
+    }
+    api.check(by(get(secret)), 403, json!({})).await;
+}
+
 #[tokio::test]
 async fn a_node_gets_tokens_for_its_own_pods() {
     let api = api().await;

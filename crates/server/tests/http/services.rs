@@ -391,3 +391,28 @@ async fn no_endpoint_leads_back_to_whoever_asks() {
         api.check(post(slices, &slice), 422, json!({"message": message})).await;
     }
 }
+
+#[tokio::test]
+async fn new_external_ips_are_denied_unless_admission_is_off() {
+    let path = SERVICES;
+    let with = |name: &str, ips: Value| service(name, web(json!({"externalIPs": ips})));
+    let denied = |name: &str| {
+        let why = "Use of external IPs is denied by admission control";
+        json!({"reason": "Forbidden", "message": format!("services {name:?} is forbidden: {why}")})
+    };
+    let open = Api::new().await.without_plugin("DenyServiceExternalIPs");
+    open.check(post(path, &with("old", json!(["192.0.2.1", "192.0.2.2"]))), 201, json!({})).await;
+    let api = Api::over(open.engine.clone()).await;
+    api.check(post(path, &with("new", json!(["192.0.2.1"]))), 403, denied("new")).await;
+    api.check(post(path, &with("new", json!([]))), 201, json!({})).await;
+    let add = json!({"spec": {"externalIPs": ["192.0.2.3"]}});
+    for name in ["new", "old"] {
+        api.check(merge(format!("{path}/{name}"), &add), 403, denied(name)).await;
+        let applied = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"externalIPs": ["192.0.2.3"]}});
+        api.check(apply(format!("{path}/{name}?force=true"), "m", &applied), 403, denied(name)).await;
+    }
+    let fewer = json!({"spec": {"externalIPs": ["192.0.2.2"]}});
+    api.check(merge(format!("{path}/old"), &fewer), 200, fewer.clone()).await;
+    api.check(delete(format!("{path}/old")), 200, json!({})).await;
+}

@@ -5,7 +5,8 @@ mod legacy;
 use crate::common::*;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use server::{ApiServer, Pki, TokenFile};
+use server::{ApiServer, Pki, TokenFile, TokenLifetime};
+use std::time::Duration;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
@@ -62,6 +63,35 @@ async fn a_token_says_who_it_is_for_and_how_long() {
     let usual = self::claims(&token(&api, json!({})).await);
     assert_eq!(usual["exp"].as_i64().unwrap() - usual["iat"].as_i64().unwrap(), 3600);
     assert_eq!((&usual["aud"][0], usual["iss"].is_string()), (&usual["iss"], true));
+}
+
+#[tokio::test]
+async fn requested_tokens_are_valid_for_a_year_at_most() {
+    let lifetime = |token: &str| {
+        let claims = claims(token);
+        claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap()
+    };
+    let most = || request(json!({"expirationSeconds": 4_294_967_296_i64}));
+    let year = 365 * 24 * 3600;
+    let mut api = api().await;
+    let answer = api.check(most(), 201, json!({"spec": {"expirationSeconds": year}})).await;
+    assert_eq!(lifetime(answer.body["status"]["token"].as_str().unwrap()), year);
+    let shortened = "299 - \"requested expiration of 4294967296 seconds shortened to 31536000 seconds\"";
+    assert_eq!(answer.warnings(), [shortened]);
+    let max = |seconds: u64, extend: bool| TokenLifetime::new(Duration::from_secs(seconds), extend).unwrap();
+    api.server = api.server.with_token_lifetime(max(3600, false));
+    assert_eq!(lifetime(&token(&api, json!({"expirationSeconds": 700})).await), 700);
+    // What admission mounts would be valid for a year otherwise.
+    let mut object = pod("p");
+    object["spec"]["serviceAccountName"] = json!("app");
+    api.check(post(PODS, &object), 201, json!({})).await;
+    let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "p"});
+    let mounted = json!({"expirationSeconds": 3607, "boundObjectRef": bound});
+    assert_eq!(lifetime(&token(&api, mounted.clone()).await), 3600);
+    api.server = api.server.with_token_lifetime(max(7200, true));
+    assert_eq!(lifetime(&token(&api, mounted).await), year);
+    api.server = api.server.with_token_lifetime(max(0, true));
+    assert_eq!(lifetime(&token(&api, json!({"expirationSeconds": 4_294_967_296_i64})).await), 4_294_967_296);
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ async fn a_bug_is_noted_with_what_it_said() {
     let path = dir.path().join("audit.log");
     let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
     let policy = AuditPolicy::parse(policy).unwrap();
-    let log = Arc::new(AuditLog::open(policy, &path, AuditRotation::default()).unwrap());
+    let log =
+        Arc::new(AuditLog::open(policy, &path, AuditRotation::default(), |path| std::fs::File::create(path)).unwrap());
     let (mut head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
     let trail = Trail::begin(Some(&log), &head);
     let wanted = Attributes::of_request(&head.method, &mut head.uri);

@@ -149,22 +149,11 @@ fn mirror_of_own(server: &ApiServer, node: &str, pod: &Value) -> Result<(), Stri
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         return Err(format!("node {node} UID mismatch: expected {} got {}", text(&owner["uid"]), text(&uid)));
     }
-    match server_side_objects(pod) {
+    let checking = |why: String| format!("error checking mirror pod for API references: {why}");
+    let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(|e| checking(e.to_string()))?;
+    match api::static_pod::api_reference(&spec).map_err(checking)? {
         Some(what) => Err(format!("node {node:?} can not create pods that reference {what}")),
         None => Ok(()),
-    }
-}
-
-/// What a Pod refers to in the API.
-fn server_side_objects(pod: &Value) -> Option<&'static str> {
-    let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).unwrap_or_default();
-    match api::static_pod::api_reference(&spec) {
-        Some("serviceaccounts") => Some("a service account"),
-        Some("secrets") => Some("secrets"),
-        Some("configmaps") => Some("configmaps"),
-        Some("persistentvolumeclaims") => Some("persistentvolumeclaims"),
-        Some(_) => Some("other objects"),
-        None => None,
     }
 }
 

@@ -1,0 +1,89 @@
+//! How long requested tokens are valid at most: `--service-account-max-token-expiration` and
+//! `--service-account-extend-token-expiration`.
+
+use std::time::Duration;
+
+const HOUR: u64 = 3600;
+const YEAR: i64 = 365 * 24 * 3600;
+const MOST_SECONDS: u64 = 1 << 32;
+/// The duration that tokens request which admission mounts into Pods. They are valid for longer, for clients that never
+/// read the file again; `warnafter` says when they should have.
+const WARN_ONLY_SECONDS: i64 = 3607;
+
+/// The maximum lifetime of requested tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenLifetime {
+    /// In seconds; nothing for no maximum.
+    max: Option<i64>,
+    /// Whether mounted tokens are valid for a year.
+    extend: bool,
+}
+
+impl Default for TokenLifetime {
+    /// A year, unlike upstream, which has no maximum.
+    fn default() -> Self {
+        Self { max: Some(YEAR), extend: true }
+    }
+}
+
+impl TokenLifetime {
+    /// A maximum, or none for zero; and whether mounted tokens are valid for a year, whatever the maximum is.
+    ///
+    /// # Errors
+    /// When the maximum is less than an hour or more than 2^32 seconds: upstream's text.
+    pub fn new(max: Duration, extend: bool) -> Result<Self, String> {
+        if max.is_zero() {
+            return Ok(Self { max: None, extend });
+        }
+        // A fraction of a second counts for the bounds, too.
+        if max < Duration::from_secs(HOUR) || max > Duration::from_secs(MOST_SECONDS) {
+            return Err("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned());
+        }
+        Ok(Self { max: i64::try_from(max.as_secs()).ok(), extend })
+    }
+
+    /// The seconds that are granted of the requested ones, and a warning when they are fewer.
+    pub(super) fn grant(self, requested: i64) -> (i64, Option<String>) {
+        match self.max {
+            Some(max) if requested > max => {
+                (max, Some(format!("requested expiration of {requested} seconds shortened to {max} seconds")))
+            }
+            _ => (requested, None),
+        }
+    }
+
+    /// The seconds for which a token that admission mounted is valid in fact, by those that are granted.
+    pub(super) fn extended(self, granted: i64) -> Option<i64> {
+        (self.extend && granted == WARN_ONLY_SECONDS).then_some(YEAR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maximum_is_an_hour_at_least() {
+        let max = |seconds: u64| TokenLifetime::new(Duration::from_secs(seconds), true).map(|lifetime| lifetime.max);
+        assert_eq!(max(0), Ok(None));
+        assert_eq!(max(3600), Ok(Some(3600)));
+        assert_eq!(max(1 << 32), Ok(Some(1 << 32)));
+        for wrong in [1, 3599, (1 << 32) + 1] {
+            assert!(max(wrong).unwrap_err().contains("between 1 hour and 2^32 seconds"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn longer_requests_are_shortened_with_a_warning() {
+        let default = TokenLifetime::default();
+        assert_eq!(default.grant(YEAR), (YEAR, None));
+        let warning = "requested expiration of 4294967296 seconds shortened to 31536000 seconds";
+        assert_eq!(default.grant(1 << 32), (YEAR, Some(warning.to_owned())));
+        let unlimited = TokenLifetime::new(Duration::ZERO, false).unwrap();
+        assert_eq!(unlimited.grant(1 << 32), (1 << 32, None));
+        assert_eq!(
+            [default.extended(3607), default.extended(3600), unlimited.extended(3607)],
+            [Some(YEAR), None, None]
+        );
+    }
+}
