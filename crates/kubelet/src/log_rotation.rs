@@ -236,7 +236,7 @@ mod tests {
         fs::write(&log, "first").unwrap();
         exchange(&log, "1", reopen).await.unwrap();
         exchange(&log, "1", async || Err("not asked".to_owned())).await.unwrap();
-        let text = |name: &str| crate::node_file::read_text(&dir.path().join(name)).unwrap();
+        let text = |name: &str| crate::node_file::read_text(dir.path().join(name)).unwrap();
         assert_eq!((text("0.log.1"), text("0.log")), ("first".to_owned(), "second".to_owned()));
     }
 
