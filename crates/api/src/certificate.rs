@@ -50,6 +50,10 @@ mod tests {
     const PRINTABLE: u8 = 0x13;
     const BMP: u8 = 0x1e;
 
+    /// The kind, the type and the value of an attribute.
+    type Attribute<'a> = (u8, u8, &'a [u8]);
+    type RelativeName<'a> = &'a [Attribute<'a>];
+
     fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
         let mut der = vec![tag, u8::try_from(content.len()).unwrap()];
         der.extend_from_slice(content);
@@ -60,9 +64,8 @@ mod tests {
         tagged(0x30, &[tagged(6, &[0x55, 4, kind]), tagged(tag, value)].concat())
     }
 
-    /// Each inner list is one relative distinguished name.
-    fn user(subject: &[&[(u8, u8, &[u8])]]) -> Result<SubjectUser, String> {
-        let rdn = |all: &&[(u8, u8, &[u8])]| {
+    fn user(subject: &[RelativeName]) -> Result<SubjectUser, String> {
+        let rdn = |all: &RelativeName| {
             let all: Vec<Vec<u8>> = all.iter().map(|(kind, tag, value)| attribute(*kind, *tag, value)).collect();
             tagged(0x31, &all.concat())
         };
@@ -72,7 +75,7 @@ mod tests {
 
     #[test]
     fn subject_with_one_common_name_is_a_user() {
-        let organization: (u8, u8, &[u8]) = (ORGANIZATION, PRINTABLE, b"devs");
+        let organization: Attribute = (ORGANIZATION, PRINTABLE, b"devs");
         let expected = SubjectUser { name: "alice".to_owned(), groups: vec!["devs".to_owned()] };
         assert_eq!(user(&[&[organization], &[(COMMON_NAME, UTF8, b"alice")]]), Ok(expected.clone()));
         assert_eq!(user(&[&[organization, (COMMON_NAME, UTF8, b"alice")]]), Ok(expected));
@@ -80,10 +83,10 @@ mod tests {
 
     #[test]
     fn ambiguous_or_unreadable_subject_is_refused() {
-        let alice: (u8, u8, &[u8]) = (COMMON_NAME, UTF8, b"alice");
-        let manager: (u8, u8, &[u8]) = (COMMON_NAME, UTF8, b"system:kube-controller-manager");
-        let wide: (u8, u8, &[u8]) = (COMMON_NAME, BMP, b"\0a");
-        let subjects: [&[&[(u8, u8, &[u8])]]; 10] = [
+        let alice: Attribute = (COMMON_NAME, UTF8, b"alice");
+        let manager: Attribute = (COMMON_NAME, UTF8, b"system:kube-controller-manager");
+        let wide: Attribute = (COMMON_NAME, BMP, b"\0a");
+        let subjects: [&[RelativeName]; 10] = [
             &[],
             &[&[alice], &[manager]],
             &[&[manager], &[alice]],
