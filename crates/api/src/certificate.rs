@@ -50,10 +50,6 @@ mod tests {
     const PRINTABLE: u8 = 0x13;
     const BMP: u8 = 0x1e;
 
-    /// The kind, the type and the value of an attribute.
-    type Attribute<'a> = (u8, u8, &'a [u8]);
-    type RelativeName<'a> = &'a [Attribute<'a>];
-
     fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
         let mut der = vec![tag, u8::try_from(content.len()).unwrap()];
         der.extend_from_slice(content);
@@ -64,8 +60,12 @@ mod tests {
         tagged(0x30, &[tagged(6, &[0x55, 4, kind]), tagged(tag, value)].concat())
     }
 
-    fn user(subject: &[RelativeName]) -> Result<SubjectUser, String> {
-        let rdn = |all: &RelativeName| {
+    /// Attribute type, string type and value.
+    type Attribute<'a> = (u8, u8, &'a [u8]);
+
+    /// Each inner list is one relative distinguished name.
+    fn user(subject: &[&[Attribute<'_>]]) -> Result<SubjectUser, String> {
+        let rdn = |all: &&[Attribute<'_>]| {
             let all: Vec<Vec<u8>> = all.iter().map(|(kind, tag, value)| attribute(*kind, *tag, value)).collect();
             tagged(0x31, &all.concat())
         };
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn subject_with_one_common_name_is_a_user() {
-        let organization: Attribute = (ORGANIZATION, PRINTABLE, b"devs");
+        let organization: Attribute<'_> = (ORGANIZATION, PRINTABLE, b"devs");
         let expected = SubjectUser { name: "alice".to_owned(), groups: vec!["devs".to_owned()] };
         assert_eq!(user(&[&[organization], &[(COMMON_NAME, UTF8, b"alice")]]), Ok(expected.clone()));
         assert_eq!(user(&[&[organization, (COMMON_NAME, UTF8, b"alice")]]), Ok(expected));
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn ambiguous_or_unreadable_subject_is_refused() {
-        let alice: Attribute = (COMMON_NAME, UTF8, b"alice");
-        let manager: Attribute = (COMMON_NAME, UTF8, b"system:kube-controller-manager");
-        let wide: Attribute = (COMMON_NAME, BMP, b"\0a");
-        let subjects: [&[RelativeName]; 10] = [
+        let alice: Attribute<'_> = (COMMON_NAME, UTF8, b"alice");
+        let manager: Attribute<'_> = (COMMON_NAME, UTF8, b"system:kube-controller-manager");
+        let wide: Attribute<'_> = (COMMON_NAME, BMP, b"\0a");
+        let subjects: [&[&[Attribute<'_>]]; 10] = [
             &[],
             &[&[alice], &[manager]],
             &[&[manager], &[alice]],
