@@ -68,7 +68,7 @@ const WAITS: &str = "echo ready; while [ ! -e /tmp/go ]; do sleep 0.1; done";
 /// Starts a Pod that waits, does `meanwhile` with its UID, and lets it go on.
 fn start(kubectl: &Kubectl, pod: &Value, meanwhile: impl FnOnce(&str)) {
     kubectl.apply(&pod.to_string());
-    eventually("its first line", || kubectl.run("logs p").ok().contains("ready"));
+    eventually("its first line", || kubectl.run("logs p").stdout.contains("ready"));
     meanwhile(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap());
     kubectl.args(&["exec", "p", "--", "touch", "/tmp/go"], "").ok();
 }
