@@ -1,10 +1,11 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
 use crate::{
-    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, kubelet_config, listening, load_balancers, storage,
-    store_quota,
+    cli::NodeArgs, cluster_services::Services, data_dir::DataDir, encryption_config, kubelet_config, listening,
+    load_balancers, storage, store_quota,
 };
 use anyhow::{Context, Result};
+use encryption::Encryption;
 use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
 use kube::Client;
@@ -20,6 +21,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -99,6 +101,7 @@ impl Cluster {
         access: Access,
     ) -> Result<Self> {
         let node = node_name(args)?;
+        let encryption = encryption_config::load(&args.encryption)?;
         // Before there are many files, and before containerd starts.
         let listen = listening::options();
         let listener = TcpListener::bind(bind)
@@ -124,9 +127,7 @@ impl Cluster {
         let ips = [address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
         let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
-        let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
-        let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
-        let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
+        let store = open_store(dir, args, encryption)?;
         let pipe = Arc::new(Pipe::default());
         let gates = policy.gates.clone();
         let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
@@ -240,6 +241,14 @@ impl Cluster {
             containerd.leave();
         }
     }
+}
+
+fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption) -> Result<Store> {
+    let engine = FjallEngine::open(dir.store(), FjallOptions::default())?;
+    let engine = TransformedEngine::new(engine, Arc::new(encryption));
+    let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
+    let options = store::Options { quota_bytes, ..store::Options::default() };
+    Store::open(engine, options).map_err(encryption_config::explained)
 }
 
 /// The server as it was asked for.

@@ -5,6 +5,7 @@ mod cli;
 mod cluster;
 mod cluster_services;
 mod data_dir;
+mod encryption_config;
 mod explain;
 mod image;
 mod kubeconfig;
