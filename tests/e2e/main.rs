@@ -25,6 +25,7 @@ mod data_directories;
 mod debug;
 mod deployments;
 mod disruption;
+mod encryption;
 mod endpoints;
 mod env_files;
 mod example_states;
@@ -186,6 +187,7 @@ fn main() {
         claims::ALONE,
         clusters::TESTS,
         data_directories::TESTS,
+        encryption::TESTS,
         exits::ALONE,
         failures::ALONE,
         garbage::TESTS,
