@@ -2,9 +2,10 @@
 
 use crate::{
     cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir,
-    kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
+    encryption_config, kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
 };
 use anyhow::{Context, Result};
+use encryption::Encryption;
 use ipnet::Ipv4Net;
 use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
@@ -18,6 +19,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
 use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -81,6 +83,7 @@ impl Cluster {
         access: Access,
     ) -> Result<Self> {
         let node = node_name(args)?;
+        let encryption = encryption_config::load(&args.encryption)?;
         // Before there are many files, and before containerd starts.
         let listen = listening::options();
         let listener = TcpListener::bind(bind)
@@ -106,9 +109,7 @@ impl Cluster {
         let ips = [address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
         let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
-        let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
-        let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
-        let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
+        let store = open_store(dir, args, encryption)?;
         let control_plane = ControlPlaneRuntime::new()?;
         let pipe = Arc::new(KubeletPipe::new(&node, Handle::current()));
         let gates = policy.gates.clone();
@@ -231,6 +232,14 @@ impl Cluster {
             containerd.leave();
         }
     }
+}
+
+fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption) -> Result<Store> {
+    let engine = FjallEngine::open(dir.store(), FjallOptions::default())?;
+    let engine = TransformedEngine::new(engine, Arc::new(encryption));
+    let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
+    let options = store::Options { quota_bytes, ..store::Options::default() };
+    Store::open(engine, options).map_err(encryption_config::explained)
 }
 
 /// The server as it was asked for.

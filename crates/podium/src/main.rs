@@ -6,6 +6,7 @@ mod cluster;
 mod cluster_services;
 mod control_plane_runtime;
 mod data_dir;
+mod encryption_config;
 mod explain;
 mod image;
 mod kubeconfig;

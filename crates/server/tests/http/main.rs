@@ -28,6 +28,8 @@ mod decoding;
 #[cfg(test)]
 mod defaults;
 #[cfg(test)]
+mod encryption;
+#[cfg(test)]
 mod escalation;
 #[cfg(test)]
 mod events;
