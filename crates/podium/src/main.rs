@@ -1,6 +1,7 @@
 //! Podium: Kubernetes Pods in one binary. The command line, and the wiring of the components; nothing else.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod cli;
 mod cluster;
 mod cluster_services;
@@ -11,6 +12,7 @@ mod kubeconfig;
 mod kubelet_config;
 mod listening;
 mod load_balancers;
+mod node_event;
 mod oom_score;
 mod print;
 mod run;
