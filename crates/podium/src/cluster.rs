@@ -1,8 +1,9 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
 use crate::{
-    cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir,
-    encryption_config, kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
+    certificates, cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime,
+    data_dir::DataDir, encryption_config, kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers,
+    storage, store_quota,
 };
 use anyhow::{Context, Result};
 use encryption::Encryption;
@@ -153,7 +154,7 @@ impl Cluster {
             home: std::env::home_dir(),
             credential_providers: Arc::new(providers),
         };
-        std::fs::create_dir_all(dir.kubelet())?;
+        files::create_private_dir_all(&dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
         let mut kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
         if let Some(readiness) = network_readiness {
@@ -171,7 +172,11 @@ impl Cluster {
         let provisioner = storage::provisioner(dir, &node, &server).await?;
         let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(reporting));
-        tasks.spawn(storage::tell_strays(dir.volumes(), client(UserInfo::component("kubernetes-admin"))));
+        let admin = client(UserInfo::component("kubernetes-admin"));
+        let monitoring =
+            certificates::monitor(pki.clone(), kubeconfig.to_owned(), url.clone(), admin.clone(), node.clone());
+        tasks.spawn(stop.clone().run_until_cancelled_owned(monitoring));
+        tasks.spawn(storage::tell_strays(dir.volumes(), admin.clone()));
         let asked = controllers::Options {
             provisioner: Some(provisioner),
             load_balancer_pool,
@@ -195,7 +200,7 @@ impl Cluster {
         }));
         tasks.close();
         Ok(Self {
-            client: client(UserInfo::component("kubernetes-admin")),
+            client: admin,
             url,
             node,
             stop,

@@ -122,13 +122,7 @@ impl DataDir {
     /// When the file cannot be written.
     pub(crate) fn note_runtime(&self, endpoint: Option<&str>) -> Result<()> {
         let path = self.runtime_file();
-        let write = |endpoint: &str| {
-            let new = path.with_extension("new");
-            remove_file(&new)?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(endpoint.as_bytes())?;
-            fs::rename(&new, &path)
-        };
+        let write = |endpoint: &str| files::replace_private(&path, endpoint.as_bytes());
         let done = endpoint.map_or_else(|| remove_file(&path), write);
         done.with_context(|| format!("failed to write {}", path.display()))
     }

@@ -14,6 +14,8 @@ mod audit;
 #[cfg(test)]
 mod authorization;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod conflicts;
