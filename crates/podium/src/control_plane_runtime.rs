@@ -3,7 +3,7 @@
 //! The kubelet, DNS and the network have the process's main runtime for themselves: whatever users ask of the API, probes
 //! are carried out, containers restart, and Pods find names and Services.
 
-use std::{io, time::Duration};
+use std::io;
 use tokio::{
     net::TcpListener,
     runtime::{Builder, Handle, Runtime},
@@ -13,20 +13,14 @@ use tokio::{
 const THREAD_NAME: &str = "control-plane";
 /// More would each keep an arena of memory.
 const WORKERS: usize = 2;
-/// For how long a thread that has nothing to do any more is kept.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A runtime that may be dropped by a task of another one.
 pub(crate) struct ControlPlaneRuntime(Option<Runtime>, Handle);
 
 impl ControlPlaneRuntime {
     pub(crate) fn new() -> io::Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(WORKERS)
-            .thread_name(THREAD_NAME)
-            .thread_keep_alive(KEEP_ALIVE)
-            .enable_all()
-            .build()?;
+        let runtime =
+            Builder::new_multi_thread().worker_threads(WORKERS).thread_name(THREAD_NAME).enable_all().build()?;
         let handle = runtime.handle().clone();
         Ok(Self(Some(runtime), handle))
     }
@@ -55,7 +49,7 @@ impl Drop for ControlPlaneRuntime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::{sync::mpsc, time::Duration};
     use tokio::net::TcpStream;
 
     #[tokio::test]
