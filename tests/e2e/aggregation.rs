@@ -151,7 +151,9 @@ fn serves(cluster: &Cluster) {
     };
     eventually("the namespace says why it stays", || told("NamespaceDeletionDiscoveryFailure"));
     kubectl.run(&format!("delete {service}")).ok();
-    eventually("it goes", || all.run(&format!("get namespace {namespace} --ignore-not-found")).ok().is_empty());
+    eventually("it goes", || {
+        all.run(&format!("get namespace {namespace} --ignore-not-found")).is_ok_and(str::is_empty)
+    });
 }
 
 /// What an object of another server owns stays as long as it is there.
@@ -163,6 +165,8 @@ fn owns(kubectl: &Kubectl) {
     };
     owned("stays", "one");
     owned("goes", "none");
-    eventually("what nobody owns is gone", || kubectl.run("get configmap goes --ignore-not-found").ok().is_empty());
+    eventually("what nobody owns is gone", || {
+        kubectl.run("get configmap goes --ignore-not-found").is_ok_and(str::is_empty)
+    });
     kubectl.run("get configmap stays").ok();
 }

@@ -121,7 +121,7 @@ fn a_static_volume_is_used(cluster: &Cluster) {
     );
     ready(&kubectl, "writes");
     ready(&kubectl, "reads");
-    eventually("it is refused", || kubectl.run("logs reads").ok().contains("refused"));
+    eventually("it is refused", || kubectl.run("logs reads").is_ok_and(|said| said.contains("refused")));
     assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
     assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
     kubectl.run("delete pod writes reads").ok();
@@ -194,7 +194,7 @@ fn a_volume_belongs_to_the_group(cluster: &Cluster) {
     let script = "touch /data/f; stat -c '%u %g' /data/f";
     apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
     ready(&kubectl, "p");
-    eventually("it has written", || kubectl.run("logs p").ok() == "1234 4321\n");
+    eventually("it has written", || kubectl.run("logs p").is_ok_and(|said| said == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
 }

@@ -59,7 +59,7 @@ fn node_goes_on_without_the_control_plane() {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
             "volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}]}});
     kubectl.apply(&pod.to_string());
-    eventually("its first line", || kubectl.run("logs p").stdout.contains("ready"));
+    eventually("its first line", || kubectl.run("logs p").is_ok_and(|said| said.contains("ready")));
     let uid = kubectl.value("pod/p", "/metadata/uid");
     let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}/c", uid.as_str().unwrap()));
 

@@ -56,7 +56,7 @@ fn came_before(kubectl: &Kubectl, minutes: i64) {
 
 fn gone(kubectl: &Kubectl) {
     kubectl.run("delete cronjob tick").ok();
-    eventually("all goes with it", || kubectl.run("get jobs,pods -o name").ok().is_empty());
+    eventually("all goes with it", || kubectl.run("get jobs,pods -o name").is_ok_and(str::is_empty));
 }
 
 fn starts(cluster: &Cluster) {

@@ -1,18 +1,20 @@
 //! Data directories that another user of the machine has prepared.
 
 use crate::Alone;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
-use tests::podium_binary;
+use tests::{Cluster, Kubectl, eventually, podium_binary};
 
 pub(crate) const TESTS: &[Alone] = &[
     ("podium run uses no directory that another user has prepared", a_prepared_run_directory_is_not_used),
     ("a data directory of another user is refused by every command", a_foreign_data_directory_is_refused),
+    ("a used data directory is private, and volumes are not", a_used_data_directory_is_private),
+    ("the administrator's certificate is the same after a restart", an_admin_certificate_is_kept),
 ];
 
 /// The user `nobody`.
@@ -101,4 +103,96 @@ fn a_foreign_data_directory_is_refused() {
     }
     assert_eq!(fs::read_dir(&foreign).unwrap().count(), 3);
     assert!(!dir.path().join("new").exists());
+}
+
+/// What others may read below a data directory: files for containers, logs, and what containerd and CNI plugins write.
+fn is_for_others(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    match parts.as_slice() {
+        // The directories are mode 0711, as containerd makes them.
+        ["containerd"] | ["containerd", "root" | "state", ..] | ["network", "ipam", _, ..] => true,
+        ["volumes", _, ..] | ["kubelet", "logs", ..] => true,
+        ["kubelet", "pods", _, "volumes" | "volume-subpaths", _, ..] => true,
+        ["kubelet", "pods", _, "etc-hosts"] => true,
+        ["kubelet", "pods", _, "containers", _, file] => file.ends_with(".termination"),
+        _ => false,
+    }
+}
+
+/// The files and directories that group or others have rights to, and how many were looked at.
+fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        // A file may be gone by now.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        count += 1;
+        let below = path.strip_prefix(root).unwrap();
+        // A socket is reached through its directory.
+        let is_checked = metadata.is_dir() || metadata.is_file();
+        if is_checked && !is_for_others(below) && metadata.mode() & 0o077 != 0 {
+            found.push(format!("{:o} {}", metadata.mode() & 0o7777, below.display()));
+        }
+        if metadata.is_dir() && (below == Path::new("containerd") || !is_for_others(below)) {
+            count += open_to_others(root, &path, found);
+        }
+    }
+    count
+}
+
+/// A container that does not run as root reads its volumes, hosts and resolvers, and writes to its own.
+const READER: &str = "cat /config/a/b /secret/s && cat /etc/hosts /etc/resolv.conf > /dev/null && echo x > /empty/f && \
+                      echo x > /dev/termination-log && id -u; sleep 100000";
+
+fn a_used_data_directory_is_private() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    let volumes = json!([
+        {"name": "config", "configMap": {"name": "c", "items": [{"key": "k", "path": "a/b"}]}},
+        {"name": "secret", "secret": {"secretName": "s"}}, {"name": "empty", "emptyDir": {}},
+    ]);
+    let mounts: Vec<Value> = ["config", "secret", "empty"]
+        .iter()
+        .map(|name| json!({"name": name, "mountPath": format!("/{name}")}))
+        .collect();
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "configured "}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"s": "secret "}}),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"volumes": volumes, "containers": [
+            {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", READER], "volumeMounts": mounts,
+                "securityContext": {"runAsUser": 1000, "runAsGroup": 1000}}]}}),
+    ] {
+        kubectl.apply(&object.to_string());
+    }
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    eventually("the container reads its volumes", || {
+        kubectl.run("logs p").is_ok_and(|said| said == "configured secret 1000\n")
+    });
+    let check = |dir: &Path| {
+        let mut found = Vec::new();
+        let count = open_to_others(dir, dir, &mut found);
+        assert!(found.is_empty() && count > 50, "{count}: {found:#?}");
+    };
+    check(&cluster.data_dir());
+    // Files of a start that finds others there.
+    cluster.kill(nix::sys::signal::Signal::SIGTERM);
+    cluster.up();
+    check(&cluster.data_dir());
+}
+
+fn an_admin_certificate_is_kept() {
+    let mut cluster = Cluster::start(&[]);
+    let read = |path: PathBuf| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+    let first = read(cluster.kubeconfig());
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.kubeconfig");
+    fs::copy(cluster.kubeconfig(), &copy).unwrap();
+    cluster.kill(nix::sys::signal::Signal::SIGTERM);
+    cluster.up();
+    let second = read(cluster.kubeconfig());
+    assert_eq!(first["users"], second["users"]);
+    // The port is another one, as the test asks for any.
+    let server = second["clusters"][0]["cluster"]["server"].as_str().unwrap();
+    let told = Kubectl::new(copy, "default").run(&format!("auth whoami --server={server}")).ok();
+    assert!(told.contains("kubernetes-admin") && told.contains("system:masters"), "{told}");
 }

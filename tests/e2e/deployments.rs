@@ -42,7 +42,9 @@ fn condition(kubectl: &Kubectl, kind: &str) -> Value {
 
 fn gone(kubectl: &Kubectl) {
     kubectl.run("delete deployment web").ok();
-    eventually("its ReplicaSets and Pods go with it", || kubectl.run("get replicasets,pods -o name").ok().is_empty());
+    eventually("its ReplicaSets and Pods go with it", || {
+        kubectl.run("get replicasets,pods -o name").is_ok_and(str::is_empty)
+    });
 }
 
 fn rolls_out(cluster: &Cluster) {

@@ -69,7 +69,9 @@ fn follows(cluster: &Cluster) {
     kubectl.run("delete pod web --grace-period=0 --force").ok();
     eventually("it is gone", || endpoints(&kubectl).is_empty());
     kubectl.run("delete service web").ok();
-    eventually("all goes with the Service", || kubectl.run("get endpointslices,endpoints -o name").ok().is_empty());
+    eventually("all goes with the Service", || {
+        kubectl.run("get endpointslices,endpoints -o name").is_ok_and(str::is_empty)
+    });
 }
 
 fn finds(cluster: &Cluster) {

@@ -26,6 +26,7 @@ mod data_directories;
 mod debug;
 mod deployments;
 mod disruption;
+mod encryption;
 mod endpoints;
 mod env_files;
 mod example_states;
@@ -188,6 +189,7 @@ fn main() {
         clusters::TESTS,
         control_plane::TESTS,
         data_directories::TESTS,
+        encryption::TESTS,
         exits::ALONE,
         failures::ALONE,
         garbage::TESTS,

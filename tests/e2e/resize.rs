@@ -105,7 +105,7 @@ fn a_volume_follows(cluster: &Cluster) {
     run(&kubectl, &pod);
     assert_eq!(kubectl.run("exec p -- cat /v/cpu").ok().trim(), "20");
     resize(&kubectl, &json!({"requests": amounts("30m", "20Mi")}));
-    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").ok().trim() == "30");
+    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").is_ok_and(|said| said.trim() == "30"));
     kubectl.run("delete pod p").ok();
 }
 
@@ -167,7 +167,7 @@ fn memory_in_use_stays(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
     run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
-    eventually("the memory to be used", || kubectl.run("logs p").ok() == "full\n");
+    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|said| said == "full\n"));
     resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
     eventually("the error to be told", || {
         let c = condition(&kubectl, "PodResizeInProgress").unwrap_or_default();

@@ -64,7 +64,7 @@ fn other_volumes_go_on(cluster: &Cluster) {
     ready(&kubectl, "p");
     kubectl.run("delete secret s").ok();
     kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
-    eventually("the ConfigMap is shown as it is", || kubectl.run("exec p -- cat /b/k").ok() == "2");
+    eventually("the ConfigMap is shown as it is", || kubectl.run("exec p -- cat /b/k").is_ok_and(|said| said == "2"));
     assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
 }
 

@@ -31,7 +31,7 @@ fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-    eventually("its first word", || kubectl.run(&format!("logs {name} -c c")).ok().contains("ready"));
+    eventually("its first word", || kubectl.run(&format!("logs {name} -c c")).is_ok_and(|said| said.contains("ready")));
 }
 
 fn processes(marker: &str) -> usize {
@@ -42,7 +42,7 @@ fn a_pod_is_terminating(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": 40})));
     kubectl.run("delete pod p --wait=false").ok();
-    eventually("the stop signal", || kubectl.run("logs p").ok().contains("term"));
+    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|said| said.contains("term")));
     let described = kubectl.run("describe pod p").ok();
     let words = ["Terminating (lasts", "Termination Grace Period:  40s", "Stopping container c"];
     assert!(words.iter().all(|w| described.contains(w)), "{described}");
@@ -97,7 +97,7 @@ fn ending(kubectl: &Kubectl) -> Instant {
     start(kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": GRACE.as_secs()})));
     let begin = Instant::now();
     kubectl.run("delete pod p --wait=false").ok();
-    eventually("the stop signal", || kubectl.run("logs p").ok().contains("term"));
+    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|said| said.contains("term")));
     begin
 }
 

@@ -3,7 +3,8 @@
 use crate::Alone;
 use serde_json::{Value, json};
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
+    io::Write,
     os::unix::fs::symlink,
     path::PathBuf,
 };
@@ -12,6 +13,7 @@ use tests::{Cluster, Kubectl, Setup, eventually};
 pub(crate) const ALONE: &[Alone] = &[
     ("an enormous termination message costs Podium no memory", an_enormous_message),
     ("a message from an enormous log costs Podium no memory", an_enormous_log),
+    ("the last line of an enormous log costs Podium no memory", the_tail_of_an_enormous_log),
     ("a termination message that is a link or a FIFO is not read", a_replaced_message),
 ];
 
@@ -65,24 +67,54 @@ fn an_enormous_message() {
 /// Runs until `/tmp/go` is there.
 const WAITS: &str = "echo ready; while [ ! -e /tmp/go ]; do sleep 0.1; done";
 
+fn start_waiting(kubectl: &Kubectl, pod: &Value) {
+    kubectl.apply(&pod.to_string());
+    eventually("its first line", || kubectl.run("logs p").is_ok_and(|said| said.contains("ready")));
+}
+
 /// Starts a Pod that waits, does `meanwhile` with its UID, and lets it go on.
 fn start(kubectl: &Kubectl, pod: &Value, meanwhile: impl FnOnce(&str)) {
-    kubectl.apply(&pod.to_string());
-    eventually("its first line", || kubectl.run("logs p").stdout.contains("ready"));
+    start_waiting(kubectl, pod);
     meanwhile(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap());
     kubectl.args(&["exec", "p", "--", "touch", "/tmp/go"], "").ok();
 }
 
+/// A cluster that does not rotate the logs of these tests.
+fn without_rotation() -> Cluster {
+    Setup::default().kubelet(json!({"containerLogMaxSize": "10Gi"})).start()
+}
+
+/// Opens the log of the container, to write at its end as the runtime does.
+fn open_log(cluster: &Cluster, kubectl: &Kubectl, uid: &str) -> File {
+    let log = format!("kubelet/logs/{}_p_{uid}/c/0.log", kubectl.namespace());
+    OpenOptions::new().append(true).open(cluster.data_dir().join(log)).unwrap()
+}
+
+fn the_tail_of_an_enormous_log() {
+    let cluster = without_rotation();
+    let kubectl = cluster.kubectl();
+    let before = peak_memory(&cluster);
+    start_waiting(&kubectl, &pod(WAITS, "File"));
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let mut log = open_log(&cluster, &kubectl, uid.as_str().unwrap());
+    let line = |text: &str| format!("2026-01-01T00:00:00.000000000Z stdout F {text}\n");
+    let lines = line(&"x".repeat(1000)).repeat(1000);
+    while log.metadata().unwrap().len() < 2 * ALLOWANCE {
+        log.write_all(lines.as_bytes()).unwrap();
+    }
+    log.write_all(line("last").as_bytes()).unwrap();
+    assert_eq!(kubectl.run("logs p --tail=1").ok(), "last\n");
+    assert_eq!(kubectl.run("logs p --limit-bytes=10").ok(), "ready\nxxxx");
+    assert_peak_since(&cluster, before);
+}
+
 fn an_enormous_log() {
-    // Large enough that the log is not rotated meanwhile.
-    let cluster = Setup::default().kubelet(json!({"containerLogMaxSize": "10Gi"})).start();
+    let cluster = without_rotation();
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
     let waits = pod(&format!("{WAITS}; echo last; exit 1"), "FallbackToLogsOnError");
     start(&kubectl, &waits, |uid| {
-        let log = format!("kubelet/logs/{}_p_{uid}/c/0.log", kubectl.namespace());
-        let log = OpenOptions::new().write(true).open(cluster.data_dir().join(log)).unwrap();
-        log.set_len(ENORMOUS).unwrap();
+        open_log(&cluster, &kubectl, uid).set_len(ENORMOUS).unwrap();
     });
     // The zeros of the hole are the beginning of the last line for the reader, which is not one of the CRI's.
     assert!(message(&kubectl).ends_with("last\n"), "{}", message(&kubectl));

@@ -60,6 +60,12 @@ impl Outcome {
         self.stdout
     }
 
+    /// Whether it ended well and said this: for what may fail until it is so.
+    #[must_use]
+    pub fn is_ok_and(&self, said: impl FnOnce(&str) -> bool) -> bool {
+        self.code == 0 && said(&self.stdout)
+    }
+
     /// Its error output, when it failed.
     ///
     /// # Panics

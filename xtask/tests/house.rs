@@ -8,22 +8,39 @@ use std::{
 };
 
 /// Each crate and the crates of the house that it may use (ARCHITECTURE.md). The binary may use all of them.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("admission", &["api", "expr"]),
     ("api", &[]),
     ("apply", &[]),
     ("controllers", &["admission", "api"]),
+    ("encryption", &["api", "store"]),
     ("expr", &["api"]),
-    ("kubelet", &["api", "lifecycle", "runtime", "spdy"]),
+    ("files", &[]),
+    ("kubelet", &["api", "files", "lifecycle", "runtime", "spdy"]),
     ("lifecycle", &["api"]),
-    ("network", &["api"]),
-    ("runtime", &["spdy"]),
+    ("network", &["api", "files"]),
+    ("runtime", &["files", "spdy"]),
     ("scheduler", &["api"]),
     ("schema", &["api", "expr"]),
-    ("server", &["admission", "api", "apply", "schema", "store"]),
+    ("server", &["admission", "api", "apply", "files", "schema", "store"]),
     ("spdy", &[]),
     ("store", &[]),
-    ("podium", &["api", "controllers", "kubelet", "lifecycle", "network", "runtime", "scheduler", "server", "store"]),
+    (
+        "podium",
+        &[
+            "api",
+            "controllers",
+            "encryption",
+            "files",
+            "kubelet",
+            "lifecycle",
+            "network",
+            "runtime",
+            "scheduler",
+            "server",
+            "store",
+        ],
+    ),
 ];
 
 /// What a pure crate has no use for: I/O, clocks, randomness, tasks, logs.
@@ -208,6 +225,50 @@ fn every_deviation_names_a_test_that_exists() {
 fn every_defence_names_a_test_that_exists() {
     let test = Column { from_end: 1, below: &[""], honest: &[] };
     assert!(check_rows("docs/security.md", &[test]) > 20);
+}
+
+/// Files of the crates that write where `files` does not: each gives modes itself, or writes what is no file of its own.
+const WRITERS: [(&str, &str); 18] = [
+    ("files/src/lib.rs", "the one that others use"),
+    ("files/src/open.rs", "the one that others use"),
+    ("kubelet/src/actions/mounts.rs", "hosts file and termination messages, which containers read and write"),
+    ("kubelet/src/actions/sub_path.rs", "mount points"),
+    ("kubelet/src/cgroup/hierarchy.rs", "the kernel's files"),
+    ("kubelet/src/log_rotation.rs", "logs, with the mode of the log"),
+    ("kubelet/src/node_shutdown/logind.rs", "a configuration file of the machine"),
+    ("kubelet/src/volumes.rs", "directories of volumes"),
+    ("kubelet/src/volumes/atomic_writer.rs", "volumes"),
+    ("kubelet/src/volumes/claim.rs", "directories of volumes"),
+    ("kubelet/src/volumes/host_path.rs", "volumes"),
+    ("network/src/bridge.rs", "the kernel's files"),
+    ("network/src/prepare.rs", "the data directory itself"),
+    ("network/src/state.rs", "a lock, mode 0600"),
+    ("podium/src/data_dir.rs", "the lock, which `files` opens"),
+    ("podium/src/oom_score.rs", "the kernel's files"),
+    ("podium/src/storage.rs", "volumes"),
+    ("store/src/engine/fjall/directory.rs", "its own directory, mode 0700"),
+];
+
+#[test]
+fn files_are_written_by_the_private_helper() {
+    let mut files = Vec::new();
+    let crates = root().join("crates");
+    for entry in fs::read_dir(&crates).unwrap() {
+        sources(&entry.unwrap().path().join("src"), &mut files);
+    }
+    let writes = ["fs::write(", "File::create(", "create_dir", "DirBuilder", ".create(true)", ".create_new(true)"];
+    let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/tests/");
+    let mut found = BTreeSet::new();
+    for file in &files {
+        let path = file.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(file).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap().replace("files::create_dir_all_with_mode", "");
+        if !is_test(&path) && writes.iter().any(|word| text.contains(word)) {
+            found.insert(path);
+        }
+    }
+    let allowed: BTreeSet<String> = WRITERS.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(found, allowed, "use the crate `files`, or say why the mode is right");
 }
 
 /// docs/lifecycle: each statement names where it is decided and what shows it, or says plainly that nothing does yet.

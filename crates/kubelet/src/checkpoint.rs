@@ -3,8 +3,7 @@
 use lifecycle::Pod;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -22,17 +21,7 @@ fn path(dir: &Path, uid: &str) -> PathBuf {
 
 pub(crate) fn save(dir: &Path, pod: &Pod) -> io::Result<()> {
     let text = serde_json::to_vec(&Checkpoint { format: FORMAT, pod: pod.clone() })?;
-    replace(&path(dir, pod.uid()), &text)
-}
-
-/// Writes a file, whole or not at all; it is on disk when this returns.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(text)?;
-    file.sync_data()?;
-    fs::rename(&new, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    files::replace_private(&path(dir, pod.uid()), &text)
 }
 
 pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
@@ -45,7 +34,7 @@ pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
 /// All Pods that an earlier kubelet knew. A file that cannot be read is set aside and reported: its Pod is known again
 /// from the API and the runtime.
 pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
-    fs::create_dir_all(dir)?;
+    files::create_private_dir_all(dir)?;
     let mut pods = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
@@ -72,7 +61,7 @@ pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::{os::unix::fs::MetadataExt, sync::Arc};
 
     #[test]
     fn a_checkpoint_gives_the_same_pod_and_a_damaged_one_is_set_aside() {
@@ -84,6 +73,7 @@ mod tests {
         fs::write(dir.path().join("broken.json"), "{").unwrap();
         assert_eq!(load(dir.path()).unwrap(), [pod]);
         assert!(dir.path().join("broken.damaged").exists());
+        assert_eq!(fs::metadata(path(dir.path(), "u")).unwrap().mode() & 0o777, 0o600);
         remove(dir.path(), "u").unwrap();
         assert_eq!(load(dir.path()).unwrap(), []);
     }

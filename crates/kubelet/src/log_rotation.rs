@@ -160,7 +160,9 @@ fn compress(path: &Path) -> io::Result<()> {
     let unfinished = with_suffix(path, UNFINISHED);
     let mut encoder = GzEncoder::new(File::create(&unfinished)?, Compression::default());
     io::copy(&mut File::open(path)?, &mut encoder)?;
-    encoder.finish()?.sync_all()?;
+    let compressed = encoder.finish()?;
+    compressed.set_permissions(fs::metadata(path)?.permissions())?;
+    compressed.sync_all()?;
     fs::rename(&unfinished, with_suffix(path, COMPRESSED))?;
     // A flood may have made it one too many meanwhile.
     remove_if_there(path.to_owned())

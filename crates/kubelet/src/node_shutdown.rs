@@ -5,7 +5,7 @@
 
 mod logind;
 
-use crate::{Shared, actor::Mail, checkpoint};
+use crate::{Shared, actor::Mail};
 use jiff::Timestamp;
 use lifecycle::{Event, EventKind, ShutdownGroup, ShutdownPod, ShutdownPolicy};
 use logind::{Logind, LogindError};
@@ -78,7 +78,7 @@ impl NodeShutdown {
         let times = Times { start_time: Some(start_time), end_time };
         *self.last.lock() = times;
         let written = serde_json::to_vec(&times).map_err(std::io::Error::from);
-        if let Err(error) = written.and_then(|text| checkpoint::replace(&self.file, &text)) {
+        if let Err(error) = written.and_then(|text| files::replace_private(&self.file, &text)) {
             tracing::error!(%error, "when the node was shut down could not be written");
         }
     }

@@ -3,7 +3,7 @@
 //! Each such Pod has a range of the node's ids that no other has. Which one is written down beside the Pod's volumes, and
 //! is free again when they are gone: nothing else has to be remembered, or given back.
 
-use crate::{Shared, checkpoint, paths::Paths, pods};
+use crate::{Shared, paths::Paths, pods};
 use api::feature_gates::Gate;
 use lifecycle::Pod;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ impl UserNamespaces {
             .ok_or("create user namespace: could not find an empty slot to allocate a user namespace")?;
         let own = IdMapping { host_id, length: LENGTH };
         let text = serde_json::to_vec(&own).map_err(|e| e.to_string())?;
-        checkpoint::replace(&file(paths, uid), &text).map_err(|e| format!("create user namespace: {e}"))?;
+        files::replace_private(&file(paths, uid), &text).map_err(|e| format!("create user namespace: {e}"))?;
         Ok(own)
     }
 }

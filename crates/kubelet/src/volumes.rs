@@ -117,8 +117,8 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), Vec<String>
     let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
     let (ownership, pods) = (Ownership::of(pod), shared.paths.pods());
     let done = blocking::run(move || {
-        make_dir(&own, 0o750)?;
-        make_dir(&logs, 0o755)?;
+        make_dir(&own, 0o700)?;
+        make_log_dir(&logs)?;
         let carried_out = work.into_iter().map(|(name, dir, task)| carry_out(task, &name, &dir, ownership, &pods));
         Ok(carried_out.filter_map(Result::err).collect::<Vec<_>>())
     });
@@ -220,6 +220,11 @@ pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
         fs::set_permissions(dir, fs::Permissions::from_mode(mode))
     };
     make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
+}
+
+/// Makes a directory for logs, which agents that do not run as root may look for.
+pub(crate) fn make_log_dir(dir: &Path) -> Result<(), String> {
+    files::create_dir_all_with_mode(dir, 0o755).map_err(|e| format!("{}: {e}", dir.display()))
 }
 
 /// Gives a file or directory to the Pod's `fsGroup`.

@@ -20,7 +20,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let names = Names::of(data_dir);
     let bin_dir = plugins(&options.plugin_dirs)?;
     for dir in [names.conf_dir(), names.ipam_dir()] {
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        files::create_private_dir_all(&dir).map_err(Error::file("create", &dir))?;
     }
 
     let lock = Lock::take(Path::new(LOCK)).await?;

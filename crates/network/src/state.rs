@@ -4,8 +4,9 @@ use crate::Error;
 use crate::names::Names;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     }
     let temporary = path.with_extension("tmp");
     let write = || {
-        let mut file = File::create(&temporary)?;
+        let mut file = files::create_private(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -66,9 +67,10 @@ impl Lock {
     /// Waits for the lock at `path`, which must be the same for all Podiums of the machine.
     pub(crate) async fn take(path: &Path) -> Result<Self, Error> {
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
+            files::create_private_dir_all(dir).map_err(Error::file("create", dir))?;
         }
-        let file = File::create(path).map_err(Error::file("open", path))?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+        let file = file.map_err(Error::file("open", path))?;
         let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
         match tokio::time::timeout(LOCK_DEADLINE, locked).await {
             Ok(Ok(Ok(file))) => Ok(Self(file)),

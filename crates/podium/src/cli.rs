@@ -163,9 +163,32 @@ pub(crate) struct NodeArgs {
     /// Bytes that all objects of the API may take, as of etcd; 0 for a quarter of the memory, 2 GiB at most.
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub(crate) quota_backend_bytes: u64,
+    #[command(flatten)]
+    pub(crate) encryption: EncryptionArgs,
     /// Feature gates.
     #[arg(long, value_name = "A=true,B=false", value_parser = FeatureGates::parse, default_value = "", hide_default_value = true)]
     pub(crate) feature_gates: FeatureGates,
+}
+
+/// Encryption at rest, with upstream's names.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EncryptionArgs {
+    /// An EncryptionConfiguration (apiserver.config.k8s.io/v1): which objects are encrypted on the disk, with which keys.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) encryption_provider_config: Option<PathBuf>,
+    /// Not supported: restart Podium when the encryption configuration has changed.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        hide = true,
+        requires = "encryption_provider_config",
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
+    pub(crate) encryption_provider_config_automatic_reload: bool,
 }
 
 /// Which cluster.

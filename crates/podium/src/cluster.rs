@@ -1,10 +1,12 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
 use crate::{
-    cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir,
-    kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
+    certificates, cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime,
+    data_dir::DataDir, encryption_config, kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers,
+    storage, store_quota,
 };
 use anyhow::{Context, Result};
+use encryption::Encryption;
 use ipnet::Ipv4Net;
 use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
@@ -18,6 +20,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
 use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -81,6 +84,7 @@ impl Cluster {
         access: Access,
     ) -> Result<Self> {
         let node = node_name(args)?;
+        let encryption = encryption_config::load(&args.encryption)?;
         // Before there are many files, and before containerd starts.
         let listen = listening::options();
         let listener = TcpListener::bind(bind)
@@ -106,9 +110,7 @@ impl Cluster {
         let ips = [address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
         let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
-        let engine = store::FjallEngine::open(dir.store(), store::FjallOptions::default())?;
-        let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
-        let store = store::Store::open(engine, store::Options { quota_bytes, ..store::Options::default() })?;
+        let store = open_store(dir, args, encryption)?;
         let control_plane = ControlPlaneRuntime::new()?;
         let pipe = Arc::new(KubeletPipe::new(&node, Handle::current()));
         let gates = policy.gates.clone();
@@ -152,7 +154,7 @@ impl Cluster {
             home: std::env::home_dir(),
             credential_providers: Arc::new(providers),
         };
-        std::fs::create_dir_all(dir.kubelet())?;
+        files::create_private_dir_all(&dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
         let mut kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
         if let Some(readiness) = network_readiness {
@@ -170,7 +172,11 @@ impl Cluster {
         let provisioner = storage::provisioner(dir, &node, &server).await?;
         let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(reporting));
-        tasks.spawn(storage::tell_strays(dir.volumes(), client(UserInfo::component("kubernetes-admin"))));
+        let admin = client(UserInfo::component("kubernetes-admin"));
+        let monitoring =
+            certificates::monitor(pki.clone(), kubeconfig.to_owned(), url.clone(), admin.clone(), node.clone());
+        tasks.spawn(stop.clone().run_until_cancelled_owned(monitoring));
+        tasks.spawn(storage::tell_strays(dir.volumes(), admin.clone()));
         let asked = controllers::Options {
             provisioner: Some(provisioner),
             load_balancer_pool,
@@ -194,7 +200,7 @@ impl Cluster {
         }));
         tasks.close();
         Ok(Self {
-            client: client(UserInfo::component("kubernetes-admin")),
+            client: admin,
             url,
             node,
             stop,
@@ -231,6 +237,14 @@ impl Cluster {
             containerd.leave();
         }
     }
+}
+
+fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption) -> Result<Store> {
+    let engine = FjallEngine::open(dir.store(), FjallOptions::default())?;
+    let engine = TransformedEngine::new(engine, Arc::new(encryption));
+    let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
+    let options = store::Options { quota_bytes, ..store::Options::default() };
+    Store::open(engine, options).map_err(encryption_config::explained)
 }
 
 /// The server as it was asked for.

@@ -1,14 +1,11 @@
 //! The data directory: everything that one cluster keeps, and the lock that keeps a second Podium out.
 
-pub(crate) mod trust;
-
-use crate::private_file;
 use anyhow::{Context, Result, bail};
+use files::trust;
 use nix::fcntl::{Flock, FlockArg};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -48,10 +45,10 @@ impl DataDir {
     pub(crate) fn create(parent: &Path, name: &str) -> Result<Option<Self>> {
         let create = || {
             let parent = trust::resolve(parent)?;
-            private_file::directories().recursive(true).create(&parent)?;
+            files::private_dir_builder().recursive(true).create(&parent)?;
             // Somebody may have made it since it was looked at.
             let root = trust::resolve(&parent)?.join(name);
-            match private_file::directories().create(&root) {
+            match files::private_dir_builder().create(&root) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
                 made => made.map(|()| Some(root)),
             }
@@ -122,13 +119,7 @@ impl DataDir {
     /// When the file cannot be written.
     pub(crate) fn note_runtime(&self, endpoint: Option<&str>) -> Result<()> {
         let path = self.runtime_file();
-        let write = |endpoint: &str| {
-            let new = path.with_extension("new");
-            remove_file(&new)?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(endpoint.as_bytes())?;
-            fs::rename(&new, &path)
-        };
+        let write = |endpoint: &str| files::replace_private(&path, endpoint.as_bytes());
         let done = endpoint.map_or_else(|| remove_file(&path), write);
         done.with_context(|| format!("failed to write {}", path.display()))
     }
@@ -190,7 +181,7 @@ impl DataDir {
     /// When another Podium holds it (the error names its process), or the directory cannot be made.
     pub(crate) fn lock(&self) -> Result<Lock> {
         let (made_root, made) = (!self.root.exists(), !self.lock_file().exists());
-        private_file::directories()
+        files::private_dir_builder()
             .recursive(true)
             .create(&self.root)
             .with_context(|| format!("failed to create data directory {}", self.root.display()))?;
@@ -199,7 +190,7 @@ impl DataDir {
             bail!("data directory {}: somebody replaced a part of the path", self.root.display());
         }
         let path = self.lock_file();
-        let file = private_file::open(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
+        let file = files::open_private(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
             .with_context(|| format!("failed to open {}", path.display()))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
@@ -257,7 +248,7 @@ impl DataDir {
 
     /// The process that holds the lock, if one does.
     pub(crate) fn holder(&self) -> Option<i32> {
-        let mut file = private_file::open(&self.lock_file(), OpenOptions::new().read(true)).ok()?;
+        let mut file = files::open_private(&self.lock_file(), OpenOptions::new().read(true)).ok()?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
         // A file that nobody locks holds the number of a process that is gone, which may be another's by now.

@@ -1,11 +1,13 @@
 //! Podium: Kubernetes Pods in one binary. The command line, and the wiring of the components; nothing else.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod cli;
 mod cluster;
 mod cluster_services;
 mod control_plane_runtime;
 mod data_dir;
+mod encryption_config;
 mod explain;
 mod image;
 mod kubeconfig;
@@ -13,9 +15,9 @@ mod kubelet_config;
 mod kubelet_pipe;
 mod listening;
 mod load_balancers;
+mod node_event;
 mod oom_score;
 mod print;
-mod private_file;
 mod run;
 mod storage;
 mod store_quota;
@@ -31,6 +33,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // What Podium writes is its own, the store's files, too. What others read gets its mode where it is written.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let filter = EnvFilter::try_from_env("PODIUM_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

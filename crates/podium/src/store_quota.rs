@@ -1,8 +1,8 @@
 //! The quota of the store: its default, and Events that report when it is used up.
 
+use crate::node_event;
 use k8s_openapi::api::core::v1::Event;
-use kube::{Api, Client, api::PostParams};
-use serde_json::json;
+use kube::Client;
 use std::path::Path;
 use tokio::sync::watch;
 
@@ -41,14 +41,11 @@ fn memory(proc: &Path, cgroups: &Path) -> Option<u64> {
 
 /// Creates an Event on the node whenever the store has run out of space, and when it has some again. Never ends.
 pub(crate) async fn report(mut alarm: watch::Receiver<bool>, client: Client, node: String) {
-    let events = Api::<Event>::namespaced(client, "default");
     let mut reported = false;
     loop {
         let is_raised = *alarm.borrow_and_update();
         if is_raised != reported {
-            if let Err(error) = events.create(&PostParams::default(), &event(&node, is_raised)).await {
-                tracing::warn!(%error, "failed to create an Event about the store's quota");
-            }
+            node_event::create(&client, &event(&node, is_raised)).await;
             reported = is_raised;
         }
         if alarm.changed().await.is_err() {
@@ -67,15 +64,7 @@ fn event(node: &str, is_raised: bool) -> Event {
         ),
         false => ("Normal", "StoreQuotaRecovered", "The API server accepts all writes again"),
     };
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let event = json!({
-        "metadata": {"generateName": format!("{node}.")},
-        // As the kubelet refers to its node.
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-        "type": kind, "reason": reason, "message": message, "count": 1,
-        "source": {"component": "podium", "host": node}, "firstTimestamp": now, "lastTimestamp": now,
-    });
-    serde_json::from_value(event).unwrap_or_default()
+    node_event::event(node, kind, reason, message)
 }
 
 #[cfg(test)]

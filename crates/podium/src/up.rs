@@ -6,7 +6,7 @@ use crate::{
     data_dir::{DataDir, Lock},
     kubeconfig,
     print::say,
-    private_file, told,
+    told,
 };
 use anyhow::{Context, Result, bail};
 use nix::{
@@ -94,7 +94,7 @@ fn audit_log(args: &AuditArgs) -> Result<Option<Arc<AuditLog>>> {
     let policy = AuditPolicy::parse(&policy).with_context(what)?;
     let (max_size, max_backup, max_age) = (args.audit_log_maxsize, args.audit_log_maxbackup, args.audit_log_maxage);
     let rotation = AuditRotation { max_size, max_backup, max_age };
-    let opened = AuditLog::open(policy, log, rotation, private_file::append);
+    let opened = AuditLog::open(policy, log, rotation, files::append_private);
     Ok(Some(Arc::new(opened.with_context(|| format!("--audit-log-path {}", log.display()))?)))
 }
 

@@ -1,4 +1,5 @@
-//! The limit of open files (`RLIMIT_NOFILE`): raised for this process, kept as it was for containerd and its containers.
+//! What containerd and its containers do not inherit from this process: the raised limit of open files (`RLIMIT_NOFILE`), and
+//! the umask.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::{io, path::Path, sync::OnceLock};
@@ -6,8 +7,9 @@ use tokio::process::Command;
 
 /// More is of no use to one process.
 const MOST: u64 = 1 << 20;
-/// Lowers the limit to its first argument, and becomes the program that the others name.
-const LOWER: &str = r#"ulimit -S -n "$0"; exec "$@""#;
+/// Lowers the limit to its first argument unless that is empty, and becomes the program that the others name. containerd writes
+/// files for containers that do not run as root, such as their `resolv.conf`: the umask is the usual one.
+const START: &str = r#"umask 022; [ -z "$0" ] || ulimit -S -n "$0"; exec "$@""#;
 
 /// The soft limit before it was raised.
 static ORIGINAL: OnceLock<u64> = OnceLock::new();
@@ -26,18 +28,25 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(wanted)
 }
 
-/// A command that runs a program with the limit that this process was started with: containers inherit it, and some programs
-/// take a time that grows with it.
+/// A command that runs a program with the limit that this process was started with, and the usual umask: containers inherit
+/// the limit, and some programs take a time that grows with it.
 pub(crate) fn command(program: &Path) -> Command {
-    let Some(soft) = ORIGINAL.get() else { return Command::new(program) };
+    let soft = ORIGINAL.get().map(ToString::to_string).unwrap_or_default();
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", LOWER, &soft.to_string()]).arg(program);
+    command.args(["-c", START, &soft]).arg(program);
     command
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn umask_of_podium_is_not_inherited_by_containerd() {
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+        let output = command(Path::new("/bin/sh")).args(["-c", "umask"]).output().await.unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "0022\n");
+    }
 
     #[tokio::test]
     async fn raised_limit_is_not_inherited_by_containerd() {

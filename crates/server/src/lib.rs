@@ -101,7 +101,7 @@ pub use listen::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use local::Local;
 pub use node_proxy::{DialedStream, NodeDialer};
 pub use own_services::{API_IP, DNS_IP, SERVICE_RANGE};
-pub use pki::{Authority, Pki, PkiError, ServerTls, is_admin_kubeconfig};
+pub use pki::{Authority, Clock, Pki, PkiError, ServerTls, is_admin_kubeconfig};
 pub use reply::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;

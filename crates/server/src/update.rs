@@ -188,7 +188,9 @@ pub(crate) async fn write(
             new.managers = old.managers.clone();
         }
         let gone = removable(&new.object);
-        if is_same && !gone {
+        // One in an outdated form is written again: so a change of the encryption reaches it (`origState.stale` in etcd3).
+        let rewrites = current.is_stale && !dry;
+        if is_same && !gone && !rewrites {
             return Ok((Written::Stored(current), warnings));
         }
         if dry {

@@ -1,11 +1,7 @@
 //! Connections to servers that the API passes requests on to.
 
 use crate::{node_proxy::DialedStream, status::ApiError, trust};
-use rustls::{
-    ClientConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, client::ResolvesClientCert, crypto::ring, pki_types::ServerName};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -48,11 +44,14 @@ pub(crate) fn words(error: &io::Error) -> String {
 }
 
 /// How a connection is encrypted: the server must show a certificate of these authorities (in PEM), or without any
-/// whichever it likes; we show this one (certificate and key, in PEM).
+/// whichever it likes; we show this one.
 ///
 /// # Errors
 /// When a certificate makes no sense.
-pub(crate) fn tls(authorities: Option<&[u8]>, own: Option<&(String, String)>) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn tls(
+    authorities: Option<&[u8]>,
+    own: Option<&Arc<dyn ResolvesClientCert>>,
+) -> Result<Arc<ClientConfig>, String> {
     let failed = |e: &dyn std::fmt::Display| e.to_string();
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
@@ -64,11 +63,7 @@ pub(crate) fn tls(authorities: Option<&[u8]>, own: Option<&(String, String)>) ->
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let config = match own {
         None => builder.with_no_client_auth(),
-        Some((chain, key)) => {
-            let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| failed(&e))?;
-            builder.with_client_auth_cert(chain.map_err(|e| failed(&e))?, key).map_err(|e| failed(&e))?
-        }
+        Some(own) => builder.with_client_cert_resolver(Arc::clone(own)),
     };
     Ok(Arc::new(config))
 }

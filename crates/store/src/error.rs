@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::Revision;
+use crate::{Key, Revision, TransformError};
 
 /// Why a store did not open. Nothing that was ever acknowledged was changed.
 #[derive(Debug, Error)]
@@ -34,6 +34,14 @@ pub enum OpenError {
         /// The store's directory.
         path: PathBuf,
     },
+    /// Objects are stored in a form that no configured transformer reads. Nothing was changed.
+    #[error("failed to read {} of {}: {}", count(objects.len()), path.display(), listed(objects))]
+    Unreadable {
+        /// The store's directory.
+        path: PathBuf,
+        /// The objects, in the order of their keys.
+        objects: Vec<UnreadableObject>,
+    },
     /// The files could not be read or made.
     #[error("cannot open {}", path.display())]
     Io {
@@ -55,6 +63,31 @@ impl OpenError {
         let path = path.into();
         move |source| Self::Io { path, source }
     }
+}
+
+/// An object that cannot be read.
+#[derive(Debug)]
+pub struct UnreadableObject {
+    /// Which object.
+    pub key: Key,
+    /// Why.
+    pub error: TransformError,
+}
+
+/// An error names so many objects at most.
+const LISTED: usize = 20;
+
+fn count(objects: usize) -> String {
+    if objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") }
+}
+
+fn listed(objects: &[UnreadableObject]) -> String {
+    let mut texts: Vec<String> =
+        objects.iter().take(LISTED).map(|object| format!("{}: {}", object.key, object.error)).collect();
+    if let Some(more) = objects.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join("; ")
 }
 
 /// The wanted revision is not in the window of recent events (Kubernetes: 410 Gone, reason `Expired`).

@@ -51,14 +51,17 @@ mod quota;
 mod state;
 mod store;
 mod topics;
+mod transformer;
 mod watch;
 mod window;
 mod write;
 mod writer;
 
 pub use data::{Data, Template};
-pub use engine::{Batch, BatchChange, CommitError, Engine, FjallEngine, FjallOptions, Head, MemoryEngine};
-pub use error::{Expired, OpenError};
+pub use engine::{
+    Batch, BatchChange, CommitError, Engine, FjallEngine, FjallOptions, Head, MemoryEngine, TransformedEngine,
+};
+pub use error::{Expired, OpenError, UnreadableObject};
 pub use event::{Event, EventKind};
 pub use key::{Key, Scope};
 pub use list::Listing;
@@ -66,6 +69,7 @@ pub use object::{Object, Record};
 pub use options::Options;
 pub use quota::{Allowance, Usage};
 pub use store::Store;
+pub use transformer::{StoredForm, TransformError, Transformer};
 pub use watch::Watch;
 pub use write::{Change, Expect, Write, WriteError};
 

@@ -85,7 +85,9 @@ fn previous_logs(cluster: &Cluster) {
         ("kubectl logs p --previous", 0, "life 1"),
         ("kubectl logs p -p --timestamps", 0, "20...Z life 1"),
     ]);
-    tests::eventually("the second life's first line", || shell.run("kubectl logs p").ok() == "life 2\n");
+    tests::eventually("the second life's first line", || {
+        shell.run("kubectl logs p").is_ok_and(|said| said == "life 2\n")
+    });
 }
 
 fn logs_that_are_not_there(cluster: &Cluster) {

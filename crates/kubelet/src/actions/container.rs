@@ -1,7 +1,10 @@
 //! Creating and starting a container.
 
 use super::{image, mounts, oom_score, sandbox, security};
-use crate::{PodNetwork, Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods};
+use crate::{
+    PodNetwork, Shared, cgroup::values, environment::environment, log_rotation, logs, objects::Objects, pods,
+    volumes::make_log_dir,
+};
 use api::{feature_gates::Gate, quantity::Amount};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
@@ -211,7 +214,7 @@ async fn config(
     let env = environment(shared, pod, spec, &mut Objects::new(shared, pod.namespace())).await?;
     let images = image::of_volumes(shared, pod, spec).await?;
     let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
-    std::fs::create_dir_all(shared.paths.pod_logs(pod.object()).join(name)).map_err(|e| e.to_string())?;
+    make_log_dir(&shared.paths.pod_logs(pod.object()).join(name))?;
     Ok(ContainerConfig {
         name: name.to_owned(),
         attempt,

@@ -148,7 +148,7 @@ impl Hierarchy {
 
 fn make(root: &Path, path: &str) -> io::Result<PathBuf> {
     let dir = root.join(path);
-    fs::create_dir_all(&dir)?;
+    files::create_dir_all_with_mode(&dir, 0o755)?;
     Ok(dir)
 }
 
@@ -162,7 +162,9 @@ fn make_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
             let _ = fs::write(&control, controller);
         }
         dir.push(part);
-        fs::create_dir_all(&dir)?;
+        if !dir.is_dir() {
+            files::create_dir_all_with_mode(&dir, 0o755)?;
+        }
     }
     Ok(dir)
 }

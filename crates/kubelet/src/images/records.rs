@@ -8,7 +8,6 @@ use super::{
     keyring::{Credential, SecretId},
     verification::Verification,
 };
-use crate::checkpoint;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -269,8 +268,8 @@ fn path(dir: &Path, key: &str) -> PathBuf {
 }
 
 fn write(dir: &Path, key: &str, record: &impl Serialize) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    checkpoint::replace(&path(dir, key), &serde_json::to_vec(record)?)
+    files::create_private_dir_all(dir)?;
+    files::replace_private(&path(dir, key), &serde_json::to_vec(record)?)
 }
 
 fn remove(dir: &Path, key: &str) -> io::Result<()> {

@@ -3,6 +3,8 @@
 
 use futures::StreamExt;
 use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -136,7 +138,12 @@ async fn make_patient(
     }
     let text = format!("# Podium's shutdownGracePeriod.\n[Login]\nInhibitDelayMaxSec={}\n", wanted.as_secs());
     let dir = drop_in.parent().unwrap_or(Path::new("/"));
-    let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(drop_in, text));
+    let write = || {
+        files::create_dir_all_with_mode(dir, 0o755)?;
+        fs::write(drop_in, text)?;
+        fs::set_permissions(drop_in, Permissions::from_mode(0o644))
+    };
+    let written = write();
     written.map_err(|source| LogindError::DropIn { path: drop_in.to_owned(), source })?;
     let hangup = nix::sys::signal::Signal::SIGHUP as i32;
     SystemdProxy::new(bus).await?.kill_unit("systemd-logind.service", "all", hangup).await?;

@@ -79,19 +79,20 @@ fn fill(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()>
         give_to_group(&target, group)?;
         fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
     }
-    if group.is_some() { give_dirs_to_group(version, group) } else { Ok(()) }
+    open_dirs(version, group)
 }
 
-/// Directories are the group's, too, and so is what is made in them (`changeFilePermission`).
-fn give_dirs_to_group(dir: &Path, group: Option<u32>) -> io::Result<()> {
+/// Every user may enter directories, whatever the umask. They are the group's, too, and so is what is made in them
+/// (`changeFilePermission`).
+fn open_dirs(dir: &Path, group: Option<u32>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            give_dirs_to_group(&entry.path(), group)?;
+            open_dirs(&entry.path(), group)?;
         }
     }
     give_to_group(dir, group)?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o2755))
+    fs::set_permissions(dir, fs::Permissions::from_mode(if group.is_some() { 0o2755 } else { 0o755 }))
 }
 
 /// Whether a version holds exactly these files.

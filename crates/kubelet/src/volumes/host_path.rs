@@ -47,8 +47,7 @@ impl HostPath {
 fn make(host: &HostPath, directory: bool) -> Result<(), String> {
     let make = || {
         if directory {
-            fs::create_dir_all(&host.path)?;
-            return fs::set_permissions(&host.path, fs::Permissions::from_mode(0o755));
+            return files::create_dir_all_with_mode(&host.path, 0o755);
         }
         fs::write(&host.path, "")?;
         fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))

@@ -58,13 +58,17 @@ pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> 
         let path = path.to_path_buf();
         move |source: io::Error| ContainerdError::Prepare { path, source }
     };
-    for dir in [&paths.root, &paths.state].into_iter().map(PathBuf::as_path).chain(paths.socket.parent()) {
-        fs::create_dir_all(dir).map_err(prepare(dir))?;
+    if let Some(dir) = paths.socket.parent() {
+        files::create_private_dir_all(dir).map_err(prepare(dir))?;
+    }
+    // As containerd makes its directories: root in a user namespace passes them on its way to a container's files.
+    for dir in paths.root.parent().into_iter().chain([paths.root.as_path(), paths.state.as_path()]) {
+        files::create_dir_all_with_mode(dir, 0o711).map_err(prepare(dir))?;
     }
     let text = text(paths, programs, cni_conf_dir);
     let same = fs::read_to_string(&paths.config).is_ok_and(|old| old == text);
     if !same {
-        fs::write(&paths.config, text).map_err(prepare(&paths.config))?;
+        files::replace_private(&paths.config, text.as_bytes()).map_err(prepare(&paths.config))?;
     }
     Ok(!same)
 }

@@ -14,8 +14,8 @@ use nix::{
 };
 use rustix::process::{Pid as RawPid, PidfdFlags, pidfd_open};
 use std::{
-    fs::{self, File},
-    io,
+    fs,
+    io::{self, Write},
     os::fd::AsFd,
     process::Stdio,
     time::Duration,
@@ -41,7 +41,7 @@ enum Handle {
 
 impl Process {
     pub(super) fn spawn(paths: &Paths, programs: &Programs) -> io::Result<Self> {
-        let log = File::create(&paths.log)?;
+        let log = files::create_private(&paths.log)?;
         let child = file_limit::command(&programs.containerd)
             .arg("--config")
             .arg(&paths.config)
@@ -53,7 +53,7 @@ impl Process {
             .process_group(0)
             .spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or_else(|| io::Error::other("it has no pid"))?;
-        fs::write(&paths.pid, pid.to_string())?;
+        files::create_private(&paths.pid)?.write_all(pid.to_string().as_bytes())?;
         Ok(Self { pid: Pid::from_raw(pid), handle: Handle::Child(Box::new(child)) })
     }
 

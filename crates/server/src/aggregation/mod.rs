@@ -13,7 +13,7 @@ pub(crate) use pass::answer;
 use crate::{registry, service::ApiServer, upstreams};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, client::ResolvesClientCert};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -29,13 +29,13 @@ use tokio::sync::Notify;
 const STORAGE: &str = "apiservices";
 const ALL: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
-/// A certificate and its key, in PEM, by which other servers know this one.
+/// A certificate by which other servers know this one.
 #[derive(Debug, Clone)]
 pub struct FrontProxy {
-    /// The authority that signed it, which they must know.
+    /// The authority that signed it, which they must know, in PEM.
     pub authority: String,
-    /// Certificate and key.
-    pub client: (String, String),
+    /// Gives certificate and key.
+    pub client: Arc<dyn ResolvesClientCert>,
 }
 
 /// Group and version.

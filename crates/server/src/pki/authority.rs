@@ -4,7 +4,7 @@
 //! Subject and key stand in the certificate byte by byte as they stand in the request. `rcgen`, which issues the cluster's
 //! own certificates, knows each attribute of a name once; the organizations of a client, which are its groups, are many.
 
-use super::{PkiError, usages};
+use super::{Clock, PkiError, ca::Ca, usages};
 use jiff::Timestamp;
 use rcgen::{KeyPair, SigningKey};
 use x509_parser::{
@@ -28,6 +28,7 @@ pub struct Authority {
     key_id: Option<Vec<u8>>,
     /// Nothing that it issues holds for longer.
     ends: Timestamp,
+    clock: Clock,
     key: KeyPair,
     /// The algorithm of its signatures, and whether that has the parameter NULL.
     algorithm: (&'static [u64], bool),
@@ -56,25 +57,26 @@ fn unusable(what: &str, e: &dyn std::fmt::Display) -> PkiError {
 }
 
 impl Authority {
-    pub(super) fn of(certificate: &str, key: &str) -> Result<Self, PkiError> {
+    pub(super) fn of(ca: &Ca) -> Result<Self, PkiError> {
         let failed = |e: &dyn std::fmt::Display| unusable("the authority", e);
-        let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|e| failed(&e))?;
+        let (_, pem) = parse_x509_pem(ca.pem.as_bytes()).map_err(|e| failed(&e))?;
         let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(|e| failed(&e))?;
         let key_id = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
             _ => None,
         });
         let ends = Timestamp::from_second(parsed.validity().not_after.timestamp()).unwrap_or(Timestamp::MAX);
-        let key = KeyPair::from_pem(key)?;
-        let algorithm = algorithm(&key)?;
-        Ok(Self { subject: parsed.subject().as_raw().to_vec(), key_id, ends, key, algorithm })
+        let key = KeyPair::from_pem(&ca.key)?;
+        let (algorithm, clock) = (algorithm(&key)?, ca.clock.clone());
+        Ok(Self { subject: parsed.subject().as_raw().to_vec(), key_id, ends, clock, key, algorithm })
     }
 
     /// A certificate, in PEM, for whoever made a request, in PEM, for uses as `certificates.k8s.io` names them. Of what the
     /// request says, subject, key and names are taken, and nothing else.
     ///
     /// # Errors
-    /// When the request cannot be read or was not made by the holder of its key, or a use is unknown.
+    /// When the request cannot be read or was not made by the holder of its key, or a use is unknown, or the authority's own
+    /// certificate has expired.
     pub fn issue(
         &self,
         request: &[u8],
@@ -83,6 +85,13 @@ impl Authority {
     ) -> Result<String, PkiError> {
         let asked = Asked::read(request)?;
         let uses = usages::Uses::of(uses).map_err(|e| unusable("the request", &e))?;
+        if self.clock.now() >= self.ends {
+            let ended = self.ends.strftime("%Y-%m-%d %H:%M:%S +0000 UTC");
+            // Upstream's words (`PermissiveSigningPolicy`).
+            return Err(PkiError::Use(format!(
+                "refusing to sign a certificate that expired in the past: NotAfter={ended}"
+            )));
+        }
         let until = until.min(self.ends);
         let mut serial: [u8; 16] = rand::random();
         // A positive number of the full length.

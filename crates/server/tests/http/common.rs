@@ -150,6 +150,11 @@ impl Api {
     /// Another server over what one has stored.
     pub(crate) async fn over(engine: MemoryEngine) -> Self {
         let store = Store::open(engine.clone(), Options::default()).unwrap();
+        Self::of(engine, store).await
+    }
+
+    /// A server of a store that keeps its objects in an engine.
+    pub(crate) async fn of(engine: MemoryEngine, store: Store) -> Self {
         let server = ApiServer::new(store, Arc::new(NoNodes));
         server.bootstrap().await;
         Self { server, engine }

@@ -14,6 +14,8 @@ mod audit;
 #[cfg(test)]
 mod authorization;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod conflicts;
@@ -27,6 +29,8 @@ mod custom;
 mod decoding;
 #[cfg(test)]
 mod defaults;
+#[cfg(test)]
+mod encryption;
 #[cfg(test)]
 mod escalation;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod fjall;
 mod memory;
+mod transformed;
 
 use std::io;
 use std::path::Path;
@@ -10,6 +11,7 @@ use thiserror::Error;
 
 pub use self::fjall::{FjallEngine, FjallOptions};
 pub use self::memory::MemoryEngine;
+pub use self::transformed::TransformedEngine;
 use crate::{Key, Object, OpenError, Record, Revision};
 
 /// Durable storage of the store's objects.
@@ -34,6 +36,15 @@ pub trait Engine: Send + 'static {
     ///
     /// Nothing of the batch is or will be visible in this life of the engine. The next commit is tried afresh.
     fn commit(&mut self, batch: &Batch) -> Result<(), CommitError>;
+
+    /// Removes all that is not the current version of an object: replaced versions and deleted objects.
+    ///
+    /// # Errors
+    ///
+    /// Some of it may be left. What was committed is unchanged.
+    fn compact(&mut self) -> Result<(), CommitError> {
+        Ok(())
+    }
 }
 
 /// What is true after a batch. An engine keeps it with the batch, and the store checks what was loaded against it,

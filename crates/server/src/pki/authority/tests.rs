@@ -23,7 +23,8 @@ fn subject_key_and_names_are_those_of_the_request_and_nothing_else_is() {
     let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
     let uses = ["client auth", "digital signature"].map(str::to_owned);
     let validity = (time("2026-01-01T00:00:00Z"), time("2050-01-01T00:00:00Z"));
-    let issued = pki.authority().unwrap().issue(MANY.as_bytes(), &uses, validity).unwrap();
+    let authority = Authority { ends: Timestamp::MAX, ..pki.authority().unwrap() };
+    let issued = authority.issue(MANY.as_bytes(), &uses, validity).unwrap();
     assert!(issued.lines().all(|line| line.len() <= 64) && issued.ends_with("-----END CERTIFICATE-----\n"), "{issued}");
     let (_, pem) = parse_x509_pem(issued.as_bytes()).unwrap();
     let (rest, certificate) = X509Certificate::from_der(&pem.contents).unwrap();
@@ -52,13 +53,23 @@ fn nothing_holds_for_longer_than_the_authority() {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
     let ends = time("2026-06-01T00:00:00Z");
-    let authority = Authority { ends, ..pki.authority().unwrap() };
+    let clock = |now: &str| {
+        Clock::new({
+            let now = time(now);
+            move || now
+        })
+    };
+    let authority = Authority { ends, clock: clock("2026-01-01T00:00:00Z"), ..pki.authority().unwrap() };
     let uses = ["any".to_owned()];
     let issued = authority.issue(MANY.as_bytes(), &uses, (time("2026-01-01T00:00:00Z"), Timestamp::MAX)).unwrap();
     let (_, pem) = parse_x509_pem(issued.as_bytes()).unwrap();
     let (_, certificate) = X509Certificate::from_der(&pem.contents).unwrap();
     assert_eq!(certificate.validity().not_after.timestamp(), ends.as_second());
     assert!(certificate.key_usage().unwrap().is_none());
+    let expired = Authority { clock: clock("2026-06-01T00:00:00Z"), ..authority };
+    let refused = expired.issue(MANY.as_bytes(), &uses, (ends, Timestamp::MAX)).unwrap_err().to_string();
+    let words = "refusing to sign a certificate that expired in the past: NotAfter=2026-06-01 00:00:00 +0000 UTC";
+    assert!(refused.contains(words), "{refused}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! lock           locked while the store is open
 //! acknowledged   the sequence of the last acknowledged batch, with a checksum; written after each commit, not synced
 //! database/      fjall's own
-//! database.new/  a database that was being created when the machine stopped
+//! database.new/  a database that was being created, or that a compaction has replaced, when the machine stopped
 //! torn/          copies of what was cut from journals
 //! ```
 //!
@@ -68,6 +68,16 @@ impl Directory {
         self.path.join("database")
     }
 
+    /// A database that is being made, or that a compaction has replaced.
+    pub(super) fn new_database(&self) -> PathBuf {
+        self.path.join("database.new")
+    }
+
+    /// Copies of what was cut from journals.
+    pub(super) fn torn(&self) -> PathBuf {
+        self.path.join("torn")
+    }
+
     /// The sequence of the last batch that is known to be acknowledged; 0 if none is.
     pub(super) fn acknowledged(&self) -> Result<u64, OpenError> {
         let mut note = Vec::new();
@@ -97,7 +107,7 @@ impl Directory {
 
     /// Keeps a copy of bytes that are about to be cut from a journal.
     pub(super) fn keep_torn(&self, journal: &Path, from: u64, to: u64) -> io::Result<PathBuf> {
-        let folder = self.path.join("torn");
+        let folder = self.torn();
         fs::create_dir_all(&folder)?;
         let name = journal.file_name().unwrap_or_default().to_string_lossy();
         let copy = folder.join(format!("{name}.{from}"));
@@ -134,6 +144,14 @@ pub(super) fn cut(path: &Path, length: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     file.set_len(length)?;
     file.sync_all()
+}
+
+/// Removes a directory with all that it holds, if it is there.
+pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {

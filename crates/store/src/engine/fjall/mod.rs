@@ -24,8 +24,13 @@
 //! [`FjallOptions::reserve_bytes`]: fjall's own flushes and compactions need some, and fail for good without it.
 //! (fjall holds a commit back, without a limit, while four memtables wait to be flushed. With one worker thread, which
 //! also seals the memtables, that many do not come together, whether the worker lives or has failed.)
+//!
+//! # What replaced values leave
+//!
+//! Values that were replaced stay in journals and tables until the engine is compacted (`compaction.rs`).
 
 mod codec;
+mod compaction;
 mod directory;
 mod journal;
 mod layout;
@@ -40,7 +45,7 @@ use std::time::{Duration, Instant};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
 
 use self::codec::HEAD_KEY;
-use self::directory::{Directory, sync_directory};
+use self::directory::{Directory, remove_tree, sync_directory};
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{OpenError, Record};
 
@@ -108,6 +113,8 @@ impl FjallEngine {
             let detail = format!("batch {acknowledged} was acknowledged, and the last one found is {}", head.sequence);
             return Err(OpenError::damaged(directory.database(), detail));
         }
+        // A compaction that a crash cut off left it.
+        remove_tree(&directory.new_database()).map_err(OpenError::io(directory.new_database()))?;
         Ok(Self { directory, options, database: Some(database), head, reopen_after: None })
     }
 
@@ -138,6 +145,21 @@ impl FjallEngine {
                 Ok(database)
             }
         }
+    }
+
+    /// Puts the copy of the database into its place, or stays with the database as it was.
+    fn replace_by_copy(&mut self) -> Result<(), CommitError> {
+        // It is closed, for its files change their place.
+        self.database = None;
+        compaction::exchange(&self.directory).map_err(|error| CommitError::Reopen(Box::new(error)))?;
+        match self.reopen() {
+            Ok(database) => self.database = Some(database),
+            Err(error) => {
+                compaction::exchange(&self.directory).map_err(|error| CommitError::Reopen(Box::new(error)))?;
+                return Err(error);
+            }
+        }
+        compaction::remove_replaced(&self.directory)
     }
 
     /// Refuses to begin what the disk may have no room to finish.
@@ -224,17 +246,35 @@ impl Engine for FjallEngine {
         self.directory.acknowledge(batch.head.sequence);
         Ok(())
     }
+
+    fn compact(&mut self) -> Result<(), CommitError> {
+        if self.head.sequence == 0 {
+            return Ok(());
+        }
+        self.check_room()?;
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => self.reopen()?,
+        };
+        let copied = compaction::copy(&database, &self.head, &self.directory, &self.options);
+        self.database = Some(database);
+        if copied.is_err() {
+            // What is left of it takes room until the next copy.
+            let _ = remove_tree(&self.directory.new_database());
+        }
+        let compacted = copied.and_then(|()| self.replace_by_copy());
+        if self.database.is_none() {
+            // Nothing is lost: it is as it was, and the next commit opens it, if this does not.
+            self.database = self.reopen().ok();
+        }
+        compacted
+    }
 }
 
 /// Makes an empty database, at once or not at all: fjall cannot open what a crash left of its own creation.
 fn create(directory: &Directory, options: &FjallOptions) -> Result<(), OpenError> {
-    let path = directory.path().join("database.new");
-    match fs::remove_dir_all(&path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(OpenError::io(path)(error));
-        }
-        _ => {}
-    }
+    let path = directory.new_database();
+    remove_tree(&path).map_err(OpenError::io(&path))?;
     drop(open(&path, options)?);
     fs::rename(&path, directory.database())
         .and_then(|()| sync_directory(directory.path()))

@@ -1,28 +1,21 @@
-//! Files that Podium writes for itself alone, in the data directory or where a flag says.
+//! Files that stay from one start to the next, and are opened again.
 //!
 //! Whoever could plant a link there would have Podium, which is root, write to a file of somebody else.
 
-use crate::data_dir::trust;
+use crate::{private_dir_builder, trust};
 use nix::{errno::Errno, fcntl::OFlag};
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
-
-/// Makes directories of mode 0700.
-pub(crate) fn directories() -> DirBuilder {
-    let mut builder = DirBuilder::new();
-    builder.mode(0o700);
-    builder
-}
 
 /// Opens a file, and creates it with mode 0600 where the options say so. Its directory must have been checked.
 ///
 /// # Errors
 /// When it is a link, a device or a pipe, has several names, or belongs to somebody other than the caller and root.
-pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // A pipe without a reader would hold Podium up.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file =
@@ -39,19 +32,19 @@ pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// Opens a log for appending, with mode 0600, in a directory that is made if need be.
 ///
 /// # Errors
-/// As [`open`], and when somebody other than the caller and root could write to the directory, or replace it or one of its
+/// As [`open_private`], and when somebody other than the caller and root could write to the directory, or replace it or one of its
 /// parents.
-pub(crate) fn append(path: &Path) -> io::Result<File> {
+pub fn append_private(path: &Path) -> io::Result<File> {
     let absolute = std::path::absolute(path)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Err(io::Error::new(ErrorKind::InvalidInput, format!("{} is not a file", path.display())));
     };
     let parent = trust::resolve(parent)?;
-    directories().recursive(true).create(&parent)?;
+    private_dir_builder().recursive(true).create(&parent)?;
     // Somebody may have made a part of it since it was looked at.
     let parent = trust::resolve(&parent)?;
     trust::check_private(&parent, &fs::symlink_metadata(&parent)?)?;
-    let file = open(&parent.join(name), OpenOptions::new().create(true).append(true))?;
+    let file = open_private(&parent.join(name), OpenOptions::new().create(true).append(true))?;
     // Whoever made the file may have let others read it.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
@@ -79,10 +72,10 @@ mod tests {
         let (_dir, base) = base();
         let path = base.join("logs/api/audit.log");
         for line in ["a\n", "b\n"] {
-            append(&path).unwrap().write_all(line.as_bytes()).unwrap();
+            append_private(&path).unwrap().write_all(line.as_bytes()).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         }
-        append(&path).unwrap();
+        append_private(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!([mode(&path), mode(&base.join("logs")), mode(&base.join("logs/api"))], [0o600, 0o700, 0o700]);
@@ -100,11 +93,11 @@ mod tests {
         symlink(base.join("new"), &dangling).unwrap();
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in [&soft, &dangling, &pipe, &base] {
-            append(path).unwrap_err();
+            append_private(path).unwrap_err();
         }
         assert!(!base.join("new").exists());
         fs::hard_link(&victim, &hard).unwrap();
-        append(&hard).unwrap_err();
+        append_private(&hard).unwrap_err();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o644);
     }
@@ -116,26 +109,26 @@ mod tests {
             let open = base.join(format!("{mode:o}"));
             fs::create_dir(&open).unwrap();
             fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
-            let error = append(&open.join("audit.log")).unwrap_err().to_string();
+            let error = append_private(&open.join("audit.log")).unwrap_err().to_string();
             assert!(error.contains("not safe to use"), "{error}");
         }
         let path = base.join("audit.log");
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        append(&path).unwrap_err();
+        append_private(&path).unwrap_err();
         if !nix::unistd::geteuid().is_root() {
             return;
         }
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         chown(&path, Some(NOBODY), None).unwrap();
-        append(&path).unwrap_err();
+        append_private(&path).unwrap_err();
         let home = base.join("home");
         fs::create_dir(&home).unwrap();
         chown(&home, Some(NOBODY), None).unwrap();
-        append(&home.join("audit.log")).unwrap_err();
+        append_private(&home.join("audit.log")).unwrap_err();
         // A link of another user on the way there.
         symlink(&base, base.join("777/way")).unwrap();
-        append(&base.join("777/way/audit-2.log")).unwrap_err();
+        append_private(&base.join("777/way/audit-2.log")).unwrap_err();
         assert!(!base.join("audit-2.log").exists());
     }
 }

@@ -22,7 +22,7 @@ const STICKY: u32 = 0o1000;
 ///
 /// # Errors
 /// When somebody other than the caller and root could replace a part of the path.
-pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut pending: Vec<OsString> = Vec::new();
     push(&mut pending, &std::path::absolute(path)?);
     let mut found = PathBuf::from("/");
@@ -58,7 +58,7 @@ pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// When it is something else than a directory, or somebody else owns it or may write to it.
-pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> io::Result<()> {
+pub fn check_private(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_dir() {
         return Err(not_a_directory(path));
     }
@@ -74,7 +74,7 @@ pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> io::Result<()> 
 ///
 /// # Errors
 /// When one of that does not hold.
-pub(crate) fn check_private_file(path: &Path, metadata: &Metadata) -> io::Result<()> {
+pub fn check_private_file(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_file() || metadata.nlink() > 1 {
         let text = format!("{} is not a regular file with one name", path.display());
         return Err(io::Error::new(ErrorKind::InvalidInput, text));

@@ -1,0 +1,147 @@
+//! Providers: a stored form names the provider and the key that read it (`prefixTransformers`).
+
+use std::sync::Arc;
+
+use serde::de::IgnoredAny;
+use store::{StoredForm, TransformError};
+
+use crate::cipher::{Algorithm, Cipher};
+use crate::config::{KeyConfiguration, ProviderConfiguration};
+use crate::validate::key_bytes;
+
+/// Stored forms that begin so are encrypted.
+const ENCRYPTED: &[u8] = b"k8s:enc:";
+const AES_CBC: &str = "k8s:enc:aescbc:v1:";
+const AES_GCM: &str = "k8s:enc:aesgcm:v1:";
+const SECRETBOX: &str = "k8s:enc:secretbox:v1:";
+
+/// What encrypts and decrypts.
+pub(crate) enum Provider {
+    /// Data is stored as it is.
+    Identity,
+    /// Data is encrypted with the first key, and decrypted with any.
+    Encrypting {
+        /// Begins what it has encrypted.
+        prefix: &'static str,
+        keys: Vec<NamedKey>,
+        /// The error if none of the keys is the one that is named.
+        no_key: &'static str,
+    },
+}
+
+pub(crate) struct NamedKey {
+    /// The key's name and a colon.
+    prefix: String,
+    cipher: Cipher,
+}
+
+impl Provider {
+    /// The provider that a valid configuration asks for.
+    pub(crate) fn new(configuration: &ProviderConfiguration) -> Self {
+        let ProviderConfiguration { aesgcm, aescbc, secretbox, .. } = configuration;
+        let aes = "no matching key was found for the provided AES transformer";
+        let of = |algorithm, prefix, keys: &[KeyConfiguration], no_key| {
+            let cipher = |key| Cipher::new(algorithm, key_bytes(key).unwrap_or_default());
+            let keys = keys.iter().map(|key| NamedKey { prefix: format!("{}:", key.name), cipher: cipher(key) });
+            Self::Encrypting { prefix, keys: keys.collect(), no_key }
+        };
+        match (aesgcm, aescbc, secretbox) {
+            (Some(keys), _, _) => of(Algorithm::AesGcm, AES_GCM, keys, aes),
+            (_, Some(keys), _) => of(Algorithm::AesCbc, AES_CBC, keys, aes),
+            (_, _, Some(keys)) => of(
+                Algorithm::Secretbox,
+                SECRETBOX,
+                keys,
+                "no matching key was found for the provided Secretbox transformer",
+            ),
+            _ => Self::Identity,
+        }
+    }
+
+    pub(crate) fn encrypts(&self) -> bool {
+        matches!(self, Self::Encrypting { .. })
+    }
+
+    /// The stored form; `None` if that is the data itself.
+    pub(crate) fn encrypt(&self, data: &[u8], storage_key: &str) -> Result<Option<Vec<u8>>, TransformError> {
+        let Self::Encrypting { prefix, keys, no_key } = self else { return Ok(None) };
+        let key = keys.first().ok_or_else(|| TransformError((*no_key).to_owned()))?;
+        key.cipher.encrypt(&format!("{prefix}{}", key.prefix), data, storage_key).map(Some)
+    }
+
+    /// What the stored form holds, if it is this provider's.
+    fn decrypt(&self, stored: &[u8], storage_key: &str) -> Option<Result<StoredForm, TransformError>> {
+        let Self::Encrypting { prefix, keys, no_key } = self else {
+            return (!stored.starts_with(ENCRYPTED)).then(|| Ok(StoredForm::default()));
+        };
+        let stored = stored.strip_prefix(prefix.as_bytes())?;
+        let mut errors = Vec::new();
+        for (i, key) in keys.iter().enumerate() {
+            let Some(encrypted) = stored.strip_prefix(key.prefix.as_bytes()) else { continue };
+            match key.cipher.decrypt(encrypted, storage_key).and_then(is_json) {
+                Ok(data) => return Some(Ok(StoredForm { data: Some(data), is_stale: i > 0 })),
+                Err(error) => errors.push(error),
+            }
+        }
+        Some(Err(aggregate(errors, no_key)))
+    }
+}
+
+/// Decrypts with the first provider that can. It is stale if that is not the one that writes.
+pub(crate) fn decrypt(
+    providers: &[Arc<Provider>],
+    stored: &[u8],
+    storage_key: &str,
+) -> Result<StoredForm, TransformError> {
+    let mut errors = Vec::new();
+    for (i, provider) in providers.iter().enumerate() {
+        match provider.decrypt(stored, storage_key) {
+            Some(Ok(form)) => return Ok(StoredForm { is_stale: form.is_stale || i > 0, ..form }),
+            Some(Err(error)) => errors.push(error),
+            None => {}
+        }
+    }
+    Err(aggregate(errors, "no matching prefix found"))
+}
+
+/// Reads what no configuration names, which must not be encrypted.
+pub(crate) fn read_plain(stored: &[u8]) -> Result<StoredForm, TransformError> {
+    let error = || TransformError("identity transformer tried to read encrypted data".to_owned());
+    if stored.starts_with(ENCRYPTED) { Err(error()) } else { Ok(StoredForm::default()) }
+}
+
+/// Without authentication a wrong key of the same name may yield anything.
+fn is_json(data: Vec<u8>) -> Result<Vec<u8>, TransformError> {
+    match serde_json::from_slice::<IgnoredAny>(&data) {
+        Ok(IgnoredAny) => Ok(data),
+        Err(_) => Err(TransformError("unable to decode the decrypted data".to_owned())),
+    }
+}
+
+/// The errors as one, or this text if there are none.
+fn aggregate(errors: Vec<TransformError>, none: &str) -> TransformError {
+    let mut texts: Vec<String> = Vec::new();
+    for TransformError(text) in errors {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [] => TransformError(none.to_owned()),
+        [one] => TransformError(one.clone()),
+        all => TransformError(format!("[{}]", all.join(", "))),
+    }
+}
+
+/// The provider and key that a stored form names, for errors: `k8s:enc:aescbc:v1:key1:`.
+pub(crate) fn shown_prefix(stored: &[u8]) -> Option<String> {
+    const MAX: usize = 128;
+    let begin = stored.get(..stored.len().min(MAX)).filter(|begin| begin.starts_with(ENCRYPTED))?;
+    let colons = begin.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
+    let prefix = begin.get(..=colons.take(5).last()?)?;
+    let text = std::str::from_utf8(prefix).ok()?;
+    (!text.contains(char::is_control)).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Which providers a resource has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use store::{Key, StoredForm, TransformError, Transformer};
+
+use crate::config::{ConfigError, Configuration};
+use crate::decode::decode;
+use crate::provider::{Provider, decrypt, read_plain, shown_prefix};
+use crate::validate::validate;
+
+/// A resource and its group, of which `*` stands for any.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupResource<'a> {
+    pub(crate) resource: &'a str,
+    /// Empty for the core group.
+    pub(crate) group: &'a str,
+}
+
+impl<'a> GroupResource<'a> {
+    /// `secrets`, `deployments.apps`, `*.`, `*.apps`, `*.*` (`ParseGroupResource`).
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let (resource, group) = text.split_once('.').unwrap_or((text, ""));
+        Self { resource, group }
+    }
+
+    pub(crate) fn is_everything(self) -> bool {
+        (self.resource, self.group) == ("*", "*")
+    }
+
+    /// The resource itself, all of its group, and all.
+    fn rules(self) -> [String; 3] {
+        let everything = Self { resource: "*", group: "*" };
+        [self, Self { resource: "*", ..self }, everything].map(|rule| rule.to_string())
+    }
+}
+
+/// As a configuration has it.
+impl fmt::Display for GroupResource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.resource, self.group) {
+            ("*", "") => f.write_str("*."),
+            (resource, "") => f.write_str(resource),
+            (resource, group) => write!(f, "{resource}.{group}"),
+        }
+    }
+}
+
+/// Encrypts objects as a configuration says; without one, nothing is encrypted, and encrypted objects are not read.
+#[derive(Default)]
+pub struct Encryption {
+    /// The providers of each rule, the one that writes first.
+    rules: BTreeMap<String, Vec<Arc<Provider>>>,
+}
+
+/// Keys are not shown.
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encryption").field("rules", &self.rules.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Encryption {
+    /// Reads an `EncryptionConfiguration`, YAML or JSON.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or its values are refused. The error holds no keys.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let configuration = decode(text)?;
+        validate(&configuration)?;
+        Self::new(&configuration)
+    }
+
+    fn new(configuration: &Configuration) -> Result<Self, ConfigError> {
+        let mut rules: BTreeMap<String, Vec<Arc<Provider>>> = BTreeMap::new();
+        for of in &configuration.resources {
+            let providers: Vec<_> = of.providers.iter().map(|provider| Arc::new(Provider::new(provider))).collect();
+            for name in &of.resources {
+                let [own, wider @ ..] = GroupResource::parse(name).rules();
+                if let Some(earlier) = wider.iter().find(|earlier| rules.contains_key(*earlier)) {
+                    let text = format!("resource \"{own}\" is masked by earlier rule \"{earlier}\"");
+                    return Err(ConfigError::Invalid(text));
+                }
+                rules.entry(own).or_default().extend(providers.iter().cloned());
+            }
+        }
+        Ok(Self { rules })
+    }
+
+    fn providers(&self, key: &Key) -> Option<&[Arc<Provider>]> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let rules = GroupResource::parse(&key.resource).rules();
+        rules.iter().find_map(|rule| self.rules.get(rule)).map(Vec::as_slice)
+    }
+}
+
+impl Transformer for Encryption {
+    fn is_active(&self) -> bool {
+        self.rules.values().flatten().any(|provider| provider.encrypts())
+    }
+
+    fn transform_to_storage(&self, key: &Key, data: &[u8]) -> Result<Option<Vec<u8>>, TransformError> {
+        match self.providers(key).and_then(<[_]>::first) {
+            Some(provider) => provider.encrypt(data, &storage_key(key)),
+            None => Ok(None),
+        }
+    }
+
+    fn transform_from_storage(&self, key: &Key, stored: &[u8]) -> Result<StoredForm, TransformError> {
+        let read = match self.providers(key) {
+            Some(providers) => decrypt(providers, stored, &storage_key(key)),
+            None => read_plain(stored),
+        };
+        read.map_err(|TransformError(text)| match shown_prefix(stored) {
+            Some(prefix) => TransformError(format!("{text} (it is stored as {prefix})")),
+            None => TransformError(text),
+        })
+    }
+}
+
+/// The name under which etcd would have the object, which is authenticated beside it.
+fn storage_key(key: &Key) -> String {
+    format!("/registry/{key}")
+}
+
+#[cfg(test)]
+mod tests;

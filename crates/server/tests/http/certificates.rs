@@ -1,0 +1,117 @@
+//! Certificates over the years, at a port of the server's.
+
+use crate::common::Api;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use jiff::Timestamp;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    time_provider::TimeProvider,
+};
+use serde_json::Value;
+use server::{Clock, Connections, ListenOptions, Pki};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const DAY: i64 = 24 * 3600;
+/// 2026-01-01.
+const START: i64 = 1_767_225_600;
+
+/// The time of server and clients, in seconds.
+#[derive(Debug, Clone)]
+struct Moved(Arc<AtomicI64>);
+
+impl Moved {
+    fn set_days(&self, days: i64) {
+        self.0.store(START + days * DAY, Ordering::Relaxed);
+    }
+}
+
+impl TimeProvider for Moved {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = self.0.load(Ordering::Relaxed).try_into().ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// A client as its kubeconfig says.
+struct Client {
+    requests: SendRequest<Full<Bytes>>,
+    /// The certificate that the server showed.
+    shown: CertificateDer<'static>,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr, kubeconfig: &Path, moved: &Moved) -> Self {
+        let config: Value = serde_json::from_slice(&std::fs::read(kubeconfig).unwrap()).unwrap();
+        let pem = |of: &Value, field: &str| STANDARD.decode(of[field].as_str().unwrap()).unwrap();
+        let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&pem(cluster, "certificate-authority-data")).unwrap()).unwrap();
+        let chain = vec![CertificateDer::from_pem_slice(&pem(user, "client-certificate-data")).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(&pem(user, "client-key-data")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_details(provider, Arc::new(moved.clone()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let mut config = config.with_client_auth_cert(chain, key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(address).await.unwrap();
+        let stream = TlsConnector::from(Arc::new(config)).connect(LOOPBACK.into(), stream).await.unwrap();
+        let shown = stream.get_ref().1.peer_certificates().unwrap()[0].clone();
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (requests, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        Self { requests, shown }
+    }
+
+    async fn status(&mut self) -> StatusCode {
+        let request = Request::get("https://127.0.0.1/api/v1/namespaces/default").body(Full::default()).unwrap();
+        tokio::time::timeout(DEADLINE, self.requests.send_request(request)).await.expect("in time").unwrap().status()
+    }
+}
+
+#[tokio::test]
+async fn renewal_of_certificates_disturbs_no_connection() {
+    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved(Arc::new(AtomicI64::new(START))));
+    let seconds = Arc::clone(&moved.0);
+    let clock = Clock::new(move || Timestamp::from_second(seconds.load(Ordering::Relaxed)).unwrap());
+    let pki = Pki::load_or_create_at(&dir.path().join("pki"), &[], &[LOOPBACK], clock).unwrap();
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (url, kubeconfig) = (format!("https://{address}"), dir.path().join("config"));
+    pki.write_admin_kubeconfig(&kubeconfig, &url).unwrap();
+    let (api, stop) = (Api::new().await, CancellationToken::new());
+    let options = ListenOptions::new(Arc::new(Connections::new(1000)));
+    tokio::spawn(server::serve(api.server.clone(), listener, pki.server_tls().unwrap(), options, stop.clone()));
+    let _stop = stop.drop_guard();
+
+    let mut first = Client::connect(address, &kubeconfig, &moved).await;
+    assert_eq!(first.status().await, StatusCode::OK);
+    moved.set_days(335);
+    let mut second = Client::connect(address, &kubeconfig, &moved).await;
+    assert_ne!(second.shown, first.shown);
+    assert_eq!((first.status().await, second.status().await), (StatusCode::OK, StatusCode::OK));
+    assert!(pki.renew_admin_kubeconfig(&kubeconfig, &url).unwrap());
+    // The first certificates have expired by now, of the server and of the administrator.
+    moved.set_days(600);
+    let mut third = Client::connect(address, &kubeconfig, &moved).await;
+    assert_ne!(third.shown, second.shown);
+    assert_eq!(third.status().await, StatusCode::OK);
+}
