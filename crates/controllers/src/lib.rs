@@ -62,6 +62,7 @@ pub use persistent_volume::{Directories, Provisioner};
 
 use api::feature_gates::{FeatureGates, Gate};
 use cache::Cache;
+use futures::{FutureExt, future::BoxFuture};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
@@ -109,8 +110,16 @@ impl Default for Options {
 }
 
 /// Runs all controllers until they are cancelled; what is on its way then is given up, and done again next time.
-pub async fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) {
-    let clients = clients.into();
+pub fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    boxed(clients.into(), options, stop)
+}
+
+/// A box, and no parameters of type: so all controllers are compiled here, and not once more in each crate that runs them.
+fn boxed(clients: Clients, options: Options, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    run_all(clients, options, stop).boxed()
+}
+
+async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     let mut controllers = JoinSet::new();
     controllers.spawn(service_account::run(clients.clone(), stop.clone()));
     if let Some(maker) = options.token_maker {

@@ -73,6 +73,7 @@ pub use volumes::remove_data;
 use cgroup::Cgroups;
 use eviction::Evictions;
 use figures::Figures;
+use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
@@ -218,7 +219,12 @@ impl Kubelet {
     }
 
     /// Registers the node and runs its Pods until told to stop; no container is stopped then.
-    pub async fn run(&self) {
+    pub fn run(&self) -> BoxFuture<'_, ()> {
+        // A box, so that it is compiled here and not once more in each crate that runs it.
+        self.run_all().boxed()
+    }
+
+    async fn run_all(&self) {
         let shared = &self.shared;
         Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
         tokio::join!(
@@ -242,15 +248,16 @@ impl Kubelet {
 
     /// Answers the node's HTTP API (`crate::http`) over HTTPS until told to stop. `tls` asks clients for a certificate, and
     /// checks those that come; who shows none is told 401.
-    pub async fn serve_https(self, listener: tokio::net::TcpListener, tls: Arc<rustls::ServerConfig>) {
-        http::secure::serve(Arc::clone(&self.shared), listener, tls).await;
+    pub fn serve_https(
+        self,
+        listener: tokio::net::TcpListener,
+        tls: Arc<rustls::ServerConfig>,
+    ) -> BoxFuture<'static, ()> {
+        http::secure::serve(self.shared, listener, tls).boxed()
     }
 
     /// Answers the node's HTTP API (`crate::http`) on a byte stream, HTTP/1.1.
-    pub async fn serve_stream(
-        &self,
-        stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    ) {
-        http::serve(Arc::clone(&self.shared), stream).await;
+    pub fn serve_stream(&self, stream: tokio::io::DuplexStream) -> BoxFuture<'static, ()> {
+        http::serve(Arc::clone(&self.shared), stream).boxed()
     }
 }

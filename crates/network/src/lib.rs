@@ -35,6 +35,7 @@ mod services;
 mod state;
 mod table;
 
+use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use names::Names;
 use tokio_util::sync::CancellationToken;
@@ -98,8 +99,8 @@ impl Network {
     /// # Errors
     /// When the CIDR is taken or cannot be changed under running Pods, when the bridge's name belongs to somebody
     /// else, when the CNI plugins are missing, or when the kernel or the file system refuses.
-    pub async fn prepare(options: Options) -> Result<Self, Error> {
-        prepare::prepare(options).await
+    pub fn prepare(options: Options) -> BoxFuture<'static, Result<Self, Error>> {
+        prepare::prepare(options).boxed()
     }
 
     /// The machines through which this one reaches others, as its routes say.
@@ -136,7 +137,18 @@ impl Network {
 
     /// Leads the traffic of Services, answers for their names, and lets NetworkPolicies act, until it is told to stop;
     /// the rules stay then. `gate` opens for Pods whose rules are there.
-    pub async fn serve(self, clients: &Clients, options: ServiceOptions, gate: PodGate, stop: CancellationToken) {
+    pub fn serve(
+        self,
+        clients: &Clients,
+        options: ServiceOptions,
+        gate: PodGate,
+        stop: CancellationToken,
+    ) -> BoxFuture<'_, ()> {
+        // A box, so that it is compiled here and not once more in each crate that runs it.
+        self.serve_all(clients, options, gate, stop).boxed()
+    }
+
+    async fn serve_all(self, clients: &Clients, options: ServiceOptions, gate: PodGate, stop: CancellationToken) {
         let followed = follow::Followed::start(&clients.services, &stop);
         let guarded = policies::Place {
             node: options.node_name.clone(),

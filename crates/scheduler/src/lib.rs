@@ -37,6 +37,7 @@ mod test_cluster;
 mod victims;
 mod write;
 
+use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -72,8 +73,9 @@ impl Scheduler {
     }
 
     /// Schedules until it is cancelled; what is on its way then is given up, and done again by the next scheduler.
-    pub async fn run(self, stop: CancellationToken) {
-        run::Loop::new(self.client, self.options).run(stop).await;
+    pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        // A box, so that it is compiled here and not once more in each crate that runs it.
+        run::Loop::new(self.client, self.options).run(stop).boxed()
     }
 }
 

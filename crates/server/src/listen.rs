@@ -13,6 +13,7 @@ use activity::Activity;
 use api::connection_table::Source;
 use connection::Protocol;
 use connections::Admitted;
+use futures::{FutureExt, future::BoxFuture};
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
@@ -98,18 +99,21 @@ impl ListenOptions {
 }
 
 /// Serves until told to stop, and forgets events as they expire; connections that are open then end with the process.
-pub async fn serve(
+pub fn serve(
     server: ApiServer,
     listener: TcpListener,
     tls: ServerTls,
     options: ListenOptions,
     stop: CancellationToken,
-) {
-    tokio::select! {
-        () = accept(server.clone(), listener, tls, options, stop) => {}
-        () = server.clone().aggregate() => {}
-        () = server.sweep_events() => {}
-    }
+) -> BoxFuture<'static, ()> {
+    let serve = async move {
+        tokio::select! {
+            () = accept(server.clone(), listener, tls, options, stop) => {}
+            () = server.clone().aggregate() => {}
+            () = server.sweep_events() => {}
+        }
+    };
+    serve.boxed()
 }
 
 async fn accept(

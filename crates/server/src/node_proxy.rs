@@ -11,7 +11,7 @@ use crate::{
     websocket,
 };
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -113,8 +113,8 @@ async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
 /// The whole of what a node's kubelet answers.
 pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
     let response = get(server, node, path).await?;
-    let body: BoxFuture<'static, Result<Bytes, ApiError>> = read_body(response.into_body()).boxed();
-    Ok(String::from_utf8_lossy(&body.await?).into_owned())
+    let body = read_body(response.into_body()).await?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// What a node's kubelet answers, if it does not refuse.

@@ -18,7 +18,7 @@ use crate::{
     write::now,
 };
 use bytes::Bytes;
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
@@ -30,9 +30,9 @@ use tokio::time::Instant;
 const MAX_BODY: usize = 3 << 20;
 
 /// A request whose user is known.
-struct Asked<B> {
+struct Asked {
     head: Parts,
-    body: B,
+    body: Body,
     upgrade: Option<OnUpgrade>,
     raw_query: String,
 }
@@ -50,11 +50,17 @@ fn shown_to_all(server: &ApiServer, method: &http::Method, path: &str, raw_query
 
 impl ApiServer {
     /// Answers one request. Whatever it holds, there is an answer: a bug becomes a 500.
-    pub async fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> Response<Body>
+    pub fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> BoxFuture<'_, Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        // Of one type from here on, so that all that follows is compiled once.
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        self.handle_any(user, request).boxed()
+    }
+
+    async fn handle_any(&self, user: Option<UserInfo>, request: Request<Body>) -> Response<Body> {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
         let (mut head, body) = request.into_parts();
         websocket::move_token(&mut head.headers);
@@ -83,11 +89,7 @@ impl ApiServer {
         if is_head { reply::without_body(response) } else { response }
     }
 
-    async fn answer<B>(&self, user: Option<UserInfo>, mut head: Parts, body: B, trail: &Trail) -> Reply
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    async fn answer(&self, user: Option<UserInfo>, mut head: Parts, body: Body, trail: &Trail) -> Reply {
         let upgrade = head.extensions.remove();
         // Audit, flow control, authorization and deadline use this value, and routing the path that it was made from.
         let wanted = Attributes::of_request(&head.method, &mut head.uri);
@@ -124,11 +126,7 @@ impl ApiServer {
     }
 
     /// A request whose turn it is, unless its user may not make it.
-    async fn admitted<B>(&self, user: UserInfo, wanted: Option<Attributes>, asked: Asked<B>, trail: &Trail) -> Reply
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    async fn admitted(&self, user: UserInfo, wanted: Option<Attributes>, asked: Asked, trail: &Trail) -> Reply {
         let Asked { head, body, upgrade, raw_query } = asked;
         let path = head.uri.path();
         let text =
@@ -182,7 +180,6 @@ impl ApiServer {
         };
         let measured = Measured::begin(&self.metrics, &resource, &call);
         if proxy::concerns(&resource) {
-            let body = body.map_err(Into::into).boxed_unsync();
             return measured.answered(proxy::answer(self, &resource, call, body, &uri, extensions.get()).await);
         }
         let deadline::Limit(limit) = extensions.get().copied().unwrap_or_default();
@@ -193,11 +190,7 @@ impl ApiServer {
     }
 
     /// A request for a resource of ours, whose body is read first.
-    async fn read<B>(&self, resource: Resource, mut call: Call, body: B) -> Reply
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    async fn read(&self, resource: Resource, mut call: Call, body: Body) -> Reply {
         call.body = read_body(body).await?;
         if !large::is_large(self, &resource, &call) {
             return self.with_body(resource, call).await;
@@ -217,28 +210,27 @@ impl ApiServer {
     }
 
     /// A request that goes on to another server, with its body as it comes.
-    fn outgoing<B>(head: &Parts, body: B, upgrade: Option<OnUpgrade>, trail: &Trail) -> Outgoing
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let body = body.map_err(Into::into).boxed_unsync();
+    fn outgoing(head: &Parts, body: Body, upgrade: Option<OnUpgrade>, trail: &Trail) -> Outgoing {
         let (method, headers) = (head.method.clone(), head.headers.clone());
         Outgoing { method, to: String::new(), headers, body, upgrade, trail: trail.clone() }
     }
 }
 
 /// A whole body, if it is none too large.
-pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
+pub(crate) fn read_body<B>(body: B) -> BoxFuture<'static, Result<Bytes, ApiError>>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(all) => Ok(all.to_bytes()),
-        Err(e) if e.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")))
+    let read = async move {
+        match Limited::new(body, MAX_BODY).collect().await {
+            Ok(all) => Ok(all.to_bytes()),
+            Err(e) if e.is::<http_body_util::LengthLimitError>() => {
+                let message = format!("Request entity too large: limit is {MAX_BODY}");
+                Err(ApiError::new(413, "RequestEntityTooLarge", message))
+            }
+            Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
         }
-        Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
-    }
+    };
+    read.boxed()
 }

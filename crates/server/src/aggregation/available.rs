@@ -8,12 +8,9 @@ use crate::{
     UserInfo, endpoints,
     forward::{self, Outgoing},
     service::ApiServer,
-    status::ApiError,
     upstreams,
     way::read_body,
 };
-use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Empty};
 use serde_json::Value;
@@ -112,9 +109,7 @@ async fn ask(server: &ApiServer, route: &Route, path: &str) -> Result<Value, Str
         if !code.is_success() && !code.is_redirection() {
             return Err(failed(&format!("bad status from {url}: {}", code.as_u16())));
         }
-        let body = response.into_body();
-        let body: BoxFuture<'static, Result<Bytes, ApiError>> = read_body(body).boxed();
-        let body = body.await.map_err(|e| failed(&e))?;
+        let body = read_body(response.into_body()).await.map_err(|e| failed(&e))?;
         Ok(serde_json::from_slice(&body).unwrap_or_default())
     };
     let late = || format!("failing or missing response from {url}: context deadline exceeded");
