@@ -69,7 +69,7 @@ async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumesFact {
 async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumesFact, String> {
     let _turn = volumes_turn(shared, pod).await;
     volumes::tear_down(shared, pod).await?;
-    shared.cgroups.remove(pod.object())?;
+    shared.cgroups.remove(pod.object()).await?;
     weigh_burstable(shared, Some(pod.uid()));
     Ok(VolumesFact::Unmounted)
 }

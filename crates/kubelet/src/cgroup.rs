@@ -11,7 +11,7 @@ pub(crate) mod values;
 
 pub(crate) use usage::Usage;
 
-use crate::{Options, machine::Machine};
+use crate::{Options, machine::Machine, os_error};
 use api::resources::{self, QosClass};
 use hierarchy::Hierarchy;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
@@ -152,13 +152,15 @@ impl Cgroups {
         self.hierarchy.as_ref()?.oom_kills(&format!("{}/{container}", self.path(pod)?))
     }
 
-    /// Removes the cgroup of a Pod, and what the runtime left below it: a process of which it knows nothing any more is
-    /// killed, so that another try may succeed (upstream's `tryKillingCgroupProcesses`).
-    pub(crate) fn remove(&self, pod: &ApiPod) -> Result<(), String> {
+    /// Removes the cgroup of a Pod, and what the runtime left below it. A process of which it knows nothing any more is
+    /// killed (upstream's `tryKillingCgroupProcesses`); one that ends just now is waited for.
+    pub(crate) async fn remove(&self, pod: &ApiPod) -> Result<(), String> {
         let (Some(hierarchy), Some(path)) = (&self.hierarchy, self.path(pod)) else { return Ok(()) };
-        hierarchy.remove(&path).map_err(|error| {
-            let killed = if error.kind() == io::ErrorKind::ResourceBusy { hierarchy.kill(&path) } else { 0 };
-            format!("removing the cgroup {path}: {error}, {killed} of its processes were killed")
+        let mut killed = 0;
+        let removed = remove_when_empty(hierarchy, &path, || killed = hierarchy.kill(&path).max(killed)).await;
+        removed.map_err(|error| {
+            let why = os_error::words(&error);
+            format!("removing the cgroup {path}: {why}, {killed} of its processes were killed")
         })
     }
 
@@ -196,10 +198,16 @@ impl Cgroups {
 /// When one of them cannot be removed, for example because a process is still in it.
 pub async fn remove_all(root_dir: &Path) -> io::Result<()> {
     let Ok(hierarchy) = Hierarchy::detect() else { return Ok(()) };
+    remove_when_empty(&hierarchy, &own_root(root_dir), || {}).await
+}
+
+/// Removes a cgroup once the last of its processes is gone: the kernel keeps it a moment longer than their exit codes.
+async fn remove_when_empty(hierarchy: &Hierarchy, path: &str, mut at_busy: impl FnMut()) -> io::Result<()> {
     let deadline = tokio::time::Instant::now() + BUSY;
     loop {
-        match hierarchy.remove(&own_root(root_dir)) {
+        match hierarchy.remove(path) {
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy && tokio::time::Instant::now() < deadline => {
+                at_busy();
                 tokio::time::sleep(LOOK).await;
             }
             done => return done,
@@ -217,6 +225,7 @@ fn own_root(root_dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
     use serde_json::{Value, json};
     use std::fs;
 
@@ -247,6 +256,21 @@ mod tests {
         ] {
             assert_eq!(cgroups.path(&pod("u", &resources)).as_deref(), Some(expected));
         }
+    }
+
+    /// The kernel refuses to remove a mount point as it refuses a cgroup with a process.
+    #[tokio::test]
+    async fn busy_cgroup_is_waited_for_without_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cgroups, pod) = (cgroups(dir.path()), pod("u", &json!({})));
+        let group = dir.path().join("r/kubepods/besteffort/podu");
+        fs::create_dir_all(&group).unwrap();
+        mount(Some("tmpfs"), &group, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+        let mut removing = Box::pin(cgroups.remove(&pod));
+        assert!(futures::poll!(&mut removing).is_pending());
+        umount2(&group, MntFlags::MNT_DETACH).unwrap();
+        removing.await.unwrap();
+        assert!(!group.exists());
     }
 
     #[test]

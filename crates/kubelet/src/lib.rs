@@ -35,6 +35,7 @@ mod node_shutdown;
 mod node_status;
 mod objects;
 mod oom;
+mod os_error;
 mod paths;
 mod pods;
 mod probe;

@@ -1,9 +1,9 @@
 //! `hostPath`: a path of the node, checked by its type.
 
+use crate::os_error;
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
-use nix::errno::Errno;
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::{FileTypeExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -53,12 +53,7 @@ fn make(host: &HostPath, directory: bool) -> Result<(), String> {
         fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))
     };
     let call = if directory { "mkdir" } else { "open" };
-    make().map_err(|e| format!("{call} {}: {}", host.path.display(), in_go(&e)))
-}
-
-/// The kernel's error as Go, and so upstream, writes it.
-fn in_go(error: &io::Error) -> String {
-    error.raw_os_error().map_or_else(|| error.to_string(), |code| Errno::from_raw(code).desc().to_lowercase())
+    make().map_err(|e| format!("{call} {}: {}", host.path.display(), os_error::words(&e)))
 }
 
 #[cfg(test)]
