@@ -87,7 +87,7 @@ fn router(shared: Arc<Shared>) -> Router {
 
 fn handle(shared: &Shared, namespace: &str, name: &str) -> Result<Handle, Refused> {
     let handle = shared.pods.by_name(namespace, name);
-    handle.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} is not known to this node yet")))
+    handle.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} is not known to this node")))
 }
 
 fn known(shared: &Shared, namespace: &str, name: &str) -> Result<Arc<Pod>, Refused> {

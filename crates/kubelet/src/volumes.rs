@@ -6,6 +6,7 @@ mod downward;
 mod empty_dir;
 mod host_path;
 mod local;
+mod nested;
 mod ownership;
 mod payload;
 pub(crate) mod refresh;
@@ -14,11 +15,12 @@ mod tokens;
 
 pub(crate) use claim::{is_bound, is_claim};
 pub(crate) use downward::{field, resource_field};
+pub(crate) use nested::make_nested_sub_paths;
 pub use removal::remove_data;
 pub(crate) use removal::unmount_below;
 pub(crate) use tokens::Tokens;
 
-use crate::{Shared, blocking, objects::Objects, pods::spec};
+use crate::{Shared, blocking, objects::Objects, os_error, pods::spec};
 use api::{quantity::Amount, resources::Side};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
@@ -26,6 +28,7 @@ use ownership::Ownership;
 use payload::Payload;
 use removal::remove_tree;
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -75,8 +78,8 @@ pub(crate) fn is_readonly(pod: &Pod, name: &str) -> bool {
 enum Work {
     EmptyDir(empty_dir::EmptyDir),
     HostPath(host_path::HostPath),
-    /// Files that the API knows, on the disk or in memory.
-    Files(Payload, Option<empty_dir::EmptyDir>),
+    /// Files that the API knows, on the disk or in memory, and the mount points of other volumes among them.
+    Files(Payload, empty_dir::EmptyDir, BTreeSet<PathBuf>),
     /// What a claim is bound to.
     Claimed(claim::Claimed),
     /// It is there already, or the runtime mounts it.
@@ -137,9 +140,10 @@ fn carry_out(task: Work, name: &str, dir: &Path, ownership: Option<Ownership>, p
         Work::EmptyDir(task) => task.set_up(dir, group),
         Work::HostPath(task) => task.check(),
         Work::Nothing => Ok(()),
-        Work::Files(payload, home) => home
-            .map_or(Ok(()), |home| home.set_up(dir, group))
-            .and_then(|()| atomic_writer::write(dir, &payload, group).map_err(|e| e.to_string())),
+        Work::Files(payload, home, nested) => home
+            .set_up(dir, group)
+            .and_then(|()| nested::make(dir, &nested, group))
+            .and_then(|()| atomic_writer::write(dir, &payload, group)),
     };
     done.map_err(|e| failed(name, &e))
 }
@@ -164,8 +168,9 @@ async fn prepare_own(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut 
     }
     match files(shared, pod, volume, objects).await? {
         Some(payload) => {
-            let home = is_in_memory(volume).then(|| empty_dir::EmptyDir::in_memory(memory(shared, pod)));
-            Ok(Work::Files(payload, home))
+            let in_memory = || empty_dir::EmptyDir::in_memory(memory(shared, pod));
+            let home = if is_in_memory(volume) { in_memory() } else { empty_dir::EmptyDir::on_disk() };
+            Ok(Work::Files(payload, home, nested::directories(pod, &volume.name)))
         }
         None => Err(format!("volumes of type {} are not supported yet", kind(volume))),
     }
@@ -219,12 +224,12 @@ pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
         fs::create_dir_all(dir)?;
         fs::set_permissions(dir, fs::Permissions::from_mode(mode))
     };
-    make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
+    make().map_err(|e: io::Error| format!("mkdir {}: {}", dir.display(), os_error::words(&e)))
 }
 
 /// Makes a directory for logs, which agents that do not run as root may look for.
 pub(crate) fn make_log_dir(dir: &Path) -> Result<(), String> {
-    files::create_dir_all_with_mode(dir, 0o755).map_err(|e| format!("{}: {e}", dir.display()))
+    files::create_dir_all_with_mode(dir, 0o755).map_err(|e| format!("mkdir {}: {}", dir.display(), os_error::words(&e)))
 }
 
 /// Gives a file or directory to the Pod's `fsGroup`.

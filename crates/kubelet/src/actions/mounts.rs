@@ -1,7 +1,7 @@
 //! What is mounted into a container.
 
 use super::sub_path::{self, MountOf};
-use crate::{Shared, environment::Environment, hosts, pods::spec, volumes};
+use crate::{Shared, environment::Environment, hosts, os_error, pods::spec, volumes};
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use lifecycle::Pod;
 use runtime::{ImageMount, Mount, Propagation};
@@ -47,6 +47,7 @@ pub(super) fn of_container(
             },
         });
     }
+    volumes::make_nested_sub_paths(shared, pod, container, &mounts)?;
     let own = |host_path, container_path: &str| Mount {
         host_path,
         image: None,
@@ -54,10 +55,13 @@ pub(super) fn of_container(
         readonly: false,
         propagation: Propagation::Private,
     };
-    let message = termination_message(shared, pod, &container.name, attempt).map_err(|e| e.to_string())?;
+    let message = termination_message(shared, pod, &container.name, attempt)
+        .map_err(|e| format!("failed to create the file for the termination message: {}", os_error::words(&e)))?;
     mounts.push(own(message, container.termination_message_path.as_deref().unwrap_or("/dev/termination-log")));
     if !mounts.iter().any(|m| m.container_path == HOSTS) {
-        mounts.push(own(hosts_file(shared, pod).map_err(|e| e.to_string())?, HOSTS));
+        let hosts = hosts_file(shared, pod);
+        let hosts = hosts.map_err(|e| format!("failed to create the hosts file: {}", os_error::words(&e)))?;
+        mounts.push(own(hosts, HOSTS));
     }
     Ok(mounts)
 }

@@ -16,7 +16,7 @@ const LARGEST: usize = 2 << 20;
 /// # Errors
 /// When the file is not there, or is none of this form.
 pub(super) fn value(volume: &Path, file: &str, key: &str) -> Result<String, String> {
-    let text = read(volume, file).map_err(|e| format!("{file}: {e}"))?;
+    let text = read(volume, file).map_err(|e| format!("{file}: {}", crate::os_error::words(&e)))?;
     parse(&text, key)
 }
 

@@ -7,7 +7,7 @@ use super::{
     give_to_group,
     payload::{File, Payload},
 };
-use crate::untrusted_file;
+use crate::{os_error, untrusted_file};
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -18,17 +18,24 @@ use std::{
 
 const DATA: &str = "..data";
 
-/// Makes the directory show exactly these files. When it does already, nothing is touched.
-pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(if group.is_some() { 0o2777 } else { 0o777 }))?;
-    give_to_group(dir, group)?;
+/// Makes the directory, which is there, show exactly these files. When it does already, nothing is touched.
+///
+/// # Errors
+/// What could not be done, to which path of the volume, and why.
+pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result<(), String> {
+    write_files(dir, payload, group).map_err(|error| os_error::words(&error))
+}
+
+fn write_files(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
     let old = fs::read_link(dir.join(DATA)).ok();
-    if old.is_some() && shows(&dir.join(DATA), payload)? {
+    if old.is_some() && shows(&dir.join(DATA), payload, group)? {
         return link(dir, payload);
     }
     let version = new_version(dir)?;
-    fill(&dir.join(&version), payload, group)?;
+    if let Err(error) = fill(&dir.join(&version), payload, group) {
+        let _ = fs::remove_dir_all(dir.join(&version));
+        return Err(error);
+    }
     let fresh = dir.join("..data_tmp");
     remove_file(&fresh)?;
     symlink(&version, &fresh)?;
@@ -68,18 +75,29 @@ fn fill(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()>
     for (path, file) in &payload.files {
         let target = version.join(path);
         if let Some(parent) = target.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+            let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(parent);
+            // Whatever the kernel says of a parent that is a file.
+            let refused = |error: io::Error| match error.kind() {
+                io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+                _ => error,
+            };
+            made.map_err(|error| os_error::at("mkdir", path.parent().unwrap_or(path), &refused(error)))?;
         }
         let mut open = fs::OpenOptions::new();
-        let mut out = open.write(true).create_new(true).mode(0o600).open(&target)?;
-        io::Write::write_all(&mut out, &file.content)?;
-        // The group may read what its owner may, as upstream does for `fsGroup`.
-        let mode = if group.is_some() { file.mode | ((file.mode & 0o400) >> 3) } else { file.mode };
+        let out = open.write(true).create_new(true).mode(0o600).open(&target);
+        let mut out = out.map_err(|error| os_error::at("open", path, &error))?;
+        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::at("write", path, &error))?;
+        let mode = mode(file, group);
         std::os::unix::fs::chown(&target, file.owner, None)?;
         give_to_group(&target, group)?;
         fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
     }
     open_dirs(version, group)
+}
+
+/// The Pod's `fsGroup` may read every file, and so may its owner (`roMask` of `changeFilePermission`).
+fn mode(file: &File, group: Option<u32>) -> u32 {
+    if group.is_some() { file.mode | 0o440 } else { file.mode }
 }
 
 /// Every user may enter directories, whatever the umask. They are the group's, too, and so is what is made in them
@@ -96,14 +114,14 @@ fn open_dirs(dir: &Path, group: Option<u32>) -> io::Result<()> {
 }
 
 /// Whether a version holds exactly these files.
-fn shows(version: &Path, payload: &Payload) -> io::Result<bool> {
+fn shows(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
     let mut found = BTreeSet::new();
     collect(version, Path::new(""), &mut found)?;
     if found.len() != payload.files.len() {
         return Ok(false);
     }
     for (path, file) in &payload.files {
-        if !found.contains(path) || !is_same(&version.join(path), file).unwrap_or(false) {
+        if !found.contains(path) || !is_same(&version.join(path), file, group).unwrap_or(false) {
             return Ok(false);
         }
     }
@@ -111,10 +129,10 @@ fn shows(version: &Path, payload: &Payload) -> io::Result<bool> {
 }
 
 /// A container may have replaced the file by a link or an enormous one: it is written again then.
-fn is_same(path: &Path, expected: &File) -> io::Result<bool> {
+fn is_same(path: &Path, expected: &File, group: Option<u32>) -> io::Result<bool> {
     let file = untrusted_file::open(path)?;
-    let mode = file.metadata()?.permissions().mode();
-    Ok(mode & 0o700 == expected.mode & 0o700
+    let found = file.metadata()?.permissions().mode();
+    Ok(found & 0o700 == mode(expected, group) & 0o700
         && untrusted_file::read_beginning(&file, expected.content.len() + 1)? == expected.content)
 }
 
@@ -223,5 +241,37 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
         assert_eq!(fs::metadata(dir.path().join("a")).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+
+    #[test]
+    fn fs_group_may_read_files_whatever_their_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        for (asked, without, with) in
+            [(0, 0, 0o440), (0o400, 0o400, 0o440), (0o111, 0o111, 0o551), (0o600, 0o600, 0o640), (0o644, 0o644, 0o644)]
+        {
+            let mut payload = Payload::default();
+            payload.add(Path::new("f"), asked, b"text".to_vec()).unwrap();
+            for (group, expected) in [(None, without), (Some(4711), with)] {
+                let volume = dir.path().join(format!("{asked}-{group:?}"));
+                fs::create_dir(&volume).unwrap();
+                write(&volume, &payload, group).unwrap();
+                assert_eq!(
+                    fs::metadata(volume.join("f")).unwrap().permissions().mode() & 0o7777,
+                    expected,
+                    "{asked:o}"
+                );
+                let version = fs::read_link(volume.join(DATA)).unwrap();
+                write(&volume, &payload, group).unwrap();
+                assert_eq!(fs::read_link(volume.join(DATA)).unwrap(), version, "{asked:o}: nothing has changed");
+            }
+        }
+    }
+
+    #[test]
+    fn paths_that_overlap_are_named_with_what_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write(dir.path(), &payload(&[("q/r", "a"), ("q/r/s", "b")]), None).unwrap_err();
+        assert_eq!(error, "mkdir q/r: not a directory");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing of it stays");
     }
 }

@@ -1,6 +1,7 @@
 //! `emptyDir`: a directory, or memory.
 
 use super::{give_to_group, make_dir};
+use crate::os_error;
 use api::quantity::Amount;
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 use nix::{
@@ -38,17 +39,29 @@ impl EmptyDir {
         Self { memory: true, limit: memory_of_pod.map(Amount::value).filter(|bytes| *bytes > 0) }
     }
 
+    /// A directory, for what is not secret.
+    pub(super) fn on_disk() -> Self {
+        Self { memory: false, limit: None }
+    }
+
     pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), String> {
         make_dir(dir, 0o777)?;
-        let is_mounted = is_mounted(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let is_mounted = is_mounted(dir).map_err(|e| format!("stat {}: {}", dir.display(), os_error::words(&e)))?;
         if self.memory && !is_mounted {
-            self.mount(dir).map_err(|e| format!("mounting a tmpfs at {}: {e}", dir.display()))?;
+            self.mount(dir)
+                .map_err(|e| format!("mounting a tmpfs at {}: {}", dir.display(), e.desc().to_lowercase()))?;
         }
         // New files belong to the group of their directory.
-        let mode = if group.is_some() { 0o2777 } else { 0o777 };
         give_to_group(dir, group)
-            .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(mode)))
-            .map_err(|e| format!("{}: {e}", dir.display()))
+            .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(self.mode(group))))
+            .map_err(|e| format!("chmod {}: {}", dir.display(), os_error::words(&e)))
+    }
+
+    /// Upstream leaves a tmpfs as the kernel makes it, which sets the sticky bit.
+    fn mode(&self, group: Option<u32>) -> u32 {
+        let sticky = if self.memory { 0o1000 } else { 0 };
+        let set_group = if group.is_some() { 0o2000 } else { 0 };
+        sticky | set_group | 0o777
     }
 
     /// Mounts a tmpfs that is never swapped out, where the kernel knows of that (6.3).
@@ -89,6 +102,17 @@ mod tests {
         task.set_up(&volume, None).unwrap();
         assert_eq!(crate::node_file::read_text(volume.join("f")).unwrap(), "kept");
         assert_eq!(fs::metadata(&volume).unwrap().permissions().mode() & 0o7777, 0o777);
+    }
+
+    #[test]
+    fn memory_has_the_mode_of_a_tmpfs() {
+        let mode = |source, group| empty_dir(source).unwrap().mode(group);
+        assert_eq!((mode(json!({}), None), mode(json!({}), Some(4711))), (0o777, 0o2777));
+        let memory = || json!({"medium": "Memory"});
+        assert_eq!((mode(memory(), None), mode(memory(), Some(4711))), (0o1777, 0o3777));
+        let (secret, config_map) = (EmptyDir::in_memory(None), EmptyDir::on_disk());
+        assert_eq!((secret.mode(None), secret.mode(Some(4711))), (0o1777, 0o3777));
+        assert_eq!((config_map.mode(None), config_map.mode(Some(4711))), (0o777, 0o2777));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //! (upstream's `pkg/volume/local/local.go`).
 
 use super::{make_dir, ownership::Ownership, removal};
-use crate::beneath::{self, through};
+use crate::{
+    beneath::{self, through},
+    os_error,
+};
 use nix::mount::{MsFlags, mount};
 use std::{
     fs, io,
@@ -22,7 +25,7 @@ impl Local {
         let path = self.path.display().to_string();
         match fs::metadata(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(format!("path {path:?} does not exist")),
-            Err(e) => Err(format!("stat {path}: {e}")),
+            Err(e) => Err(format!("stat {path}: {}", os_error::words(&e))),
             Ok(meta) if meta.is_dir() => Ok(()),
             Ok(meta) if meta.file_type().is_block_device() => {
                 Err(format!("path {path:?} is a block device, and local volumes of these are not supported yet"))
@@ -33,7 +36,7 @@ impl Local {
 
     /// Binds it to the Pod's directory, once it is the group's. `pods` is where all Pods have their directories.
     pub(super) fn set_up(&self, dir: &Path, ownership: Option<Ownership>, pods: &Path) -> Result<(), String> {
-        let failed = |e: io::Error| format!("{}: {e}", self.path.display());
+        let failed = |e: io::Error| format!("{}: {}", self.path.display(), os_error::words(&e));
         // Whatever happens to its path from here on, what is given to the group is what is bound.
         let root = beneath::root(&self.path).map_err(failed)?;
         let ownership = ownership.filter(|_| !self.readonly);
@@ -42,7 +45,7 @@ impl Local {
         }
         make_dir(dir, 0o750)?;
         mount(Some(&through(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-            .map_err(|e| format!("mounting {} at {}: {e}", self.path.display(), dir.display()))
+            .map_err(|e| format!("mounting {} at {}: {}", self.path.display(), dir.display(), e.desc().to_lowercase()))
     }
 }
 

@@ -201,7 +201,7 @@ async fn refresh_one(shared: &Shared, pod: &Pod, volume: &Volume, objects: &mut 
     let payload = files(shared, pod, volume, objects).await.map_err(|e| failed(&volume.name, &e))?;
     let (Some(payload), group) = (payload, fs_group(pod)) else { return Ok(()) };
     let name = volume.name.clone();
-    blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|e| failed(&name, &e.to_string()))).await
+    blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|e| failed(&name, &e))).await
 }
 
 /// What a Pod's volumes may show of itself: labels, annotations, and what is allocated to its containers.
