@@ -4,6 +4,7 @@ mod ending;
 mod goal;
 mod leftovers;
 mod manifests;
+mod pulls;
 mod show;
 mod timeline;
 

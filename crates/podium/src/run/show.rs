@@ -2,6 +2,7 @@
 
 use super::{
     goal::Ended,
+    pulls::{self, Pulls},
     timeline::{Line, Mood, Timeline, display_name},
 };
 use crate::print::say;
@@ -64,6 +65,7 @@ pub(super) struct Show {
     log: mpsc::Sender<(String, String)>,
     lines: mpsc::Receiver<(String, String)>,
     timeline: Timeline,
+    pulls: Pulls,
     /// Ids of containers whose log is followed.
     followed: BTreeSet<String>,
     followers: JoinSet<()>,
@@ -83,6 +85,7 @@ impl Show {
             log,
             lines,
             timeline: Timeline::default(),
+            pulls: Pulls::default(),
             followed: BTreeSet::new(),
             followers: JoinSet::new(),
             ended: BTreeMap::new(),
@@ -101,7 +104,7 @@ impl Show {
                 self.job(&job);
             },
             Some(event) = self.events.next() => if let Ok(Watched::Apply(event)) = event {
-                self.event(event);
+                self.event(&event);
             },
             Some((subject, text)) = self.lines.recv() => self.screen.say(&subject, &format!("| {text}"), Mood::Neutral),
         }
@@ -137,6 +140,22 @@ impl Show {
         self.follow_logs(pod);
         if api::pod::is_terminal(pod) {
             self.ended.insert(place("Pod", &pod.metadata), api::pod::phase(pod) == "Succeeded");
+        } else if let Some(why) = pulls::never_starts(pod) {
+            self.give_up(pod, &why);
+        }
+    }
+
+    /// A Pod that never starts has failed, and so has its Job, which would wait for it.
+    fn give_up(&mut self, pod: &Pod, why: &str) {
+        let owners = pod.metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Job");
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let jobs = owners.map(|owner| ("Job", namespace.clone(), owner.name.clone())).collect::<Vec<_>>();
+        for place in jobs.into_iter().chain([place("Pod", &pod.metadata)]) {
+            if !self.ended.contains_key(&place) {
+                let subject = format!("{}/{}", place.0.to_lowercase(), display_name(Some(&place.1), Some(&place.2)));
+                self.screen.say(&subject, &format!("will never start, {why}"), Mood::Bad);
+                self.ended.insert(place, false);
+            }
         }
     }
 
@@ -152,16 +171,17 @@ impl Show {
         }
     }
 
-    fn event(&self, event: Event) {
+    fn event(&mut self, event: &Event) {
         let mood = if event.type_.as_deref() == Some("Warning") { Mood::Bad } else { Mood::Neutral };
-        let about = event.involved_object;
+        let about = &event.involved_object;
         let subject = format!(
             "{}/{}",
-            about.kind.unwrap_or_default().to_lowercase(),
+            about.kind.as_deref().unwrap_or_default().to_lowercase(),
             display_name(about.namespace.as_deref(), about.name.as_deref())
         );
-        let text = format!("[{}] {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
-        self.screen.say(&subject, &text, mood);
+        if let Some(text) = self.pulls.text(&subject, event) {
+            self.screen.say(&subject, &text, mood);
+        }
     }
 
     /// Follows the log of each container that was started, once.

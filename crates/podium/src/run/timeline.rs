@@ -1,7 +1,7 @@
 //! The timeline: what changed between two versions of a Pod, in lines for people.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One line of the timeline, without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) enum Mood {
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     told: BTreeMap<String, String>,
+    /// What was told of images that cannot be pulled, in turn: each failed pull shows the same states again.
+    pulls: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Timeline {
@@ -54,16 +56,27 @@ impl Timeline {
     /// The line that says a Pod is gone.
     pub(crate) fn removed(&mut self, pod: &Pod) -> Line {
         let subject = format!("pod/{}", pod_name(pod));
-        self.told.retain(|s, _| *s != subject && !s.starts_with(&format!("{subject} ")));
+        let is_another = |s: &String| *s != subject && !s.starts_with(&format!("{subject} "));
+        self.told.retain(|s, _| is_another(s));
+        self.pulls.retain(|s, _| is_another(s));
         Line { subject, text: "gone".to_owned(), mood: Mood::Neutral }
     }
 
     fn tell(&mut self, lines: &mut Vec<Line>, subject: String, (text, mood): (String, Mood)) {
         if self.told.get(&subject) != Some(&text) {
             self.told.insert(subject.clone(), text.clone());
+            if !is_failed_pull(&text) {
+                self.pulls.remove(&subject);
+            } else if !self.pulls.entry(subject.clone()).or_default().insert(text.clone()) {
+                return;
+            }
             lines.push(Line { subject, text, mood });
         }
     }
+}
+
+fn is_failed_pull(text: &str) -> bool {
+    ["waiting, ErrImagePull", "waiting, ImagePullBackOff"].iter().any(|state| text.starts_with(state))
 }
 
 fn pod_name(pod: &Pod) -> String {
@@ -168,6 +181,24 @@ mod tests {
                 "pod/p Failed",
                 "pod/p c exited with code 3, Error (restart 2)",
             ],
+        );
+    }
+
+    #[test]
+    fn pull_that_fails_again_and_again_is_told_once() {
+        let waiting = |reason: &str| json!({"phase": "Pending", "containerStatuses": [{"name": "c", "restartCount": 0, "ready": false, "image": "", "imageID": "", "state": {"waiting": {"reason": reason, "message": "m"}}}]});
+        let (failed, backing_off) = (waiting("ErrImagePull"), waiting("ImagePullBackOff"));
+        let (first, second) = ("pod/p c waiting, ErrImagePull: m", "pod/p c waiting, ImagePullBackOff: m");
+        check(
+            &[
+                failed.clone(),
+                backing_off.clone(),
+                failed.clone(),
+                backing_off.clone(),
+                waiting("ContainerCreating"),
+                failed,
+            ],
+            &["pod/p Pending, scheduled", first, second, "pod/p c waiting, ContainerCreating", first],
         );
     }
 
