@@ -5,7 +5,11 @@ use api::feature_gates::FeatureGates;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
 use server::{AdmissionPlugin, TokenLifetime};
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// Where Podium keeps a cluster when nothing else is said.
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
@@ -45,6 +49,8 @@ pub(crate) struct UpArgs {
     /// Address and port of the API server; port 0 takes a free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
     pub(crate) bind: SocketAddr,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
     /// Where to write the administrator's kubeconfig, while the API serves [default: DIR/admin.kubeconfig]. What others wrote
     /// there stays, and Podium does not start.
     #[arg(long, value_name = "FILE")]
@@ -64,6 +70,32 @@ pub(crate) struct UpArgs {
     pub(crate) max_mutating_requests_inflight: usize,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
+}
+
+/// How clients reach the API.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ApiArgs {
+    /// Address at which clients reach the API, for the kubeconfig and the certificate [default: that of --bind, or the
+    /// machine's where that is 0.0.0.0].
+    #[arg(long, value_name = "IP", value_parser = advertised)]
+    pub(crate) advertise_address: Option<IpAddr>,
+    /// More names and addresses of the API for its certificate; the host's name and the addresses of --bind are in it.
+    #[arg(long, value_name = "NAME|IP", value_delimiter = ',', value_parser = subject_alternative_name)]
+    pub(crate) tls_san: Vec<String>,
+}
+
+fn advertised(text: &str) -> Result<IpAddr, String> {
+    let ip: IpAddr = text.parse().map_err(|_| "it must be an IP address".to_owned())?;
+    if ip.is_unspecified() { Err("no client reaches this address".to_owned()) } else { Ok(ip) }
+}
+
+/// A name in DNS, perhaps with a wildcard, or an address.
+fn subject_alternative_name(text: &str) -> Result<String, String> {
+    let errors = api::names::dns1123_subdomain(text.strip_prefix("*.").unwrap_or(text));
+    match errors.first().filter(|_| text.parse::<IpAddr>().is_err()) {
+        Some(error) => Err(error.to_string()),
+        None => Ok(text.to_owned()),
+    }
 }
 
 /// Tokens that are requested for service accounts.

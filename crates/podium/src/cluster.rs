@@ -1,9 +1,9 @@
 //! A cluster in one process: every component, wired to the others through the API alone.
 
 use crate::{
-    certificates, cli::NodeArgs, cluster_services::Services, control_plane_runtime::ControlPlaneRuntime,
-    data_dir::DataDir, encryption_config, kubelet_config, kubelet_pipe::KubeletPipe, listening, load_balancers,
-    storage, store_quota,
+    api_address::ApiAddress, certificates, cli::NodeArgs, cluster_services::Services,
+    control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir, encryption_config, kubelet_config,
+    kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
 };
 use anyhow::{Context, Result};
 use encryption::Encryption;
@@ -12,6 +12,7 @@ use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
+use nix::sys::socket::SockaddrStorage;
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
 use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
@@ -78,7 +79,7 @@ impl Cluster {
     /// Starts everything; the API serves when this returns, and the node is on its way.
     pub(crate) async fn start(
         dir: &DataDir,
-        bind: SocketAddr,
+        api: &ApiAddress,
         kubeconfig: &Path,
         args: &NodeArgs,
         access: Access,
@@ -87,9 +88,9 @@ impl Cluster {
         let encryption = encryption_config::load(&args.encryption)?;
         // Before there are many files, and before containerd starts.
         let listen = listening::options();
-        let listener = TcpListener::bind(bind)
+        let listener = TcpListener::bind(api.bind)
             .await
-            .with_context(|| format!("cannot listen on {bind}: choose another address with --bind"))?;
+            .with_context(|| format!("cannot listen on {}: choose another address with --bind", api.bind))?;
         let mut config = kubelet_config::load(args.kubelet_config.as_deref())?;
         config.check_capacity(dir.root())?;
         let policy = kubelet_config::policy(&config, &args.feature_gates)?;
@@ -102,19 +103,18 @@ impl Cluster {
             Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
-        let reached = match &services {
-            Some(services) => services.api_address(),
-            None if address.ip().is_unspecified() => SocketAddr::new(node_ip(), address.port()),
-            None => address,
-        };
-        let ips = [address.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
-        let names = [node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
+        let advertised = api.reached(address, node_ip());
+        let reached = services.as_ref().map_or(advertised, Services::api_address);
+        let mut ips = vec![advertised.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
+        ips.extend(api.ips(address, &machine_ips()));
+        let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
+        names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
         let store = open_store(dir, args, encryption)?;
         let control_plane = ControlPlaneRuntime::new()?;
         let pipe = Arc::new(KubeletPipe::new(&node, Handle::current()));
         let gates = policy.gates.clone();
-        let server = api_server(ApiServer::new(store, pipe.clone()), &pki, address, args, access.clone())?
+        let server = api_server(ApiServer::new(store, pipe.clone()), &pki, advertised, args, access.clone())?
             .with_gates(gates.clone());
         server.bootstrap().await;
         server.bootstrap_service(reached).await;
@@ -133,7 +133,7 @@ impl Cluster {
             Ok(())
         };
         serve(listener, listen)?;
-        let url = format!("https://{address}");
+        let url = format!("https://{advertised}");
         pki.write_admin_kubeconfig(kubeconfig, &url)?;
         let client = |user: UserInfo| Client::new(server.local(user), "default");
         let network_readiness = match services {
@@ -376,6 +376,14 @@ fn node_ip() -> IpAddr {
     let found =
         interfaces().find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
     found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, ip)| IpAddr::V4(ip))
+}
+
+/// All addresses of the machine but those of links.
+fn machine_ips() -> Vec<IpAddr> {
+    let all = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| interface.address);
+    let v4 = |a: &SockaddrStorage| a.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+    let v6 = |a: &SockaddrStorage| a.as_sockaddr_in6().map(|a| a.ip()).filter(|ip| !ip.is_unicast_link_local());
+    all.filter_map(|address| v4(&address).or_else(|| v6(&address).map(IpAddr::V6))).collect()
 }
 
 /// The machine's interfaces with their addresses.

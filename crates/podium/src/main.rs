@@ -1,6 +1,7 @@
 //! Podium: Kubernetes Pods in one binary. The command line, and the wiring of the components; nothing else.
 #![forbid(unsafe_code)]
 
+mod api_address;
 mod certificates;
 mod cli;
 mod cluster;

@@ -9,6 +9,7 @@ mod show;
 mod timeline;
 
 use crate::{
+    api_address::ApiAddress,
     cli::RunArgs,
     cluster::{Access, Cluster},
     data_dir::DataDir,
@@ -24,7 +25,7 @@ use kube::{
 };
 use manifests::Manifest;
 use show::{Screen, Show};
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 use timeline::Mood;
 
 /// What `timeout(1)` exits with.
@@ -62,8 +63,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
 
 async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], screen: Screen) -> Result<i32> {
     let mut stop = stop_signals()?;
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let cluster = Cluster::start(dir, address, &dir.kubeconfig(), &args.node, Access::default()).await?;
+    let cluster =
+        Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, Access::default()).await?;
     screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
     let prepared = tokio::select! {
         done = prepare(&cluster, dir, args, screen) => done.map(|()| true),

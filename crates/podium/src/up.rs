@@ -1,6 +1,7 @@
 //! `podium up` and `podium down`.
 
 use crate::{
+    api_address::ApiAddress,
     cli::{AuditArgs, DataDirArgs, UpArgs},
     cluster::{Access, Cluster},
     data_dir::{DataDir, Lock},
@@ -60,9 +61,10 @@ async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
         token_lifetime: args.token.lifetime().map_err(anyhow::Error::msg)?,
         inflight: Some(inflight),
     };
+    let api = ApiAddress::new(args.bind, &args.api);
     let mut stop = stop_signals()?;
     let cluster = tokio::select! {
-        cluster = Cluster::start(dir, args.bind, &kubeconfig, &args.node, access) => cluster?,
+        cluster = Cluster::start(dir, &api, &kubeconfig, &args.node, access) => cluster?,
         () = stop.wait() => return Ok(()),
     };
     say!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
