@@ -130,7 +130,13 @@ pub(crate) async fn send(
     request: http::Result<Request<Empty<Bytes>>>,
 ) -> Result<Response<Incoming>, ApiError> {
     let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
-    let stream = server.dialer.dial(node).await.map_err(|e| failed(&e))?;
+    let stream = server.dialer.dial(node).await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let what = format!("node {node:?} is another one than this API server's, which does not reach its kubelet");
+            ApiError::new(503, "ServiceUnavailable", format!("{what}: {error}"))
+        }
+        _ => failed(&error),
+    })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
     tokio::spawn(connection.with_upgrades());

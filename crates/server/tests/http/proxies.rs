@@ -176,7 +176,7 @@ impl NodeDialer for Kubelet {
     fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
         async move {
             if node != "n" {
-                return Err(io::Error::other(format!("no kubelet of {node}")));
+                return Err(io::Error::new(io::ErrorKind::NotFound, format!("no kubelet of {node}")));
             }
             let (ours, theirs) = tokio::io::duplex(4096);
             tokio::spawn(upstream::serve(theirs, ""));
@@ -220,6 +220,27 @@ async fn node_proxy_reaches_the_kubelet_of_the_named_node_only() {
         let message = json!({"message": "address not allowed"});
         api.check(get(format!("/api/v1/nodes/{id}/proxy/x")), 400, message).await;
     }
+}
+
+#[tokio::test]
+async fn logs_and_exec_of_a_pod_on_another_node_name_the_node() {
+    let api = api_with_nodes().await;
+    let spec = json!({"nodeName": "m", "containers": [{"name": "c", "image": "i"}]});
+    api.check(
+        post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "p"}, "spec": spec})),
+        201,
+        json!({}),
+    )
+    .await;
+    let words = "node \"m\" is another one than this API server's, which does not reach its kubelet: no kubelet of m";
+    let path = "/api/v1/namespaces/default/pods/p";
+    let message = json!({"reason": "ServiceUnavailable", "message": words});
+    api.check(get(format!("{path}/log")), 503, message).await;
+    let response =
+        upgraded(&api, UserInfo::component("admin"), "POST", &format!("{path}/exec?command=id&stdout=1")).await;
+    assert_eq!(response.status().as_u16(), 503);
+    let status = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&status).contains("no kubelet of m"), "{status:?}");
 }
 
 #[tokio::test]
