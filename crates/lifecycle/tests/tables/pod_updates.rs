@@ -60,6 +60,20 @@ fn a_container_with_another_image_is_stopped_and_another_takes_its_place_whateve
 }
 
 #[test]
+fn container_with_another_image_is_ready_until_it_ends() {
+    let mut sim = pod("Always");
+    sim.pass(10);
+    set_image(&mut sim, "c", "new");
+    for _ in 0..2 {
+        sim.pass(1);
+        assert_eq!((sim.state("c").as_str(), sim.container("c").ready), ("running", true));
+        assert_eq!((sim.condition("Ready"), sim.condition("ContainersReady")), ("True".into(), "True".into()));
+    }
+    sim.pass(10);
+    assert_eq!((sim.starts("c"), sim.condition("Ready")), (vec![5, 13], "True".into()));
+}
+
+#[test]
 fn until_the_new_image_is_there_it_waits_and_does_not_count_as_ended() {
     let mut sim = pod("Never");
     sim.pass(10);
