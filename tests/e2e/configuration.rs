@@ -212,7 +212,7 @@ fn empty_dirs_are_shared(cluster: &Cluster) {
     let volumes = json!([{"name": "disk", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}]);
     let mut pod = pod(&container, &json!({"volumes": volumes, "initContainers": [init]}));
     pod["spec"]["containers"].as_array_mut().unwrap().push(writer);
-    assert_eq!(printed(&kubectl, &pod), "disk\nmemory\n777\n777\n1\n8192\nbelow\nword\nread-only\nsub\n");
+    assert_eq!(printed(&kubectl, &pod), "disk\nmemory\n777\n1777\n1\n8192\nbelow\nword\nread-only\nsub\n");
 }
 
 fn items_and_modes(cluster: &Cluster) {
