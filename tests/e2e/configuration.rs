@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("command and args take the places of an image's ENTRYPOINT and CMD", command_and_args),
     ("a container works in its workingDir", working_dir),
     ("containers of a Pod share an emptyDir, on disk or in memory", empty_dirs_are_shared),
+    ("volumes are mounted inside volumes of API files, in any order", mounts_in_mounts),
     ("volumes of ConfigMaps and Secrets have their items and modes", items_and_modes),
     ("optional sources may be missing, others hold a container back", optional_sources),
     ("limits are those of the container's cgroup", limits_are_in_the_cgroup),
@@ -213,6 +214,33 @@ fn empty_dirs_are_shared(cluster: &Cluster) {
     let mut pod = pod(&container, &json!({"volumes": volumes, "initContainers": [init]}));
     pod["spec"]["containers"].as_array_mut().unwrap().push(writer);
     assert_eq!(printed(&kubectl, &pod), "disk\nmemory\n777\n1777\n1\n8192\nbelow\nword\nread-only\nsub\n");
+}
+
+fn mounts_in_mounts(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    config(&kubectl);
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+    let mounts = [
+        json!({"name": "cm", "mountPath": "/etc/conf/data/one.txt", "subPath": "one"}),
+        json!({"name": "cm", "mountPath": "/etc/conf/two.txt", "subPath": "two"}),
+        mount("disk", "/etc/conf/x/y/z"),
+        mount("secret", "/etc/conf/data/sec"),
+        mount("other", "/etc/conf/data"),
+        mount("cm", "/etc/conf"),
+        // A volume of the Pod's own account lies in this one.
+        mount("secret", "/var/run/secrets"),
+    ];
+    let volumes = json!([{"name": "cm", "configMap": {"name": "cm"}}, {"name": "other", "configMap": {"name": "cm"}},
+        {"name": "secret", "secret": {"secretName": "s"}}, {"name": "disk", "emptyDir": {}}]);
+    let read = "cd /etc/conf; cat one data/two data/one.txt two.txt data/sec/user /var/run/secrets/user; \
+                touch x/y/z/f && ls x/y/z; stat -c %a data data/sec; \
+                test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token";
+    for (n, reversed) in [false, true].into_iter().enumerate() {
+        let mounts: Vec<&Value> = if reversed { mounts.iter().rev().collect() } else { mounts.iter().collect() };
+        let mut pod = pod(&json!({"command": script(read), "volumeMounts": mounts}), &json!({"volumes": volumes}));
+        pod["metadata"]["name"] = json!(format!("p{n}"));
+        assert_eq!(printed(&kubectl, &pod), "1212memef\n777\n1777\ntoken\n", "reversed: {reversed}");
+    }
 }
 
 fn items_and_modes(cluster: &Cluster) {
