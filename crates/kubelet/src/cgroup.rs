@@ -121,7 +121,9 @@ impl Cgroups {
             return Ok(());
         };
         let limits = Limits { pids: self.pids, ..Limits::of_pod(spec, self.quota_period) };
-        hierarchy.set(&path, &limits).map_err(|e| format!("failed to ensure that the pod's cgroup {path} exists: {e}"))
+        let failed =
+            |e: io::Error| format!("failed to ensure that the pod's cgroup {path} exists: {}", os_error::words(&e));
+        hierarchy.set(&path, &limits).map_err(failed)
     }
 
     /// Makes the cgroup of a Pod at least as large as it was and as it is to be.
@@ -132,7 +134,8 @@ impl Cgroups {
             return Ok(());
         };
         let limits = Limits::of_pod(old, self.quota_period).or_more(&Limits::of_pod(new, self.quota_period));
-        hierarchy.set(&path, &limits).map_err(|e| format!("the pod's cgroup {path} could not be resized: {e}"))
+        let failed = |e: io::Error| format!("the pod's cgroup {path} could not be resized: {}", os_error::words(&e));
+        hierarchy.set(&path, &limits).map_err(failed)
     }
 
     /// What all containers of a Pod may use together, in bytes.

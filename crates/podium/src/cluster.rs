@@ -12,7 +12,7 @@ use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
-use nix::sys::socket::SockaddrStorage;
+use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
 use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
 use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
@@ -382,7 +382,7 @@ fn node_ip() -> IpAddr {
 fn machine_ips() -> Vec<IpAddr> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| interface.address);
     let v4 = |a: &SockaddrStorage| a.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-    let v6 = |a: &SockaddrStorage| a.as_sockaddr_in6().map(|a| a.ip()).filter(|ip| !ip.is_unicast_link_local());
+    let v6 = |a: &SockaddrStorage| a.as_sockaddr_in6().map(SockaddrIn6::ip).filter(|ip| !ip.is_unicast_link_local());
     all.filter_map(|address| v4(&address).or_else(|| v6(&address).map(IpAddr::V6))).collect()
 }
 

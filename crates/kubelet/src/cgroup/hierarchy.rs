@@ -1,6 +1,7 @@
 //! The cgroup file systems of this machine.
 
 use super::{limits::Limits, values::weight};
+use crate::os_error;
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
@@ -171,7 +172,7 @@ fn make_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
 
 fn set(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
     let path = dir.join(file);
-    fs::write(&path, value.to_string()).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    fs::write(&path, value.to_string()).map_err(|error| os_error::at("write", &path, &error))
 }
 
 /// cgroups are removed directory by directory, the innermost first; their files go with them.

@@ -2,7 +2,7 @@
 //! what a container has written, never the whole of it.
 
 use super::parse;
-use crate::untrusted_file;
+use crate::{os_error, untrusted_file};
 use std::{
     io::{self, ErrorKind},
     path::Path,
@@ -23,7 +23,7 @@ pub(super) fn read(file: &Path, log: Option<&Path>) -> String {
     match untrusted_file::open(file).and_then(|file| untrusted_file::read_end(&file, MESSAGE_BYTES)) {
         Ok((end, _)) if !end.is_empty() => text(&end),
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            format!("Error on reading termination log {}: {error}", file.display())
+            format!("Error on reading termination log {}: {}", file.display(), os_error::words(&error))
         }
         _ => log.map(last_lines).and_then(Result::ok).unwrap_or_default(),
     }

@@ -193,7 +193,7 @@ fn an_event_names_the_container_in_the_spec() {
 /// Upstream's `MaxPodTerminationMessageLogLength`.
 #[test]
 fn the_containers_of_a_pod_share_the_room_for_their_last_words() {
-    for (containers, expected) in [(1, 12 * 1024), (3, 4 * 1024), (12, 1024)] {
+    for (containers, expected) in [(1, 12 * 1024), (3, 4 * 1024), (4, 3072), (12, 1024)] {
         let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut sim = Sim::of("Never", &names);
