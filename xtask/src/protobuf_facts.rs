@@ -49,6 +49,8 @@ const SPECIAL: [(&str, &str); 6] = [
 
 /// What Go's source says about a field.
 struct GoField {
+    /// How many fields stand before it in the struct.
+    place: usize,
     json: String,
     pointer: bool,
     always: bool,
@@ -62,7 +64,7 @@ pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<
         "# Which field of which Kubernetes message has which number on the wire and which name in JSON; crates/server/src/protobuf/table.rs reads it.\n\
          # Facts of kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs). Do not edit; write it anew with\n\
          # `cargo xtask protobuf-facts --api CHECKOUT --apimachinery CHECKOUT`.\n\
-         # [package apiVersion], then a message a line: name:number=type. `.` is a message whose fields stand in the parent's JSON; `*` a pointer\n\
+         # [package apiVersion], then a message a line, its fields in the order of Go's struct: name:number=type. `.` is a message whose fields stand in the parent's JSON; `*` a pointer\n\
          # (kept when it is zero), `[]` a list, `{}` a map of strings to this; `!` stands in the JSON even when it is zero.\n\
          # `~map:name` says how server-side apply takes it, `&merge:name` how a strategic merge patch does, each with its keys.\n",
     );
@@ -115,6 +117,8 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
         let Some(go) = structs.get(&message) else { bail!("{name}.{message} has no struct") };
         out.push_str(&message);
         out.push_str(facts);
+        let mut fields: Vec<_> = fields.into_iter().collect();
+        fields.sort_by_key(|(number, _)| go.get(number).map(|field| field.place));
         for (number, (kind, merging)) in fields {
             let field =
                 go.get(&number).with_context(|| format!("{name}.{message} has no field {number} in its struct"))?;
@@ -234,14 +238,14 @@ fn go_types(text: &str) -> GoTypes {
         } else if line == "}" {
             structs.extend(open.take());
         } else if let Some((_, fields)) = &mut open {
-            fields.extend(go_field(line));
+            fields.extend(go_field(line, fields.len()));
         }
     }
     (structs, slices)
 }
 
 /// A field with both tags; what has no number, like `TypeMeta`, is not on the wire.
-fn go_field(line: &str) -> Option<(u32, GoField)> {
+fn go_field(line: &str, place: usize) -> Option<(u32, GoField)> {
     let code = line.trim();
     if code.starts_with("//") {
         return None;
@@ -257,6 +261,7 @@ fn go_field(line: &str) -> Option<(u32, GoField)> {
     Some((
         number,
         GoField {
+            place,
             json: if inlined { ".".to_owned() } else { name.to_owned() },
             pointer: before_tags.split_whitespace().nth(1).is_some_and(|t| t.starts_with('*')),
             always: !inlined && !options.iter().any(|o| matches!(*o, "omitempty" | "omitzero")),

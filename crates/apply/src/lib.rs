@@ -37,7 +37,7 @@ pub use conflict::{Conflict, Conflicts};
 pub use element::{Element, ElementError};
 pub use field_set::field_set;
 pub use filter::{Filter, Pattern, Step};
-pub use managers::{Entry, Managers, ManagersError, Operation};
+pub use managers::{Entry, Managers, ManagersError, Operation, StructOrder};
 pub use merge::merge;
 pub use ownership::{Applied, ApplyError, Request, Versions, apply, update};
 pub use part::Part;

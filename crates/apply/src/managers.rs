@@ -2,6 +2,8 @@
 
 mod text;
 
+pub use text::StructOrder;
+
 use crate::{element::ElementError, set::Set, value::quote};
 use serde::Deserialize;
 use serde_json::Value;

@@ -4,6 +4,7 @@
 mod review;
 
 use crate::{
+    json_order,
     kinds::Kind,
     object,
     select::Selection,
@@ -157,7 +158,7 @@ pub(crate) async fn bytes_all(
         return Ok(objects.iter().map(|o| object::bytes(kind, o)).collect());
     }
     let values = decode_all(webhooks, kind, objects).await?;
-    Ok(values.into_iter().map(|v| v.to_string().into()).collect())
+    Ok(values.into_iter().map(|v| json_order::document(&v).into()).collect())
 }
 
 /// What is to be stored of an object of this kind's form.

@@ -121,8 +121,8 @@ pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) ->
 
 async fn deleted(server: &ApiServer, resource: &Resource, options: &Options, object: &Object, gone: bool) -> Reply {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    // Upstream gives the object for these kinds and for what stays for a while, and a Status for the rest.
-    if !gone || matches!(info.kind, "Pod" | "Namespace" | "ServiceAccount") {
+    // What stays for a while is shown as it is.
+    if !gone || info.returns_deleted_object() {
         let code = if !gone && options.takes_dependents { 202 } else { 200 };
         return Ok(reply::json(code, &convert::decode(&server.webhooks, &*resource.kind, object).await?));
     }

@@ -3,6 +3,7 @@
 use crate::{
     accept::{Choice, choices},
     aggregation::Aggregation,
+    json_order,
     kinds::{Kind, KindInfo},
     openapi,
     registry::{Group, Served},
@@ -10,6 +11,7 @@ use crate::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -26,11 +28,34 @@ pub(crate) fn verbs(info: &KindInfo) -> Vec<&'static str> {
     VERBS.into_iter().filter(|v| info.plural != "namespaces" || *v != "deletecollection").collect()
 }
 
-pub(crate) fn version() -> Value {
-    json!({
-        "major": "1", "minor": "35", "gitVersion": api::KUBERNETES_VERSION, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "none", "compiler": "rustc", "platform": format!("linux/{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }),
-    })
+/// `k8s.io/apimachinery/pkg/version.Info`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Info<'a> {
+    major: &'a str,
+    minor: &'a str,
+    git_version: &'a str,
+    git_commit: &'a str,
+    git_tree_state: &'a str,
+    build_date: &'a str,
+    go_version: &'a str,
+    compiler: &'a str,
+    platform: String,
+}
+
+pub(crate) fn version() -> Response<Body> {
+    let info = Info {
+        major: "1",
+        minor: "35",
+        git_version: api::KUBERNETES_VERSION,
+        git_commit: "",
+        git_tree_state: "clean",
+        build_date: "1970-01-01T00:00:00Z",
+        go_version: "none",
+        compiler: "rustc",
+        platform: format!("linux/{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }),
+    };
+    reply::raw_json(&serde_json::to_vec(&info).unwrap_or_default())
 }
 
 pub(crate) fn answer(
@@ -46,7 +71,7 @@ pub(crate) fn answer(
     let value = match parts.as_slice() {
         ["api"] if aggregated => return Some(discovery_list(served, None, headers)),
         ["apis"] if aggregated => return Some(discovery_list(served, Some(others), headers)),
-        [] => json!({"paths": paths(served)}),
+        [] => return Some(reply::raw_json(json!({"paths": paths(served)}).to_string().as_bytes())),
         ["api"] => {
             let address = address.map(|to| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": to}));
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": Vec::from_iter(address)})
@@ -177,9 +202,9 @@ fn discovery_list(served: &Served, others: Option<&Aggregation>, headers: &Heade
     }
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let text = list.to_string();
+    let text = json_order::document(&list);
     let hash = openapi::hash_of(&text);
-    let (code, text) = if openapi::has_seen(headers, &hash) { (304, String::new()) } else { (200, text) };
+    let (code, text) = if openapi::has_seen(headers, &hash) { (304, Vec::new()) } else { (200, text) };
     openapi::tagged(reply::full(code, MEDIA_TYPE, text), &hash)
 }
 

@@ -1,8 +1,11 @@
 //! Objects as bytes in which the revision is still missing: they are made by whoever writes, and not by the store, which
 //! makes one write after the other.
 
-use crate::{object, status::ApiError};
-use apply::Managers;
+use crate::{
+    json_order::{self, InOrder, Type},
+    status::ApiError,
+};
+use apply::{Managers, StructOrder};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 use std::{
@@ -15,14 +18,15 @@ const METADATA: &str = "metadata";
 const MANAGED_FIELDS: &str = "managedFields";
 const RESOURCE_VERSION: &str = "resourceVersion";
 
-/// An object that is in the form in which it is stored. Who owns what of it stands in its place, unless it does already:
-/// keys are sorted, but for those of the object's type.
+/// An object that is in the form in which it is stored, and sent: in upstream's order, with a newline at the end. Who owns
+/// what of it stands in its place, unless it does already.
 pub(crate) fn encode(object: &Value, managers: Option<&Managers>) -> Result<Template, ApiError> {
     let (written, hole) = (Cell::new(0), Cell::new(None));
     let mut text = Counted { text: Vec::with_capacity(1 << 10), written: &written };
     let revision = Hole { written: &written, at: &hole };
     let managers = managers.filter(|managers| !managers.is_empty());
     serde_json::to_writer(&mut text, &Whole { object, managers, revision }).map_err(ApiError::internal)?;
+    text.text.push(b'\n');
     let at = hole.get().ok_or_else(|| ApiError::internal("an object without metadata cannot be stored"))?;
     Ok(Template::new(text.text, at))
 }
@@ -72,10 +76,12 @@ struct Whole<'a> {
 impl Serialize for Whole<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (key, value) in object::type_first(self.object) {
+        let fields = self.object.as_object().into_iter().flatten();
+        let fields = fields.map(|(key, value)| (key.as_str(), value));
+        for (key, of, value) in json_order::sorted(Type::of(self.object), fields) {
             match value.as_object().filter(|_| key == METADATA) {
-                Some(fields) => map.serialize_entry(key, &Metadata { fields, whole: self })?,
-                None => map.serialize_entry(key, value)?,
+                Some(fields) => map.serialize_entry(key, &Metadata { fields, of, whole: self })?,
+                None => map.serialize_entry(key, &InOrder { value, of })?,
             }
         }
         map.end()
@@ -84,32 +90,35 @@ impl Serialize for Whole<'_> {
 
 struct Metadata<'a> {
     fields: &'a Map<String, Value>,
+    of: Type,
     whole: &'a Whole<'a>,
+}
+
+/// A field of the metadata.
+enum Field<'a> {
+    Value(&'a Value),
+    Managers(&'a Managers),
+    Revision,
 }
 
 impl Serialize for Metadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let managers = self.whole.managers;
-        let mut map = serializer.serialize_map(None)?;
-        let mut rest = self.fields.iter().filter(|(key, _)| match key.as_str() {
+        let fields = self.fields.iter().filter(|(key, _)| match key.as_str() {
             MANAGED_FIELDS => managers.is_none(),
             key => key != RESOURCE_VERSION,
         });
-        let mut next = rest.next();
-        while let Some((key, value)) = next.take_if(|(key, _)| key.as_str() < MANAGED_FIELDS) {
-            map.serialize_entry(key, value)?;
-            next = rest.next();
-        }
-        if let Some(managers) = managers {
-            map.serialize_entry(MANAGED_FIELDS, managers)?;
-        }
-        while let Some((key, value)) = next.take_if(|(key, _)| key.as_str() < RESOURCE_VERSION) {
-            map.serialize_entry(key, value)?;
-            next = rest.next();
-        }
-        map.serialize_entry(RESOURCE_VERSION, &self.whole.revision)?;
-        for (key, value) in next.into_iter().chain(rest) {
-            map.serialize_entry(key, value)?;
+        let fields = fields.map(|(key, value)| (key.as_str(), Field::Value(value)));
+        let managers = managers.map(|managers| (MANAGED_FIELDS, Field::Managers(managers)));
+        let all = fields.chain(managers).chain([(RESOURCE_VERSION, Field::Revision)]);
+        let mut map = serializer.serialize_map(None)?;
+        for (key, of, field) in json_order::sorted(self.of, all) {
+            match field {
+                Field::Value(value) => map.serialize_entry(key, &InOrder { value, of })?,
+                Field::Managers(managers) if self.of == Type::Untyped => map.serialize_entry(key, managers)?,
+                Field::Managers(managers) => map.serialize_entry(key, &StructOrder(managers))?,
+                Field::Revision => map.serialize_entry(key, &self.whole.revision)?,
+            }
         }
         map.end()
     }
@@ -126,20 +135,28 @@ mod tests {
     fn check(metadata: &Value, managers: Option<&Managers>, expected: &str) {
         let object = json!({"data": {"kind": "a"}, "kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
         let stored = Data::new(12, 1, &encode(&object, managers).unwrap());
-        let expected =
-            format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","data":{{"kind":"a"}},"metadata":{expected}}}"#);
+        let head = r#"{"kind":"ConfigMap","apiVersion":"v1""#;
+        let expected = format!("{head},\"metadata\":{expected},\"data\":{{\"kind\":\"a\"}}}}\n");
         assert_eq!(std::str::from_utf8(&stored), Ok(&*expected));
     }
 
     #[test]
-    fn what_is_stored_begins_with_its_type_and_names_its_revision() {
+    fn what_is_stored_is_in_order_and_names_its_revision() {
         check(&json!({}), None, r#"{"resourceVersion":"12"}"#);
         check(&json!({"resourceVersion": "7"}), None, r#"{"resourceVersion":"12"}"#);
-        check(&json!({"uid": "u"}), None, r#"{"resourceVersion":"12","uid":"u"}"#);
-        check(&json!({"name": "\"", "uid": "u"}), None, r#"{"name":"\"","resourceVersion":"12","uid":"u"}"#);
-        let own = r#"{"managedFields":[],"resourceVersion":"12"}"#;
+        check(&json!({"uid": "u"}), None, r#"{"uid":"u","resourceVersion":"12"}"#);
+        check(&json!({"name": "\"", "uid": "u"}), None, r#"{"name":"\"","uid":"u","resourceVersion":"12"}"#);
+        let own = r#"{"resourceVersion":"12","managedFields":[]}"#;
         check(&json!({"managedFields": []}), None, own);
         check(&json!({"managedFields": []}), Some(&Managers::default()), own);
+    }
+
+    #[test]
+    fn custom_objects_are_stored_sorted() {
+        let object = json!({"spec": {}, "kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"uid": "u", "name": "n"}});
+        let stored = Data::new(12, 1, &encode(&object, None).unwrap());
+        let expected = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"n","resourceVersion":"12","uid":"u"},"spec":{}}"#;
+        assert_eq!(std::str::from_utf8(&stored), Ok(&*format!("{expected}\n")));
     }
 
     #[test]

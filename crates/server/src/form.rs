@@ -2,7 +2,7 @@
 
 use crate::{
     accept::{Choice, choices},
-    protobuf,
+    indent, protobuf,
     reply::{Body, Frames, Passed},
 };
 use bytes::Bytes;
@@ -58,7 +58,7 @@ pub(crate) async fn answer(response: Response<Body>, form: Form) -> Response<Bod
         Form::Json => response,
         // Documents of YAML have no end that a stream of them would show.
         Form::Yaml if response.extensions().get::<Frames>().is_some() => response,
-        Form::Yaml => rewritten(response, YAML, yaml).await,
+        Form::Yaml => rewritten(response, YAML, |json| yaml(&serde_json::from_slice(json).ok()?)).await,
         Form::Protobuf => protobuf::answer(response).await,
     }
 }
@@ -83,14 +83,14 @@ pub(crate) async fn pretty(response: Response<Body>) -> Response<Body> {
     if !is_json || !is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
-    rewritten(response, JSON, |value| serde_json::to_vec_pretty(value).ok()).await
+    rewritten(response, JSON, |json| Some(indent::indented(json))).await
 }
 
 /// A whole answer, encoded anew; what cannot be encoded stays as it is.
 pub(crate) async fn rewritten(
     response: Response<Body>,
     media_type: &'static str,
-    encode: impl FnOnce(&Value) -> Option<Vec<u8>>,
+    encode: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
 ) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let bytes = match body.collect().await {
@@ -100,8 +100,7 @@ pub(crate) async fn rewritten(
             return Response::from_parts(head, body.boxed_unsync());
         }
     };
-    let encoded = serde_json::from_slice::<Value>(&bytes).ok().and_then(|object| encode(&object));
-    let bytes = match encoded {
+    let bytes = match encode(&bytes) {
         Some(encoded) => {
             head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
             head.headers.remove(header::CONTENT_LENGTH);

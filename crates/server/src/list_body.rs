@@ -1,8 +1,9 @@
-//! The body of a LIST: the list's frame around bytes that are there already.
+//! The body of a LIST: the beginning and end of the list around bytes that are there already.
 //!
 //! It is put together as it is sent, so that a long list needs little memory beside that of its objects.
 
 use crate::{
+    json_order::{self, Type},
     kinds::{Kind, KindRef},
     object,
     reply::{self, Body, BoxError},
@@ -11,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -21,20 +22,48 @@ use store::Object;
 
 /// Bytes that are put together at a time, about.
 const PIECE: usize = 256 << 10;
-const END: &[u8] = b"]}";
+
+/// What stands around the items of a list.
+struct Envelope {
+    head: BytesMut,
+    end: Bytes,
+}
+
+impl Envelope {
+    /// The list of a type that has a struct.
+    fn of_struct(kind: &str, api_version: &str, metadata: &Value) -> Self {
+        let empty = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let text = json_order::part(&empty, Type::of(&empty));
+        let mut head = BytesMut::from(text.strip_suffix(b"}").unwrap_or(&text));
+        head.put_slice(b",\"items\":[");
+        Self { head, end: Bytes::from_static(b"]}\n") }
+    }
+
+    /// The list of a kind. That of a custom kind is sorted, so its items come before most of what it says of itself.
+    fn of(kind: &dyn Kind, metadata: &Value) -> Self {
+        let (list, api_version) = (kind.list_kind(), kind.info().api_version());
+        if !kind.is_custom() {
+            return Self::of_struct(&list, &api_version, metadata);
+        }
+        let head = format!(r#"{{"apiVersion":"{api_version}","items":["#);
+        let end = format!(r#"],"kind":"{list}","metadata":{metadata}}}"#) + "\n";
+        Self { head: BytesMut::from(head.as_bytes()), end: end.into() }
+    }
+}
 
 /// A list of whole objects.
 pub(crate) fn whole(kind: &KindRef, metadata: &Value, objects: Vec<Object>) -> Response<Body> {
-    let head = head(&kind.list_kind(), &kind.info().api_version(), metadata);
+    let envelope = Envelope::of(&**kind, metadata);
     let named = named(&**kind);
-    let is_at_hand = |o: &Object| kind.is_stored_form(o.revision) && o.data.starts_with(&named);
+    let is_at_hand =
+        |o: &Object| kind.is_stored_form(o.revision) && o.data.starts_with(&named) && o.data.ends_with(b"\n");
     if !objects.iter().all(is_at_hand) {
-        return collected(head, objects.iter().map(|o| item(&**kind, o)));
+        return collected(envelope, objects.iter().map(|o| item(&**kind, o)));
     }
     let cut = named.len().saturating_sub(1);
-    let items = objects.iter().map(|o| o.data.len() - cut).sum::<usize>() + objects.len().saturating_sub(1);
-    let left = head.len() + items + END.len();
-    let pieces = Pieces { head, objects: objects.into_iter(), is_first: true, left, cut };
+    let items = objects.iter().map(|o| o.data.len() - cut - 1).sum::<usize>() + objects.len().saturating_sub(1);
+    let left = envelope.head.len() + items + envelope.end.len();
+    let pieces = Pieces { envelope, objects: objects.into_iter(), is_first: true, left, cut };
     if left <= PIECE {
         return reply::bytes(200, pieces.whole());
     }
@@ -47,49 +76,44 @@ fn named(kind: &dyn Kind) -> Vec<u8> {
     let text = if kind.is_custom() {
         String::new()
     } else {
-        format!(r#"{{"apiVersion":"{}","kind":"{}","#, info.api_version(), info.kind)
+        format!(r#"{{"kind":"{}","apiVersion":"{}","#, info.kind, info.api_version())
     };
     text.into_bytes()
 }
 
-/// An item that is not stored as it is listed: of another form, or by an older Podium, with its type in another place.
+/// An item that is not stored as it is listed: of another form, or by an older Podium, in another order.
 fn item(kind: &dyn Kind, object: &Object) -> Bytes {
     let mut value = object::decode(kind, object);
-    match value.as_object_mut().filter(|_| !kind.is_custom()) {
-        None => object::bytes(kind, object),
-        Some(fields) => {
-            fields.retain(|key, _| !matches!(key.as_str(), "apiVersion" | "kind"));
-            value.to_string().into()
-        }
+    let of = Type::of(&value);
+    if let Some(fields) = value.as_object_mut().filter(|_| !kind.is_custom()) {
+        fields.retain(|key, _| !matches!(key.as_str(), "apiVersion" | "kind"));
     }
+    json_order::part(&value, of).into()
 }
 
 /// A list of objects that were converted for it.
 pub(crate) fn converted(kind: &dyn Kind, metadata: &Value, objects: Vec<Bytes>) -> Response<Body> {
-    collected(head(&kind.list_kind(), &kind.info().api_version(), metadata), objects.into_iter())
+    collected(Envelope::of(kind, metadata), objects.into_iter())
 }
 
 /// A list of metadata.
 pub(crate) fn metadata_only(kind: &dyn Kind, metadata: &Value, objects: &[Object]) -> Response<Body> {
-    let head = head("PartialObjectMetadataList", "meta.k8s.io/v1", metadata);
-    collected(head, objects.iter().map(|o| object::metadata_bytes(kind, o)))
+    let envelope = Envelope::of_struct("PartialObjectMetadataList", "meta.k8s.io/v1", metadata);
+    collected(envelope, objects.iter().map(|o| object::metadata_bytes(kind, o)))
 }
 
-fn head(kind: &str, api_version: &str, metadata: &Value) -> BytesMut {
-    let head = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#);
-    BytesMut::from(head.as_bytes())
-}
-
-fn collected(mut all: BytesMut, items: impl Iterator<Item = Bytes>) -> Response<Body> {
+fn collected(envelope: Envelope, items: impl Iterator<Item = Bytes>) -> Response<Body> {
+    let mut all = envelope.head;
     for (i, item) in items.enumerate() {
         put(&mut all, i == 0, 0, &item);
     }
-    all.put_slice(END);
+    all.put_slice(&envelope.end);
     reply::bytes(200, all.freeze())
 }
 
-/// Adds an item, without what stands in it behind its first byte for so many bytes.
+/// Adds an item, without its newline and without what stands in it behind its first byte for so many bytes.
 fn put(all: &mut BytesMut, is_first: bool, cut: usize, item: &[u8]) {
+    let item = json_order::without_newline(item);
     if !is_first {
         all.put_u8(b',');
     }
@@ -104,8 +128,8 @@ fn put(all: &mut BytesMut, is_first: bool, cut: usize, item: &[u8]) {
 
 /// What is left of a list to be sent.
 struct Pieces {
-    /// The beginning, until it is sent.
-    head: BytesMut,
+    /// The beginning, until it is sent, and the end.
+    envelope: Envelope,
     objects: vec::IntoIter<Object>,
     is_first: bool,
     /// Bytes.
@@ -117,12 +141,12 @@ struct Pieces {
 impl Pieces {
     /// All of it at once.
     fn whole(mut self) -> Bytes {
-        let mut all = std::mem::take(&mut self.head);
+        let mut all = std::mem::take(&mut self.envelope.head);
         all.reserve(self.left);
         for (i, object) in self.objects.enumerate() {
             put(&mut all, i == 0, self.cut, &object.data);
         }
-        all.put_slice(END);
+        all.put_slice(&self.envelope.end);
         all.freeze()
     }
 }
@@ -135,11 +159,11 @@ impl http_body::Body for Pieces {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        let mut piece = std::mem::take(&mut self.head);
+        let mut piece = std::mem::take(&mut self.envelope.head);
         piece.reserve(self.left.min(PIECE + PIECE / 4));
         while piece.len() < PIECE {
             let Some(object) = self.objects.next() else {
-                piece.put_slice(END);
+                piece.put_slice(&self.envelope.end);
                 break;
             };
             let (is_first, cut) = (std::mem::take(&mut self.is_first), self.cut);
@@ -172,12 +196,13 @@ mod tests {
     #[tokio::test]
     async fn a_list_in_pieces_is_the_whole_list() {
         for (count, size, cut) in [(0, 0, 0), (1, 10, 0), (3, PIECE, 5), (1000, 1000, 0), (263, 1000, 17)] {
-            let item = format!("\"{}{}\"", "y".repeat(cut), "x".repeat(size));
+            let item = format!("\"{}{}\"\n", "y".repeat(cut), "x".repeat(size));
             let objects: Vec<Object> = (0..count).map(|i| stored(i, &item)).collect();
-            let head = head("List", "v1", &serde_json::json!({"resourceVersion": "1"}));
-            let left = head.len() + count * (item.len() - cut + 1) - usize::from(count > 0) + END.len();
+            let envelope = || Envelope::of_struct("List", "v1", &json!({"resourceVersion": "1"}));
+            let left =
+                envelope().head.len() + count * (item.len() - cut) - usize::from(count > 0) + envelope().end.len();
             let pieces =
-                || Pieces { head: head.clone(), objects: objects.clone().into_iter(), is_first: true, left, cut };
+                || Pieces { envelope: envelope(), objects: objects.clone().into_iter(), is_first: true, left, cut };
             let all = pieces().collect().await.expect("a body").to_bytes();
             assert_eq!(all.len(), left);
             assert_eq!(pieces().whole(), all);
@@ -190,16 +215,18 @@ mod tests {
     #[tokio::test]
     async fn items_do_not_repeat_their_type_wherever_it_stands() {
         let kind = ALL.iter().find(|k| k.info().kind == "ConfigMap").expect("a kind");
-        let new = r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"kind":"a"},"metadata":{"name":"o"}}"#;
+        let new =
+            "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"o\"},\"data\":{\"kind\":\"a\"}}\n";
         let old = r#"{"apiVersion":"v1","data":{"kind":"a"},"kind":"ConfigMap","metadata":{"name":"o"}}"#;
         for objects in [vec![new], vec![old], vec![new, old]] {
             let objects: Vec<Object> = objects.iter().enumerate().map(|(i, data)| stored(i, data)).collect();
             let count = objects.len();
             let body =
-                whole(&KindRef::BuiltIn(*kind), &Value::Null, objects).into_body().collect().await.expect("a body");
-            let list: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
-            let item = serde_json::json!({"data": {"kind": "a"}, "metadata": {"name": "o"}});
-            assert_eq!(list["items"], Value::from(vec![item; count]));
+                whole(&KindRef::BuiltIn(*kind), &json!({}), objects).into_body().collect().await.expect("a body");
+            let item = r#"{"metadata":{"name":"o"},"data":{"kind":"a"}}"#;
+            let head = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":["#;
+            let expected = format!("{head}{}]}}\n", vec![item; count].join(","));
+            assert_eq!(std::str::from_utf8(&body.to_bytes()), Ok(&*expected));
         }
     }
 }

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(live.whole(), whole);
         whole["metadata"]["resourceVersion"] = json!("7");
         let bytes = Data::new(7, 1, &live.encode().unwrap());
-        assert_eq!(std::str::from_utf8(&bytes).unwrap(), whole.to_string());
+        assert_eq!(&bytes[..], crate::json_order::document(&whole));
         let mut managers = Managers::default();
         let apart = Apart { managers: &mut managers, in_metadata: false };
         let object = apart.deserialize(&mut serde_json::Deserializer::from_slice(&bytes)).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{
     accept::{Choice, choices},
-    encode, form,
+    encode, form, json_order,
     kinds::{Kind, KindInfo},
     protobuf,
     request::Query,
@@ -151,9 +151,10 @@ pub(crate) fn check_depth(object: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// The bytes of a whole object in this kind's form.
+/// The bytes of a whole object in this kind's form, with a newline at the end, as it is stored but for what an older Podium stored.
 pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
-    if kind.is_stored_form(object.revision) { object.data.bytes() } else { decode(kind, object).to_string().into() }
+    let is_whole = kind.is_stored_form(object.revision) && object.data.ends_with(b"\n");
+    if is_whole { object.data.bytes() } else { json_order::document(&decode(kind, object)).into() }
 }
 
 /// A whole object for the store.
@@ -162,13 +163,6 @@ pub(crate) fn encode(kind: &dyn Kind, mut value: Value) -> Result<Template, ApiE
         kind.to_storage(map);
     }
     encode::encode(&value, None)
-}
-
-/// The fields of an object as they are stored: those that lists leave out of their items come first.
-pub(crate) fn type_first(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    let fields = || object.as_object().into_iter().flatten();
-    let is_type = |key: &str| matches!(key, "apiVersion" | "kind");
-    fields().filter(move |(key, _)| is_type(key)).chain(fields().filter(move |(key, _)| !is_type(key)))
 }
 
 pub(crate) fn key(kind: &dyn Kind, namespace: &str, name: &str) -> Key {
@@ -195,10 +189,16 @@ pub(crate) fn metadata_bytes(kind: &dyn Kind, object: &Object) -> Bytes {
         metadata: &'a RawValue,
     }
     match serde_json::from_slice::<Outline<'_>>(&object.data) {
-        Ok(Outline { metadata }) if kind.is_stored_form(object.revision) => {
-            format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{metadata}}}"#).into()
+        // That of custom kinds is stored in another order.
+        Ok(Outline { metadata }) if kind.is_stored_form(object.revision) && !kind.is_custom() => {
+            let head = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#;
+            format!("{head},\"metadata\":{metadata}}}\n").into()
         }
-        _ => metadata_only(&decode(kind, object)).to_string().into(),
+        Ok(Outline { metadata }) if kind.is_stored_form(object.revision) => {
+            let metadata: Value = serde_json::from_str(metadata.get()).unwrap_or_default();
+            json_order::document(&metadata_only(&json!({"metadata": metadata}))).into()
+        }
+        _ => json_order::document(&metadata_only(&decode(kind, object))).into(),
     }
 }
 

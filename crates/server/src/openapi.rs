@@ -170,8 +170,8 @@ fn in_a_year() -> HeaderValue {
 }
 
 /// The hash of a document, in the form of upstream's.
-pub(crate) fn hash_of(text: &str) -> String {
-    hex(&Sha512::digest(text.as_bytes()))
+pub(crate) fn hash_of(text: impl AsRef<[u8]>) -> String {
+    hex(&Sha512::digest(text))
 }
 
 /// The answer with the hash of what it holds, or would hold.

@@ -1,6 +1,6 @@
 //! Answers: bytes that are there already, or a stream of them.
 
-use crate::status::ApiError;
+use crate::{indent, json_order, status::ApiError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -33,8 +33,14 @@ pub(crate) fn sized(code: u16, content_type: &str, body: Body) -> Response<Body>
 /// As upstream says of whatever an API server answers.
 const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-cache, private");
 
+/// A document in upstream's order, which ends with a newline as those of all of upstream's encoders.
 pub(crate) fn json(code: u16, value: &Value) -> Response<Body> {
-    full(code, "application/json", value.to_string())
+    full(code, "application/json", json_order::document(value))
+}
+
+/// A document that is no object of the API: upstream indents it (`WriteRawJSON`).
+pub(crate) fn raw_json(json: &[u8]) -> Response<Body> {
+    full(200, "application/json", indent::indented(json))
 }
 
 pub(crate) fn bytes(code: u16, bytes: Bytes) -> Response<Body> {

@@ -1,7 +1,7 @@
 //! WATCH: each watcher pulls from the store's window; an event is encoded once for all of them.
 
 use crate::{
-    convert,
+    convert, json_order,
     kinds::KindRef,
     list_options::ListOptions,
     object::{self, Include, View},
@@ -332,7 +332,7 @@ fn told(event: &Event) -> &'static str {
 }
 
 fn frame(kind: &str, object: &Value) -> Bytes {
-    format!("{}\n", json!({"type": kind, "object": object})).into()
+    raw_frame(kind, &json_order::document(object))
 }
 
 fn raw_frame(kind: &str, object: &[u8]) -> Bytes {
@@ -340,7 +340,7 @@ fn raw_frame(kind: &str, object: &[u8]) -> Bytes {
     all.put_slice(b"{\"type\":\"");
     all.put_slice(kind.as_bytes());
     all.put_slice(b"\",\"object\":");
-    all.put_slice(object);
+    all.put_slice(json_order::without_newline(object));
     all.put_slice(b"}\n");
     all.freeze()
 }

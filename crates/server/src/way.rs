@@ -43,7 +43,7 @@ fn shown_to_all(server: &ApiServer, method: &http::Method, path: &str, raw_query
         return health::answer(server, path, raw_query);
     }
     match *method {
-        http::Method::GET | http::Method::HEAD => Ok(reply::json(200, &discovery::version())),
+        http::Method::GET | http::Method::HEAD => Ok(discovery::version()),
         _ => Err(ApiError::method_not_allowed()),
     }
 }

@@ -25,6 +25,42 @@ struct Shown<'a> {
     time: Option<&'a str>,
 }
 
+/// An entry as JSON, with its keys as in upstream's `ManagedFieldsEntry`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InStructOrder<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    manager: &'a str,
+    operation: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<&'a str>,
+    fields_type: &'static str,
+    #[serde(rename = "fieldsV1")]
+    fields: &'a Set,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    subresource: &'a str,
+}
+
+/// Managers whose entries have their keys as in upstream's struct, and not sorted.
+#[derive(Debug)]
+pub struct StructOrder<'a>(pub &'a Managers);
+
+impl Serialize for StructOrder<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.in_order().into_iter().map(|entry| InStructOrder {
+            manager: &entry.manager,
+            operation: entry.operation.name(),
+            api_version: &entry.api_version,
+            time: entry.time.as_deref(),
+            fields_type: FIELDS_TYPE,
+            fields: &entry.fields,
+            subresource: &entry.subresource,
+        }))
+    }
+}
+
 /// An entry as it was written.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -120,6 +120,27 @@ impl KindInfo {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// Whether a deletion answers with the object even when it is gone (`ReturnDeletedObject` of its storage). Of all other
+    /// kinds it answers with a Status then.
+    pub(crate) fn returns_deleted_object(&self) -> bool {
+        match self.group {
+            "" => matches!(
+                self.kind,
+                "Namespace"
+                    | "PersistentVolume"
+                    | "PersistentVolumeClaim"
+                    | "Pod"
+                    | "PodTemplate"
+                    | "ResourceQuota"
+                    | "Service"
+                    | "ServiceAccount"
+            ),
+            "resource.k8s.io" => true,
+            "storage.k8s.io" => self.kind != "CSIStorageCapacity",
+            _ => false,
+        }
+    }
+
     /// Whether it is served with these features.
     pub(crate) fn is_served(&self, gates: &FeatureGates) -> bool {
         self.gate.is_none_or(|gate| gates.enabled(gate))

@@ -28,7 +28,8 @@ pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
         let frames = body.map_frame(|frame| frame.map_data(|lines| events(&lines)));
         return Response::from_parts(head, frames.boxed_unsync());
     }
-    form::rewritten(Response::from_parts(head, body), MEDIA_TYPE, super::encode).await
+    let encode = |json: &[u8]| super::encode(&serde_json::from_slice(json).ok()?);
+    form::rewritten(Response::from_parts(head, body), MEDIA_TYPE, encode).await
 }
 
 /// A chunk of a watch: whole lines of JSON, each an event. An event without a binary form ends as an error of its own,

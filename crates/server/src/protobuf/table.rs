@@ -55,6 +55,8 @@ pub(crate) struct Field {
     /// Its name in JSON.
     pub(crate) name: &'static str,
     pub(crate) number: u32,
+    /// Its place in Go's struct, and so in the JSON.
+    pub(crate) place: u16,
     pub(crate) shape: Shape,
     pub(crate) kind: Kind,
     /// Whether it stands in the JSON even when it is zero: no `omitempty` in Go.
@@ -98,12 +100,17 @@ pub(crate) struct Table {
 /// Ends the name of a message that apply takes as a whole.
 const ATOMIC: &str = "~atomic";
 
-/// Those of custom kinds are written by hand: their schemas have shapes of their own.
+/// Begins the packages of messages that have no binary form here.
+const JSON_ONLY: &str = "json/";
+
+/// Those of custom kinds are written by hand, for their schemas have shapes of their own, and so are those of documents of
+/// which only the JSON is served.
 const FACTS: &str = concat!(
     include_str!("messages.txt"),
     include_str!("apiextensions.txt"),
     include_str!("apiregistration.txt"),
     include_str!("metrics.txt"),
+    include_str!("json_only.txt"),
 );
 
 pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(FACTS).unwrap_or_default());
@@ -112,7 +119,13 @@ impl Table {
     /// The message of a kind. Kinds of meta/v1, such as `DeleteOptions`, belong to every API version.
     pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
         let found = self.kinds.get(&(api_version, kind)).or_else(|| self.kinds.get(&("", kind)));
-        found.and_then(|i| self.messages.get(*i))
+        found.and_then(|i| self.messages.get(*i)).filter(|message| !message.name.starts_with(JSON_ONLY))
+    }
+
+    /// The place of the message that an object names as its type. A custom kind may be called as one of meta/v1 is.
+    pub(crate) fn place_of_type(&self, api_version: &str, kind: &str) -> Option<usize> {
+        let found = || self.kinds.get(&(api_version, kind));
+        found().or_else(|| api_version.starts_with("meta.k8s.io/").then(|| self.kinds.get(&("", kind)))?).copied()
     }
 
     /// The message of this name.
@@ -149,9 +162,10 @@ impl Table {
             let bare = name.strip_suffix(ATOMIC).unwrap_or(name);
             let mut message = Message { name: format!("{package}.{bare}"), atomic: bare != *name, fields: Vec::new() };
             if !strings(fields) {
-                for token in fields.split(' ').filter(|t| !t.is_empty()) {
-                    message.fields.push(field(token, package, &places)?);
+                for (place, token) in (0..).zip(fields.split(' ').filter(|t| !t.is_empty())) {
+                    message.fields.push(field(token, place, package, &places)?);
                 }
+                message.fields.sort_unstable_by_key(|field| field.number);
             }
             table.messages.push(message);
         }
@@ -159,7 +173,7 @@ impl Table {
     }
 }
 
-fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind>) -> Option<Field> {
+fn field(token: &'static str, place: u16, package: &str, places: &HashMap<(&str, &str), Kind>) -> Option<Field> {
     let (left, kind) = token.split_once('=')?;
     let (name, number) = left.split_once(':')?;
     let (kind, merging) = kind.split_at(kind.find(['~', '&']).unwrap_or(kind.len()));
@@ -190,5 +204,5 @@ fn field(token: &'static str, package: &str, places: &HashMap<(&str, &str), Kind
             (None, package) => *places.get(&message.split_once('.').unwrap_or((package, message)))?,
         },
     };
-    Some(Field { name, number: number.parse().ok()?, shape, kind, always, merging })
+    Some(Field { name, number: number.parse().ok()?, place, shape, kind, always, merging })
 }

@@ -30,6 +30,8 @@ mod decoding;
 #[cfg(test)]
 mod defaults;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod encryption;
 #[cfg(test)]
 mod escalation;
