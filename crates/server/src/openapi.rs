@@ -12,6 +12,7 @@ mod enums;
 mod negotiate;
 mod packed;
 mod paths;
+mod required;
 mod resource_metrics;
 mod schemas;
 #[cfg(test)]

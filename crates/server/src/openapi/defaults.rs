@@ -4,20 +4,50 @@
 use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
 use serde_json::{Value, json};
 
+/// A value that a type says itself.
+enum Said {
+    Text(&'static str),
+    Number(i32),
+    False,
+}
+
+impl Said {
+    fn value(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Number(number) => json!(number),
+            Self::False => json!(false),
+        }
+    }
+}
+
 /// What types say themselves: message, field, value.
-const SAID: [(&str, &str, &str); 12] = [
-    ("core/v1.AzureDiskVolumeSource", "cachingMode", "ReadWrite"),
-    ("core/v1.AzureDiskVolumeSource", "fsType", "ext4"),
-    ("core/v1.AzureDiskVolumeSource", "kind", "Shared"),
-    ("core/v1.ContainerPort", "protocol", "TCP"),
-    ("core/v1.ISCSIVolumeSource", "iscsiInterface", "default"),
-    ("core/v1.LocalObjectReference", "name", ""),
-    ("core/v1.RBDVolumeSource", "keyring", "/etc/ceph/keyring"),
-    ("core/v1.RBDVolumeSource", "pool", "rbd"),
-    ("core/v1.RBDVolumeSource", "user", "admin"),
-    ("core/v1.ScaleIOVolumeSource", "fsType", "xfs"),
-    ("core/v1.ScaleIOVolumeSource", "storageMode", "ThinProvisioned"),
-    ("core/v1.ServicePort", "protocol", "TCP"),
+const SAID: [(&str, &str, Said); 25] = [
+    ("autoscaling/v1.ScaleSpec", "replicas", Said::Number(0)),
+    ("core/v1.AzureDiskVolumeSource", "cachingMode", Said::Text("ReadWrite")),
+    ("core/v1.AzureDiskVolumeSource", "fsType", Said::Text("ext4")),
+    ("core/v1.AzureDiskVolumeSource", "kind", Said::Text("Shared")),
+    ("core/v1.AzureDiskVolumeSource", "readOnly", Said::False),
+    ("core/v1.ContainerPort", "protocol", Said::Text("TCP")),
+    ("core/v1.FileKeySelector", "optional", Said::False),
+    ("core/v1.GRPCAction", "service", Said::Text("")),
+    ("core/v1.ISCSIPersistentVolumeSource", "iscsiInterface", Said::Text("default")),
+    ("core/v1.ISCSIVolumeSource", "iscsiInterface", Said::Text("default")),
+    ("core/v1.LocalObjectReference", "name", Said::Text("")),
+    ("core/v1.RBDPersistentVolumeSource", "keyring", Said::Text("/etc/ceph/keyring")),
+    ("core/v1.RBDPersistentVolumeSource", "pool", Said::Text("rbd")),
+    ("core/v1.RBDPersistentVolumeSource", "user", Said::Text("admin")),
+    ("core/v1.RBDVolumeSource", "keyring", Said::Text("/etc/ceph/keyring")),
+    ("core/v1.RBDVolumeSource", "pool", Said::Text("rbd")),
+    ("core/v1.RBDVolumeSource", "user", Said::Text("admin")),
+    ("core/v1.ReplicationControllerSpec", "minReadySeconds", Said::Number(0)),
+    ("core/v1.ReplicationControllerSpec", "replicas", Said::Number(1)),
+    ("core/v1.ScaleIOPersistentVolumeSource", "fsType", Said::Text("xfs")),
+    ("core/v1.ScaleIOPersistentVolumeSource", "storageMode", Said::Text("ThinProvisioned")),
+    ("core/v1.ScaleIOVolumeSource", "fsType", Said::Text("xfs")),
+    ("core/v1.ScaleIOVolumeSource", "storageMode", Said::Text("ThinProvisioned")),
+    ("core/v1.ServicePort", "protocol", Said::Text("TCP")),
+    ("resource/v1.DeviceToleration", "operator", Said::Text("Equal")),
 ];
 
 /// Adds them to a schema such as `io.k8s.api.core.v1.PodSpec`.
@@ -37,7 +67,7 @@ fn fill(message: &Message, schema: &mut Value) {
         let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
         let said = SAID.iter().find(|(of, name, _)| (*of, *name) == (message.name.as_str(), field.name));
         let (at, default) = match (field.shape, said) {
-            (_, Some((_, _, said))) => ("", Some(json!(said))),
+            (_, Some((_, _, said))) => ("", Some(said.value())),
             (Shape::Plain, None) => ("", plain(field)),
             (Shape::List, None) => ("/items", zero(field.kind)),
             (Shape::Map, None) => ("/additionalProperties", zero(field.kind)),

@@ -60,7 +60,9 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
             at("deletecollection", &swept, Some(options.clone()), &status, format!("Collection{id}"));
     }
     let mut named = one("");
-    named["delete"] = at("delete", &DELETE, Some(options), &status, id);
+    // That of Namespaces is wrapped, and documented with a Status all the same.
+    let deleted = if info.returns_deleted_object() && info.kind != "Namespace" { &object } else { &status };
+    named["delete"] = at("delete", &DELETE, Some(options), deleted, id);
     let mut paths = vec![(base.clone(), lean(collection)), (format!("{base}/{{name}}"), named)];
     if info.namespaced {
         let list = at("list", &LIST, None, &all, format!("{}ForAllNamespaces", info.kind));

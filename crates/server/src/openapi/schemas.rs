@@ -1,6 +1,6 @@
 //! The schemas of kinds and of everything that they are made of, in upstream's form.
 
-use super::{defaults, enums, types::find};
+use super::{defaults, enums, required, types::find};
 use crate::{
     kinds::{Kind, KindInfo},
     protobuf::merging,
@@ -66,6 +66,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     }
     for (name, schema) in &mut all {
         as_upstream(name, schema);
+        required::tell(name, schema);
         tell_merging(name, schema);
         defaults::tell(name, schema);
         enums::tell(name, schema);
@@ -82,6 +83,7 @@ pub(super) fn of_metadata() -> Map<String, Value> {
     let mut more = generator.take_definitions(true);
     for (name, schema) in &mut more {
         as_upstream(name, schema);
+        required::tell(name, schema);
         tell_merging(name, schema);
         defaults::tell(name, schema);
         enums::tell(name, schema);
@@ -90,9 +92,19 @@ pub(super) fn of_metadata() -> Map<String, Value> {
     all
 }
 
-/// `IntOrString` and `Quantity`, which the typed form describes for custom resources only.
+/// Types whose schemas are of no type, for they may hold several (`OpenAPISchemaType` of each).
+const OF_ANY_TYPE: [&str; 4] =
+    ["JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"];
+
+/// What the typed form describes otherwise.
 fn as_upstream(name: &str, schema: &mut Value) {
-    let one_of = match name.rsplit('.').next() {
+    let last = name.rsplit('.').next();
+    if last.is_some_and(|last| OF_ANY_TYPE.contains(&last))
+        && let Some(schema) = schema.as_object_mut()
+    {
+        schema.retain(|key, _| key == "description");
+    }
+    let one_of = match last {
         Some("IntOrString") => {
             schema["format"] = json!("int-or-string");
             json!([{"type": "integer"}, {"type": "string"}])

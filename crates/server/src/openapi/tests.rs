@@ -3,6 +3,7 @@
 mod binary;
 mod gnostic;
 mod swagger;
+mod upstream;
 
 use crate::{
     kinds::ALL,

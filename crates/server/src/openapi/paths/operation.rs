@@ -60,8 +60,8 @@ pub(super) struct Operation<'a> {
 
 impl Operation<'_> {
     pub(super) fn value(&self) -> Value {
-        let first = self.info.group.split('.').next().unwrap_or_default();
-        let tag = if first.is_empty() { "core" } else { first };
+        let group = self.info.group.strip_suffix(".k8s.io").unwrap_or(self.info.group);
+        let tag = if group.is_empty() { "core".to_owned() } else { camel_case(group) };
         let (group, version, kind) = self.about;
         let answer = content(self.forms(), &self.answer);
         let mut responses = Map::new();
@@ -72,7 +72,7 @@ impl Operation<'_> {
         let mut value = json!({
             "tags": [format!("{tag}_{}", self.info.version)],
             "description": self.description(),
-            "operationId": format!("{}{}{}{}", self.action, capitalized(tag), capitalized(self.info.version), self.id),
+            "operationId": format!("{}{}{}{}", self.verb(), capitalized(&tag), capitalized(self.info.version), self.id),
             "responses": responses,
             "x-kubernetes-action": self.upstream_action(),
             "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
@@ -89,6 +89,11 @@ impl Operation<'_> {
             }
         }
         value
+    }
+
+    /// With what its id begins. The verb of a collection's deletion ends where upstream's does (`verbs.GetPrefix`).
+    fn verb(&self) -> &str {
+        if self.action == "deletecollection" { "delete" } else { self.action }
     }
 
     /// `x-kubernetes-action`.
@@ -153,6 +158,12 @@ pub(super) fn parameters(all: &[Parameter]) -> Value {
 
 fn content(forms: Vec<&'static str>, schema: &Value) -> Map<String, Value> {
     forms.into_iter().map(|form| (form.to_owned(), json!({"schema": schema}))).collect()
+}
+
+/// Words in one, each but the first with a capital letter (`ToValidOperationID`).
+fn camel_case(text: &str) -> String {
+    let mut words = text.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
+    words.next().map(str::to_owned).into_iter().chain(words.map(capitalized)).collect()
 }
 
 /// With a capital first letter, as upstream names operations on subresources.

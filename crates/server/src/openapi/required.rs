@@ -1,0 +1,33 @@
+//! The `required` fields of a schema: the typed form insists on some that may be left out.
+
+use crate::protobuf::table::TABLE;
+use serde_json::Value;
+
+/// Fields that Go leaves out when they are empty, and that must be there all the same (`+required`).
+const NEEDED: [(&str, &str); 10] = [
+    ("core/v1.ContainerRestartRule", "action"),
+    ("core/v1.ContainerRestartRuleOnExitCodes", "operator"),
+    ("core/v1.PodCertificateProjection", "keyType"),
+    ("core/v1.PodCertificateProjection", "signerName"),
+    ("networking/v1.IPAddressSpec", "parentRef"),
+    ("networking/v1.ParentReference", "name"),
+    ("networking/v1.ParentReference", "resource"),
+    ("resource/v1.CapacityRequestPolicyRange", "min"),
+    ("resource/v1.CounterSet", "counters"),
+    ("resource/v1.DeviceCounterConsumption", "counters"),
+];
+
+/// Leaves those that upstream's generator names (`hasOptionalTag`).
+pub(super) fn tell(name: &str, schema: &mut Value) {
+    let mut parts = name.rsplit('.');
+    let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
+    let Some(message) = TABLE.message(&format!("{package}/{version}.{message}")) else { return };
+    let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else { return };
+    required.retain(|field| {
+        let field = field.as_str().unwrap_or_default();
+        NEEDED.contains(&(message.name.as_str(), field)) || message.named(field).is_none_or(|fact| fact.always)
+    });
+    if required.is_empty() {
+        schema.as_object_mut().map(|schema| schema.remove("required"));
+    }
+}
