@@ -5,6 +5,7 @@
 mod cgroup;
 mod cluster;
 mod kubectl;
+mod objects;
 mod processes;
 mod registry;
 mod setup;
