@@ -117,7 +117,12 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             if server.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(kind.info(), &name));
             }
-            return Ok(with_warnings(show_value(kind, 201, new.whole(), call)?, &warnings));
+            let mut shown = new.whole();
+            if kind.is_custom() {
+                // What is read has the defaults of its status, too.
+                kind.default(&mut shown);
+            }
+            return Ok(with_warnings(show_value(kind, 201, shown, call)?, &warnings));
         }
         let new = new.stored(&server.webhooks, kind).await?;
         let write = Write::put(key, Expect::Absent, new.encode()?);

@@ -50,6 +50,8 @@ pub(crate) struct Custom {
     /// The version in which objects are stored, and whether this is it.
     stored_as: String,
     is_stored: bool,
+    /// Whether an object that was stored without a status shows one.
+    has_first_status: bool,
     /// What was stored after this is as this schema would have it.
     since: Revision,
     gone: CancellationToken,
@@ -131,6 +133,7 @@ impl Custom {
             terminating: AtomicBool::new(false),
             stored_as: format!("{group}/{stored}"),
             is_stored: stored == info.version,
+            has_first_status: info.status && schema.properties.get("status").is_some_and(|s| s.default.is_some()),
             since: family.since,
             gone: CancellationToken::new(),
             schema,
@@ -297,7 +300,7 @@ impl Kind for Custom {
     }
 
     fn is_stored_form(&self, revision: Revision) -> bool {
-        self.is_stored && revision > self.since
+        self.is_stored && !self.has_first_status && revision > self.since
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {

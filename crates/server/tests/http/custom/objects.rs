@@ -82,6 +82,37 @@ async fn the_status_is_kept_apart() {
 }
 
 #[tokio::test]
+async fn the_defaults_of_a_status_show_from_the_creation_on() {
+    let mut definition = crontabs(&spec());
+    let first = &mut definition["spec"]["versions"][0];
+    first["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({"type": "object",
+        "default": {"state": "Waiting"},
+        "properties": {"state": {"type": "string"}, "replicas": {"type": "integer", "default": 0}}});
+    first["additionalPrinterColumns"] = json!([{"name": "State", "type": "string", "jsonPath": ".status.state"}]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
+    let mut object = crontab("a", &json!({}));
+    object["status"] = json!({"state": "Mine", "replicas": 9});
+    let shown = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 1}});
+    api.check(post(format!("{CRONTABS}?dryRun=All"), &object), 201, shown.clone()).await;
+    let made = api.check(post(CRONTABS, &object), 201, shown.clone()).await.body;
+    let path = format!("{CRONTABS}/a");
+    api.check(get(&path), 200, shown.clone()).await;
+    api.check(get(CRONTABS), 200, json!({"items": [shown]})).await;
+    watch.check("ADDED", shown.clone()).await;
+    api.check(table(CRONTABS), 200, json!({"rows": [{"cells": ["a", "Waiting"]}]})).await;
+    // Who writes nothing changes nothing; who writes the rest keeps it; and what is written is kept.
+    let same = api.check(merge(&path, &json!({"spec": {}})), 200, shown).await.body;
+    assert_eq!(version(&same), version(&made));
+    let changed = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 2}});
+    api.check(merge(&path, &json!({"spec": {"replicas": 3}})), 200, changed).await;
+    let written = json!({"status": {"state": "Ready", "replicas": 0}});
+    api.check(merge(format!("{path}/status"), &json!({"status": {"state": "Ready"}})), 200, written.clone()).await;
+    api.check(get(&path), 200, written).await;
+}
+
+#[tokio::test]
 async fn fields_have_owners_and_lists_are_merged_by_their_keys() {
     let ports = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
         "items": {"type": "object", "required": ["name"],
