@@ -12,6 +12,7 @@ mod checks;
 mod compare;
 mod defaults;
 mod embedded;
+mod field_path;
 mod format;
 mod json_path;
 mod lists;
@@ -22,6 +23,7 @@ mod structural;
 mod validate;
 
 pub use embedded::Place;
+pub use field_path::Found;
 pub use format::unrecognized_formats;
 pub use json_path::{JsonPath, PathError};
 pub use prune::Unknown;

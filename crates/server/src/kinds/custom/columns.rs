@@ -14,13 +14,14 @@ pub(super) struct PrinterColumn {
 }
 
 impl PrinterColumn {
-    /// The columns of a version; without any, there is the age.
+    /// The columns of a version; without any, there is the age. One whose path is none is left out, and so are those
+    /// behind it.
     pub(super) fn read(version: &Value) -> Vec<Self> {
         let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
             "description": "How long ago the object was created."}]);
         let said = &version["additionalPrinterColumns"];
         let columns = said.as_array().filter(|c| !c.is_empty()).or(age.as_array());
-        columns.into_iter().flatten().filter_map(Self::one).collect()
+        columns.into_iter().flatten().map_while(Self::one).collect()
     }
 
     fn one(column: &Value) -> Option<Self> {

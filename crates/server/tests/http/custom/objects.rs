@@ -54,6 +54,35 @@ async fn tables_have_the_columns_of_the_definition() {
 }
 
 #[tokio::test]
+async fn a_column_may_name_a_label_with_dots_and_one_that_is_no_path_ends_them() {
+    let mut definition = crontabs(&spec());
+    let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
+        column("Quoted", r".metadata.labels['serving\.knative\.dev/configuration']"),
+        column("Plain", r".metadata.labels.serving\.knative\.dev/configuration"),
+        column("Unescaped", ".metadata.labels['serving.knative.dev/configuration']"),
+        column("None", ".metadata.labels[x]"),
+        column("Behind", ".spec.image"),
+    ]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let mut object = crontab("a", &json!({}));
+    object["metadata"]["labels"] = json!({"serving.knative.dev/configuration": "hello"});
+    api.check(post(CRONTABS, &object), 201, json!({})).await;
+    let expected = json!({"columnDefinitions": [{"name": "Name"}, {"name": "Quoted"}, {"name": "Plain"}, {"name": "Unescaped"}],
+        "rows": [{"cells": ["a", "hello", "hello", null]}]});
+    api.check(table(CRONTABS), 200, expected).await;
+    for path in ["metadata.labels", "{.metadata}"] {
+        let wrong =
+            json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns/0/jsonPath", "value": path}]);
+        let place = "spec.additionalPrinterColumns[0].JSONPath";
+        let words = format!("{place}: Invalid value: {path:?}: must be a simple json path starting with .");
+        let answer = api.ask(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &wrong)).await;
+        assert!(answer.body["message"].as_str().unwrap().contains(&words), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn watches_and_deletions_of_collections_work() {
     let api = with_crontabs(&spec()).await;
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
