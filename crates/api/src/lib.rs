@@ -28,6 +28,7 @@ pub mod signals;
 pub mod static_pod;
 pub mod taint;
 pub mod text;
+pub mod version;
 
 pub use k8s_openapi;
 

@@ -1,6 +1,7 @@
 //! A version of a kind that a CustomResourceDefinition defines.
 
 mod columns;
+mod deprecation;
 mod embedded;
 pub(crate) mod names;
 mod numbers;
@@ -115,7 +116,6 @@ impl Custom {
         let versions = spec["versions"].as_array().into_iter().flatten();
         let stored = versions.filter(|v| v["storage"] == true).map(|v| text(v, "name")).next().unwrap_or_default();
         let fields = version["selectableFields"].as_array().into_iter().flatten();
-        let deprecated = || format!("{} {} is deprecated", info.api_version(), info.kind);
         Some(Self {
             list_kind: text(accepted, "listKind"),
             status: schema.only("status"),
@@ -127,8 +127,7 @@ impl Custom {
             scale: ScalePaths::read(&subresources["scale"]),
             types,
             root,
-            deprecation: (version["deprecated"] == true)
-                .then(|| version["deprecationWarning"].as_str().map_or_else(deprecated, str::to_owned)),
+            deprecation: deprecation::warning(spec, version),
             conversion: family.conversion.clone(),
             terminating: AtomicBool::new(false),
             stored_as: format!("{group}/{stored}"),

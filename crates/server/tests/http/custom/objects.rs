@@ -218,7 +218,10 @@ async fn versions_show_the_same_objects_each_in_its_form() {
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     let shown = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"image": "busybox", "only": "here", "replicas": null}});
     let got = api.check(get(format!("{beta}/a")), 200, shown.clone()).await;
-    assert_eq!(got.warnings(), ["299 - \"stable.example.com/v1beta1 CronTab is deprecated\""]);
+    assert_eq!(
+        got.warnings(),
+        ["299 - \"stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab\""]
+    );
     api.check(get(&beta), 200, json!({"apiVersion": "stable.example.com/v1beta1", "items": [shown]})).await;
     api.check(get(CRONTABS), 200, json!({"items": [{"apiVersion": "stable.example.com/v1", "spec": {"replicas": 2}}]}))
         .await;
