@@ -131,6 +131,21 @@ async fn quantities_are_stored_in_their_canonical_form() {
 }
 
 #[tokio::test]
+async fn quantities_keep_the_spelling_that_upstream_keeps() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    let written = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "+1024Mi"});
+    let shown = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
+    object["spec"]["containers"][0]["resources"] = json!({"limits": written, "requests": {"cpu": "1.234500"}});
+    object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "+5Mi"}}]);
+    let resources = json!({"limits": shown, "requests": {"cpu": "1235m", "memory": "1E9", "x.io/gpu": "007"}});
+    let expected =
+        json!({"spec": {"containers": [{"resources": resources}], "volumes": [{"emptyDir": {"sizeLimit": "+5Mi"}}]}});
+    api.check(post(PODS, &object), 201, expected.clone()).await;
+    api.check(get(format!("{PODS}/p")), 200, expected).await;
+}
+
+#[tokio::test]
 async fn what_upstream_warns_of_is_warned_of() {
     let api = Api::new().await;
     let mut object = pod("p.q");
