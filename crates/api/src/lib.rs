@@ -13,6 +13,7 @@ pub mod duration;
 pub mod feature_gates;
 pub mod field;
 pub mod findings;
+pub mod float;
 pub mod host_port;
 pub mod key;
 pub mod lean;

@@ -113,7 +113,7 @@ fn to_string(value: &Value) -> Outcome {
     Ok(Value::text(&text))
 }
 
-/// Go's `%g`: what is large or small has an exponent, of two digits at least.
+/// Go's `%g`.
 fn float(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {
@@ -125,13 +125,5 @@ fn float(number: f64) -> String {
         }
         .to_owned();
     }
-    let text = format!("{number:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => number.to_string(),
-    }
+    api::float::shown(number)
 }

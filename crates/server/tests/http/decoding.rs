@@ -90,6 +90,21 @@ async fn manifests_are_json_or_yaml() {
 }
 
 #[tokio::test]
+async fn yaml_is_read_as_upstream_reads_it() {
+    let api = Api::new().await;
+    let yaml = "metadata: {name: keys}\ndata:\n  0x10: a\n  010: b\n  n: c\n  yes: d\n  '010': e\n";
+    let expected = json!({"16": "a", "8": "b", "false": "c", "true": "d", "010": "e"});
+    let made = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
+    assert_eq!(made["data"], expected);
+    let yaml = "metadata: {name: p}\nspec:\n  terminationGracePeriodSeconds: 400.0\n  containers: [{name: c, image: i}]\n  \
+        volumes: [{name: v, configMap: {name: m, defaultMode: 0640}}]\n";
+    let spec = json!({"terminationGracePeriodSeconds": 400, "volumes": [{"configMap": {"defaultMode": 416}}]});
+    api.check(post(PODS, &json!(null)).text(YAML, yaml), 201, json!({"spec": spec})).await;
+    let fraction = yaml.replace("400.0", "1.5");
+    api.check(post(PODS, &json!(null)).text(YAML, &fraction), 400, json!({"reason": "BadRequest"})).await;
+}
+
+#[tokio::test]
 async fn a_field_of_the_wrong_type_is_named() {
     let api = Api::new().await;
     for (field, value, expected) in [
