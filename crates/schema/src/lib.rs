@@ -85,6 +85,12 @@ impl Schema {
         let has_rules = property.has_rules;
         Some(Self { kind: Some(Kind::Object), properties, has_rules, ..Self::default() })
     }
+
+    /// What expressions know of a whole resource of this schema; of its metadata they know the names.
+    #[must_use]
+    pub fn expression_type(&self) -> expr::Type {
+        self.as_type(true)
+    }
 }
 
 /// `additionalProperties`.

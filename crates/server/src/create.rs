@@ -196,7 +196,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
     authz::note_requestor(&call.user, resource, value);
     authz::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
-    kind.observe(value);
+    kind.observe(value, &|group, version, name| resource.served.known(group, version, name));
     object::check_depth(value)?;
     let mut errors = FieldErrors::default();
     metadata::validate(kind, value, &mut errors);

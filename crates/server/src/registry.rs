@@ -4,9 +4,10 @@
 
 use crate::{
     definitions::Definition,
-    kinds::{ALL, Custom, Kind, KindRef},
+    kinds::{ALL, Custom, Kind, KindInfo, KindRef},
     openapi::Documents,
 };
+use admission::policy::Known;
 use api::{feature_gates::FeatureGates, version::priority};
 use parking_lot::RwLock;
 use std::{
@@ -145,6 +146,14 @@ impl Served {
     pub(crate) fn of_objects<'a>(&'a self, api_version: &'a str, kind: &str) -> Option<&'a dyn Kind> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         self.kinds(group, version).find(|known| known.info().kind == kind && !known.info().question)
+    }
+
+    /// What expressions know of a kind that a client has defined, by its group, version, and plural or kind.
+    pub(crate) fn known(&self, group: &str, version: &str, name: &str) -> Option<Known> {
+        let is_it = |info: &KindInfo| {
+            (info.group, info.version) == (group, version) && (info.plural == name || info.kind == name)
+        };
+        self.custom.values().find(|kind| is_it(kind.info())).map(|kind| kind.known())
     }
 
     /// Groups and versions that only clients have defined, with their definitions.

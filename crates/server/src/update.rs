@@ -295,7 +295,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
     if resource.subresource.is_none() {
-        kind.observe(new);
+        kind.observe(new, &|group, version, name| resource.served.known(group, version, name));
     }
     object::check_depth(new)?;
     let mut errors = FieldErrors::default();

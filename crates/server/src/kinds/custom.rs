@@ -9,6 +9,7 @@ mod types;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use crate::{convert::Conversion, scale::ScalePaths, typed};
+use admission::policy::Known;
 use apply::{Filter, TypeId, TypeRef};
 use columns::PrinterColumn;
 use jiff::Timestamp;
@@ -148,6 +149,12 @@ impl Custom {
     /// Tells those who watch that this is no longer how the kind is served.
     pub(crate) fn end(&self) {
         self.gone.cancel();
+    }
+
+    /// What expressions know of its objects, but for their metadata.
+    pub(crate) fn known(&self) -> Known {
+        let Self { info, schema, .. } = self;
+        Known { kind: format!("{}, Kind={}", info.api_version(), info.kind), object: schema.expression_type() }
     }
 
     /// As this version has it: without what it does not know, with its defaults.
