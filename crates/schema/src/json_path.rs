@@ -262,7 +262,7 @@ fn filter(text: &str) -> Option<Filter> {
     let own = |path: &str| steps(path.trim().strip_prefix('@')?).ok();
     let Some(begin) = text.find(is_sign) else { return Some(Filter { path: own(text)?, condition: None }) };
     let (left, rest) = text.split_at(begin);
-    let (sign, right) = rest.split_at(rest.find(|c| !is_sign(c))?);
+    let (sign, right) = rest.split_at(rest.find(|c: char| !is_sign(c))?);
     let comparison = match sign {
         "==" => Comparison::Equal,
         "!=" => Comparison::NotEqual,
