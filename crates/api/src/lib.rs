@@ -13,6 +13,7 @@ pub mod duration;
 pub mod feature_gates;
 pub mod field;
 pub mod findings;
+pub mod float;
 pub mod host_port;
 pub mod key;
 pub mod lean;
@@ -28,6 +29,7 @@ pub mod signals;
 pub mod static_pod;
 pub mod taint;
 pub mod text;
+pub mod version;
 
 pub use k8s_openapi;
 

@@ -1,5 +1,9 @@
 //! Quantities: `100m`, `1.5Gi`, `2e3` (`k8s.io/apimachinery/pkg/api/resource`).
 
+mod spelling;
+
+pub use spelling::{rounded, shown};
+
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::fmt;
 
@@ -131,7 +135,7 @@ impl TryFrom<&Quantity> for Amount {
     }
 }
 
-/// The form in which upstream stores a quantity: `1000m` is `1`, `1024Mi` is `1Gi`.
+/// The canonical form of a quantity: `1000m` is `1`, `1024Mi` is `1Gi`.
 ///
 /// # Errors
 /// When it is no quantity.

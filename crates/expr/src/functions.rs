@@ -9,6 +9,7 @@ mod net;
 mod optional;
 mod strings;
 mod times;
+mod urls;
 mod versions;
 
 pub use authorizer::{Asking, Authorize, Question, Verdict};

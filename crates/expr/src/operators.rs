@@ -25,7 +25,7 @@ pub(crate) fn apply(name: &str, values: &[Value]) -> Outcome {
         (op::SUBSTRACT, [l, r]) => subtract(l, r),
         (op::MULTIPLY, [l, r]) => match (l, r) {
             (Value::Int(l), Value::Int(r)) => l.checked_mul(*r).map(Value::Int).ok_or_else(overflow),
-            (Value::Uint(l), Value::Uint(r)) => l.checked_mul(*r).map(Value::Uint).ok_or_else(overflow),
+            (Value::Uint(l), Value::Uint(r)) => l.checked_mul(*r).map(Value::Uint).ok_or_else(unsigned_overflow),
             (Value::Double(l), Value::Double(r)) => Ok(Value::Double(l * r)),
             _ => Err(EvalError::overload()),
         },
@@ -49,7 +49,19 @@ pub(crate) fn apply(name: &str, values: &[Value]) -> Outcome {
 }
 
 pub(crate) fn overflow() -> EvalError {
-    EvalError::new("return error for overflow")
+    EvalError::new("integer overflow")
+}
+
+pub(crate) fn unsigned_overflow() -> EvalError {
+    EvalError::new("unsigned integer overflow")
+}
+
+pub(crate) fn duration_overflow() -> EvalError {
+    EvalError::new("duration overflow")
+}
+
+pub(crate) fn time_overflow() -> EvalError {
+    EvalError::new("timestamp overflow")
 }
 
 fn compare(l: &Value, r: &Value, holds: fn(Ordering) -> bool) -> Outcome {
@@ -62,7 +74,7 @@ fn compare(l: &Value, r: &Value, holds: fn(Ordering) -> bool) -> Outcome {
 pub(crate) fn add(l: &Value, r: &Value) -> Outcome {
     match (l, r) {
         (Value::Int(l), Value::Int(r)) => l.checked_add(*r).map(Value::Int).ok_or_else(overflow),
-        (Value::Uint(l), Value::Uint(r)) => l.checked_add(*r).map(Value::Uint).ok_or_else(overflow),
+        (Value::Uint(l), Value::Uint(r)) => l.checked_add(*r).map(Value::Uint).ok_or_else(unsigned_overflow),
         (Value::Double(l), Value::Double(r)) => Ok(Value::Double(l + r)),
         (Value::String(l), Value::String(r)) => Ok(Value::String(format!("{l}{r}").into())),
         (Value::Bytes(l), Value::Bytes(r)) => Ok(Value::Bytes([&**l, &**r].concat().into())),
@@ -71,9 +83,11 @@ pub(crate) fn add(l: &Value, r: &Value) -> Outcome {
             Arc::make_mut(&mut all).extend(r.iter().cloned());
             Ok(Value::List(all))
         }
-        (Value::Duration(l), Value::Duration(r)) => l.checked_add(*r).map(Value::Duration).ok_or_else(overflow),
+        (Value::Duration(l), Value::Duration(r)) => {
+            l.checked_add(*r).map(Value::Duration).ok_or_else(duration_overflow)
+        }
         (Value::Time(t), Value::Duration(d)) | (Value::Duration(d), Value::Time(t)) => {
-            t.checked_add(*d).map(Value::Time).map_err(|_| overflow())
+            t.checked_add(*d).map(Value::Time).map_err(|_| time_overflow())
         }
         _ => Err(EvalError::overload()),
     }
@@ -82,10 +96,12 @@ pub(crate) fn add(l: &Value, r: &Value) -> Outcome {
 fn subtract(l: &Value, r: &Value) -> Outcome {
     match (l, r) {
         (Value::Int(l), Value::Int(r)) => l.checked_sub(*r).map(Value::Int).ok_or_else(overflow),
-        (Value::Uint(l), Value::Uint(r)) => l.checked_sub(*r).map(Value::Uint).ok_or_else(overflow),
+        (Value::Uint(l), Value::Uint(r)) => l.checked_sub(*r).map(Value::Uint).ok_or_else(unsigned_overflow),
         (Value::Double(l), Value::Double(r)) => Ok(Value::Double(l - r)),
-        (Value::Duration(l), Value::Duration(r)) => l.checked_sub(*r).map(Value::Duration).ok_or_else(overflow),
-        (Value::Time(t), Value::Duration(d)) => t.checked_sub(*d).map(Value::Time).map_err(|_| overflow()),
+        (Value::Duration(l), Value::Duration(r)) => {
+            l.checked_sub(*r).map(Value::Duration).ok_or_else(duration_overflow)
+        }
+        (Value::Time(t), Value::Duration(d)) => t.checked_sub(*d).map(Value::Time).map_err(|_| time_overflow()),
         (Value::Time(l), Value::Time(r)) => Ok(Value::Duration(l.duration_since(*r))),
         _ => Err(EvalError::overload()),
     }

@@ -1,5 +1,6 @@
-//! The part of Kubernetes' JSONPath that columns, scale and selectable fields are written in: `.status.conditions[0].type`,
-//! `.spec.list[*].name`, `.status.conditions[?(@.type=="Ready")].status`, `.metadata.labels.a\.b/c`, `['name']`, `..name`.
+//! The part of Kubernetes' JSONPath that columns and selectable fields are written in: `.status.conditions[0].type`,
+//! `.spec.list[*].name`, `.status.conditions[?(@.type=="Ready")].status`, `.metadata.labels.a\.b/c`, `['a\.b/c']`,
+//! `['a','b']`, `..name` (`client-go/util/jsonpath`).
 
 use serde_json::Value;
 
@@ -33,7 +34,9 @@ enum Step {
     /// From the end, if it is negative.
     Index(i64),
     /// From, to, and how far apart.
-    Slice(Option<i64>, Option<i64>, usize),
+    Slice(Option<i64>, Option<i64>, i64),
+    /// What each of them leads to, one after the other.
+    Union(Vec<JsonPath>),
     All,
     /// Of everything below, too.
     Descend,
@@ -69,12 +72,6 @@ impl JsonPath {
         steps(text)
     }
 
-    /// The names of the fields that it goes through, if it is nothing but fields.
-    #[must_use]
-    pub fn fields(&self) -> Option<Vec<&str>> {
-        self.0.iter().map(|step| if let Step::Field(name) = step { Some(name.as_str()) } else { None }).collect()
-    }
-
     /// What the path leads to.
     #[must_use]
     pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
@@ -95,12 +92,8 @@ impl Step {
             (Self::Index(i), Value::Array(items)) => {
                 place(*i, items.len()).and_then(|i| items.get(i)).into_iter().collect()
             }
-            (Self::Slice(from, to, step), Value::Array(items)) => {
-                let bound =
-                    |i: i64| if i < 0 { place(i, items.len()).unwrap_or(0) } else { usize::try_from(i).unwrap_or(0) };
-                let (from, to) = (from.map_or(0, bound), to.map_or(items.len(), bound).min(items.len()));
-                items.get(from..to).unwrap_or_default().iter().step_by((*step).max(1)).collect()
-            }
+            (Self::Slice(from, to, step), Value::Array(items)) => slice(*from, *to, *step, items),
+            (Self::Union(paths), value) => paths.iter().flat_map(|path| path.find(value)).collect(),
             (Self::Filter(filter), Value::Array(items)) => items.iter().filter(|item| filter.takes(item)).collect(),
             (Self::Descend, value) => {
                 let mut all = Vec::new();
@@ -115,6 +108,16 @@ impl Step {
 fn place(i: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     usize::try_from(if i < 0 { i + length } else { i }).ok()
+}
+
+/// Upstream shows nothing of a part that is not all there.
+fn slice(from: Option<i64>, to: Option<i64>, step: i64, items: &[Value]) -> Vec<&Value> {
+    let (from, to) = (place(from.unwrap_or(0), items.len()), to.map_or(Some(items.len()), |to| place(to, items.len())));
+    let (Some(from), Some(to), Ok(step)) = (from, to, usize::try_from(step)) else { return Vec::new() };
+    if step == 0 {
+        return Vec::new();
+    }
+    items.get(from..to).unwrap_or_default().iter().step_by(step).collect()
 }
 
 fn descend<'a>(value: &'a Value, all: &mut Vec<&'a Value>) {
@@ -158,33 +161,42 @@ fn steps(text: &str) -> Result<JsonPath, PathError> {
                 field(&rest[2..], &mut steps)
             }
             '.' => field(&rest[1..], &mut steps),
-            '[' => {
+            '[' if rest.starts_with("[?(") => {
                 let end = closing(rest).ok_or(PathError::Unterminated)?;
-                steps.push(bracket(rest[1..end].trim())?);
+                steps.push(condition(&rest[1..end])?);
                 &rest[end + 1..]
             }
+            '[' => {
+                let end = rest.find(']').ok_or(PathError::Unterminated)?;
+                steps.extend(bracket(&rest[1..end])?);
+                &rest[end + 1..]
+            }
+            // A space says nothing, and neither does the object that is meant anyway.
+            ' ' | '@' | '$' => &rest[1..],
             other => return Err(PathError::Unexpected(other)),
         };
     }
     Ok(JsonPath(steps))
 }
 
-/// A name up to the next step; a backslash makes a dot part of it.
+/// A name up to the next step; a backslash makes what follows it part of the name.
 fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
     let (mut name, mut escaped) = (String::new(), false);
     for (i, c) in text.char_indices() {
-        match c {
-            '\\' if !escaped => escaped = true,
-            '.' | '[' if !escaped => {
-                return end_of(name, steps, &text[i..]);
-            }
-            c => {
-                name.push(c);
-                escaped = false;
-            }
+        if !escaped && is_end(c) {
+            return end_of(name, steps, &text[i..]);
+        }
+        escaped = c == '\\' && !escaped;
+        if c != '\\' {
+            name.push(c);
         }
     }
     end_of(name, steps, "")
+}
+
+/// `isTerminator`.
+fn is_end(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
 fn end_of<'a>(name: String, steps: &mut Vec<Step>, rest: &'a str) -> &'a str {
@@ -196,7 +208,7 @@ fn end_of<'a>(name: String, steps: &mut Vec<Step>, rest: &'a str) -> &'a str {
     rest
 }
 
-/// Where the bracket ends that the text begins with.
+/// Where the bracket of a filter ends that the text begins with.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (i, c) in text.char_indices() {
@@ -217,46 +229,50 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(inner: &str) -> Result<Step, PathError> {
-    if inner == "*" {
-        return Ok(Step::All);
+fn condition(inner: &str) -> Result<Step, PathError> {
+    let text = inner.strip_prefix("?(").and_then(|i| i.strip_suffix(')')).unwrap_or(inner);
+    filter(text.trim()).map(Step::Filter).ok_or_else(|| PathError::Filter(text.to_owned()))
+}
+
+/// What stands in brackets: several of them, a name in quotes, a place, or a part of a list.
+fn bracket(inner: &str) -> Result<Vec<Step>, PathError> {
+    if inner.contains(',') {
+        let each = inner.split(',').map(|part| bracket(part.trim_matches(' ')).map(JsonPath));
+        return Ok(vec![Step::Union(each.collect::<Result<_, _>>()?)]);
     }
-    if let Some(condition) = inner.strip_prefix("?(").and_then(|i| i.strip_suffix(')')) {
-        return filter(condition.trim()).ok_or_else(|| PathError::Filter(condition.to_owned())).map(Step::Filter);
-    }
-    if let Some(Value::String(name)) = literal(inner) {
-        return Ok(Step::Field(name));
+    let quoted = inner.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+    if let Some(name) = quoted.filter(|name| !name.contains('\'')) {
+        // It is read as behind a dot: one that is not escaped ends the name, in quotes, too.
+        return steps(&format!(".{name}")).map(|path| path.0);
     }
     let bad = || PathError::Index(inner.to_owned());
     let number = |text: &str| if text.is_empty() { Ok(None) } else { text.parse::<i64>().map(Some).map_err(|_| bad()) };
-    let parts: Vec<&str> = inner.split(':').map(str::trim).collect();
-    match parts.as_slice() {
-        [one] => number(one)?.map(Step::Index).ok_or_else(bad),
-        [from, to] => Ok(Step::Slice(number(from)?, number(to)?, 1)),
-        [from, to, step] => {
-            let step = number(step)?.unwrap_or(1);
-            Ok(Step::Slice(number(from)?, number(to)?, usize::try_from(step).ok().filter(|s| *s > 0).ok_or_else(bad)?))
-        }
-        _ => Err(bad()),
-    }
+    let parts: Vec<&str> = inner.split(':').collect();
+    Ok(vec![match parts.as_slice() {
+        ["*"] => Step::Slice(None, None, 1),
+        [one] => number(one)?.map(Step::Index).ok_or_else(bad)?,
+        [from, to] => Step::Slice(number(from)?, number(to)?, 1),
+        [from, to, step] => Step::Slice(number(from)?, number(to)?, number(step)?.unwrap_or(1)),
+        _ => return Err(bad()),
+    }])
 }
 
 fn filter(text: &str) -> Option<Filter> {
-    let all = [
-        ("==", Comparison::Equal),
-        ("!=", Comparison::NotEqual),
-        ("<=", Comparison::LessOrEqual),
-        (">=", Comparison::GreaterOrEqual),
-        ("<", Comparison::Less),
-        (">", Comparison::Greater),
-    ];
+    let is_sign = |c: char| "!<>=".contains(c);
     let own = |path: &str| steps(path.trim().strip_prefix('@')?).ok();
-    match all.into_iter().find_map(|(sign, comparison)| Some((text.split_once(sign)?, comparison))) {
-        Some(((left, right), comparison)) => {
-            Some(Filter { path: own(left)?, condition: Some((comparison, literal(right.trim())?)) })
-        }
-        None => Some(Filter { path: own(text)?, condition: None }),
-    }
+    let Some(begin) = text.find(is_sign) else { return Some(Filter { path: own(text)?, condition: None }) };
+    let (left, rest) = text.split_at(begin);
+    let (sign, right) = rest.split_at(rest.find(|c: char| !is_sign(c))?);
+    let comparison = match sign {
+        "==" => Comparison::Equal,
+        "!=" => Comparison::NotEqual,
+        "<=" => Comparison::LessOrEqual,
+        ">=" => Comparison::GreaterOrEqual,
+        "<" => Comparison::Less,
+        ">" => Comparison::Greater,
+        _ => return None,
+    };
+    Some(Filter { path: own(left)?, condition: Some((comparison, literal(right.trim())?)) })
 }
 
 /// Text in quotes of either kind, a number, or a flag.

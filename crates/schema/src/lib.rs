@@ -12,6 +12,7 @@ mod checks;
 mod compare;
 mod defaults;
 mod embedded;
+mod field_path;
 mod format;
 mod json_path;
 mod lists;
@@ -22,6 +23,7 @@ mod structural;
 mod validate;
 
 pub use embedded::Place;
+pub use field_path::Found;
 pub use format::unrecognized_formats;
 pub use json_path::{JsonPath, PathError};
 pub use prune::Unknown;
@@ -82,6 +84,12 @@ impl Schema {
         let properties = BTreeMap::from([(name.into(), property.clone())]);
         let has_rules = property.has_rules;
         Some(Self { kind: Some(Kind::Object), properties, has_rules, ..Self::default() })
+    }
+
+    /// What expressions know of a whole resource of this schema; of its metadata they know the names.
+    #[must_use]
+    pub fn expression_type(&self) -> expr::Type {
+        self.as_type(true)
     }
 }
 

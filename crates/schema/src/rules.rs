@@ -142,7 +142,7 @@ impl Asking<'_> {
                 (None, false) if rule.of_change => continue,
                 (None, false) => Value::Null,
             };
-            let path = if rule.field.is_empty() { path.clone() } else { within(path, &rule.field) };
+            let path = if rule.field.is_empty() { path.clone() } else { within(path, schema, &rule.field) };
             self.one(schema, rule, value, &[("self", now.clone()), ("oldSelf", old)], &path);
             if self.over {
                 return;
@@ -213,10 +213,9 @@ fn named(path: &FieldPath) -> FieldPath {
     if *path == FieldPath::default() { FieldPath::new("<nil>") } else { path.clone() }
 }
 
-/// `.spec.x` or `['x']` below a path.
-fn within(path: &FieldPath, field: &str) -> FieldPath {
-    let plain = field.replace("['", ".").replace("']", "");
-    plain.split('.').filter(|part| !part.is_empty()).fold(path.clone(), |path, part| path.child(part))
+/// Where a rule wants to be told, below the path of its value.
+fn within(path: &FieldPath, schema: &Schema, field: &str) -> FieldPath {
+    schema.at_path(field, true).map_or_else(|_| path.clone(), |found| path.child(&found.path.to_string()))
 }
 
 /// What may be told: one line that says something.

@@ -263,7 +263,7 @@ fn a_schema_says_of_every_field_what_it_is() {
 #[test]
 fn paths_lead_to_values() {
     let value = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Old", "n": 2}]},
-        "metadata": {"annotations": {"a.b/c": "x"}}});
+        "metadata": {"annotations": {"a.b/c": "x", "a": {"b/c": "in"}}, "labels": {"serving.knative.dev/configuration": "hello"}}});
     for (path, expected) in [
         (".status.conditions[?(@.type==\"Ready\")].status", json!(["True"])),
         (".status.conditions[?(@.type=='Ready')].status", json!(["True"])),
@@ -272,14 +272,32 @@ fn paths_lead_to_values() {
         (".status.conditions[*].type", json!(["Ready", "Old"])),
         (".status.conditions[0:1].type", json!(["Ready"])),
         (".metadata.annotations.a\\.b/c", json!(["x"])),
-        (".metadata.annotations['a.b/c']", json!(["x"])),
+        (".metadata.annotations['a\\.b/c']", json!(["x"])),
+        (".metadata.labels['serving\\.knative\\.dev/configuration']", json!(["hello"])),
+        // A dot that is not escaped ends a name in quotes, too.
+        (".metadata.annotations['a.b/c']", json!(["in"])),
+        (".metadata.labels['serving.knative.dev/configuration']", json!([])),
+        (".status['conditions'][0]['type']", json!(["Ready"])),
+        (".status.conditions[0]['status','type']", json!(["True", "Ready"])),
+        (".status.conditions[1,0].type", json!(["Old", "Ready"])),
+        (".status.conditions[?(@.type!=\"a==b\")].type", json!(["Ready", "Old"])),
+        (".status.conditions[?(@.n)].type", json!(["Old"])),
+        (".status.conditions[:1].type", json!(["Ready"])),
+        (".status.conditions[-1:].type", json!(["Old"])),
+        // What is not all there is not shown.
+        (".status.conditions[0:3].type", json!([])),
+        (".status.conditions[2].type", json!([])),
+        (".status.conditions[::0].type", json!([])),
+        (".metadata.annotations[*]", json!([])),
+        (".metadata.labels.*", json!(["hello"])),
+        (".status.conditions[0] .type", json!(["Ready"])),
         ("..n", json!([2])),
         (".nothing.here", json!([])),
     ] {
         let found: Vec<Value> = JsonPath::parse(path).unwrap().find(&value).into_iter().cloned().collect();
         assert_eq!(json!(found), expected, "{path}");
     }
-    for bad in ["spec.x", ".a[", ".a[x]", ".a[?(x)]", ".a[::0]"] {
+    for bad in ["spec.x", ".a[", ".a[x]", ".a[?(x)]", ".a[\"b\"]", ".a['b\"]", ".a]", ".a,b"] {
         assert!(JsonPath::parse(bad).is_err(), "{bad}");
     }
 }

@@ -117,7 +117,12 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             if server.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(kind.info(), &name));
             }
-            return Ok(with_warnings(show_value(kind, 201, new.whole(), call)?, &warnings));
+            let mut shown = new.whole();
+            if kind.is_custom() {
+                // What is read has the defaults of its status, too.
+                kind.default(&mut shown);
+            }
+            return Ok(with_warnings(show_value(kind, 201, shown, call)?, &warnings));
         }
         let new = new.stored(&server.webhooks, kind).await?;
         let write = Write::put(key, Expect::Absent, new.encode()?);
@@ -191,7 +196,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
     authz::note_requestor(&call.user, resource, value);
     authz::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
-    kind.observe(value);
+    kind.observe(value, &|group, version, name| resource.served.known(group, version, name));
     object::check_depth(value)?;
     let mut errors = FieldErrors::default();
     metadata::validate(kind, value, &mut errors);

@@ -7,6 +7,16 @@ use crate::{
 };
 use serde_json::{Value, json};
 
+/// The object of an update has a name, and it is that of the path.
+pub(crate) fn check_named(resource: &Resource, new: &Value) -> Result<(), ApiError> {
+    let name = resource.name.as_deref().unwrap_or("");
+    if new["metadata"]["name"].as_str().unwrap_or("").is_empty() {
+        let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(ApiError::bad_request(why));
+    }
+    check_name(resource, new)
+}
+
 /// The object that a client sends is called as the path says.
 pub(crate) fn check_name(resource: &Resource, new: &Value) -> Result<(), ApiError> {
     let (name, given) = (resource.name.as_deref().unwrap_or(""), new["metadata"]["name"].as_str().unwrap_or(""));

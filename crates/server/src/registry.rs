@@ -4,10 +4,11 @@
 
 use crate::{
     definitions::Definition,
-    kinds::{ALL, Custom, Kind, KindRef},
+    kinds::{ALL, Custom, Kind, KindInfo, KindRef},
     openapi::Documents,
 };
-use api::feature_gates::FeatureGates;
+use admission::policy::Known;
+use api::{feature_gates::FeatureGates, version::priority};
 use parking_lot::RwLock;
 use std::{
     cmp::Reverse,
@@ -147,30 +148,19 @@ impl Served {
         self.kinds(group, version).find(|known| known.info().kind == kind && !known.info().question)
     }
 
+    /// What expressions know of a kind that a client has defined, by its group, version, and plural or kind.
+    pub(crate) fn known(&self, group: &str, version: &str, name: &str) -> Option<Known> {
+        let is_it = |info: &KindInfo| {
+            (info.group, info.version) == (group, version) && (info.plural == name || info.kind == name)
+        };
+        self.custom.values().find(|kind| is_it(kind.info())).map(|kind| kind.known())
+    }
+
     /// Groups and versions that only clients have defined, with their definitions.
     pub(crate) fn defined(&self) -> impl Iterator<Item = (&'static str, &'static str, &[Object])> {
         let own = |(group, version): &(&str, &str)| built_in(group, version).next().is_none();
         self.definitions.iter().filter(move |(key, _)| own(key)).map(|((g, v), all)| (*g, *v, all.as_slice()))
     }
-}
-
-/// The order of versions (`version.CompareKubeAwareVersionStrings`): `v2`, `v1`, `v1beta1`, `v1alpha1`, and then what is
-/// named otherwise.
-fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
-    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.is_empty());
-    let otherwise = (0, 0, 0, Reverse(version.to_owned()));
-    let Some(rest) = version.strip_prefix('v') else { return otherwise };
-    if let Some(major) = number(rest) {
-        return (3, major, 0, Reverse(String::new()));
-    }
-    for (word, rank) in [("beta", 2), ("alpha", 1)] {
-        if let Some((major, minor)) = rest.split_once(word)
-            && let Some((major, minor)) = number(major).zip(number(minor))
-        {
-            return (rank, major, minor, Reverse(String::new()));
-        }
-    }
-    otherwise
 }
 
 /// What is served, now and from now on.
@@ -205,19 +195,5 @@ impl Registry {
                 kind.end();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_preferred_as_upstream_does() {
-        let mut versions =
-            ["foo10", "v1alpha1", "v10", "v1", "v11beta2", "v2", "foo1", "v1beta1", "v3beta1", "v11alpha2"];
-        versions.sort_by_key(|v| Reverse(priority(v)));
-        let expected = ["v10", "v2", "v1", "v11beta2", "v3beta1", "v1beta1", "v11alpha2", "v1alpha1", "foo1", "foo10"];
-        assert_eq!(versions, expected);
     }
 }

@@ -6,7 +6,7 @@ mod paths;
 pub(crate) use paths::{BUILT_IN, ScalePaths};
 
 use crate::{
-    convert, decode,
+    convert, decode, identity,
     kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, integer, selector},
     live::Live,
     managed::{self, Asked},
@@ -96,6 +96,7 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
+            identity::check_named(resource, &scale)?;
             write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
         }
         "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,

@@ -4,6 +4,7 @@ use crate::{
     authz,
     create::{self, New},
     decode::{self, Parsed},
+    identity,
     kinds::Kind,
     large,
     live::Live,
@@ -110,13 +111,5 @@ fn check_new(resource: &Resource, object: &Value) -> Result<(), ApiError> {
         let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
         return Err(ApiError::conflict(info, name, &why));
     }
-    match text("name") {
-        "" => Err(ApiError::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        ))),
-        given if given != name => Err(ApiError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({name})"
-        ))),
-        _ => Ok(()),
-    }
+    identity::check_named(resource, object)
 }

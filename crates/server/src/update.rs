@@ -48,18 +48,13 @@ pub(crate) enum Ownership {
 }
 
 pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
+    let kind = &*resource.kind;
     managed::require(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
     let parsed = decode::parse(call, kind)?;
     let is_reset = managed::is_reset(&parsed.value);
     let (mut value, warnings) = strict::check(kind, parsed, validation)?;
-    if value["metadata"]["name"].as_str().unwrap_or("").is_empty() {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )));
-    }
-    identity::check_name(resource, &value)?;
+    identity::check_named(resource, &value)?;
     if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
         return make_new(server, resource, call, value, warnings, dry).await;
     }
@@ -300,7 +295,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
     if resource.subresource.is_none() {
-        kind.observe(new);
+        kind.observe(new, &|group, version, name| resource.served.known(group, version, name));
     }
     object::check_depth(new)?;
     let mut errors = FieldErrors::default();

@@ -20,7 +20,7 @@ pub struct ExpressionWarning {
 
 /// The kind of a resource, and the type of its objects.
 pub struct Known {
-    /// For example `apps/v1, Kind=Deployment`.
+    /// For example `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod`.
     pub kind: String,
     /// What its objects are made of.
     pub object: Type,
@@ -34,22 +34,20 @@ pub fn type_check(
     params: Option<&Type>,
     find: &dyn Fn(&str, &str, &str) -> Option<Known>,
 ) -> Vec<ExpressionWarning> {
-    let all: Vec<(Known, Vec<(&'static str, Type)>)> = resources(spec)
-        .into_iter()
-        .filter_map(|[group, version, resource]| find(group, version, resource))
-        .take(MOST)
-        .map(|known| {
-            let types = types(spec, &known.object, params);
-            (known, types)
-        })
-        .collect();
+    let found = resources(spec).into_iter().filter_map(|[group, version, resource]| {
+        let known = find(group, version, resource)?;
+        let types = types(spec, &known.object, params);
+        Some(([group, version], known, types))
+    });
+    let mut all: Vec<_> = found.take(MOST).collect();
+    all.sort_by(|(left, one, _), (right, other, _)| (left, &one.kind).cmp(&(right, &other.kind)));
     let mut warnings = Vec::new();
     for (i, validation) in spec["validations"].as_array().into_iter().flatten().enumerate() {
         for field in ["expression", "messageExpression"] {
             if validation[field].as_str().is_none_or(str::is_empty) {
                 continue;
             }
-            let wrong = all.iter().filter_map(|(known, types)| {
+            let wrong = all.iter().filter_map(|(_, known, types)| {
                 let why = Expression::read("", &validation[field], types).program.err()?;
                 let why = why.trim_start_matches("compilation failed: ");
                 Some(format!("{}: {why}\n", known.kind))
@@ -65,6 +63,8 @@ pub fn type_check(
 
 fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str, Type)> {
     let mut types = conditions::types(&more());
+    // What nothing is known of is not there, as upstream has it.
+    types.retain(|(name, _)| *name != "params" || params.is_some());
     for (name, of) in &mut types {
         match (*name, params) {
             ("object" | "oldObject", _) => *of = object.clone(),
@@ -77,16 +77,21 @@ fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str
     types
 }
 
-/// Group, version and name of the resources that a policy names; those that it has a pattern for could be any.
+/// Group, version and name of the resources that a policy names. Those that it has a pattern for could be any, and so could
+/// all of a rule with a pattern for groups or versions.
 fn resources(spec: &Json) -> BTreeSet<[&str; 3]> {
     let mut all = BTreeSet::new();
     for rule in spec["matchConstraints"]["resourceRules"].as_array().into_iter().flatten() {
         let names = |field: &str| {
             let list = rule[field].as_array().into_iter().flatten().filter_map(Json::as_str);
-            list.filter(|name| !name.contains(['*', '/'])).collect::<Vec<_>>()
+            list.collect::<Vec<_>>()
         };
-        let (versions, resources) = (names("apiVersions"), names("resources"));
-        for group in names("apiGroups") {
+        let (groups, versions, mut resources) = (names("apiGroups"), names("apiVersions"), names("resources"));
+        if groups.iter().chain(&versions).any(|name| name.contains('*')) {
+            continue;
+        }
+        resources.retain(|name| !name.contains(['*', '/']));
+        for group in groups {
             for version in &versions {
                 all.extend(resources.iter().map(|resource| [group, *version, *resource]));
             }

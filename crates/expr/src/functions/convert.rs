@@ -1,6 +1,10 @@
 //! From one type to another, and how large a value is.
 
-use crate::{EvalError, Value, eval::Outcome, operators::overflow};
+use crate::{
+    EvalError, Value,
+    eval::Outcome,
+    operators::{overflow, unsigned_overflow},
+};
 
 pub(super) fn apply(name: &str, args: &[Value]) -> Option<Outcome> {
     let [one] = args else { return None };
@@ -65,11 +69,12 @@ fn to_int(value: &Value) -> Outcome {
 fn to_uint(value: &Value) -> Outcome {
     match value {
         Value::Uint(_) => Ok(value.clone()),
-        Value::Int(i) => u64::try_from(*i).map(Value::Uint).map_err(|_| overflow()),
+        Value::Int(i) => u64::try_from(*i).map(Value::Uint).map_err(|_| unsigned_overflow()),
         Value::Double(d) if (0.0..1.8e19).contains(d) => Ok(Value::Uint(*d as u64)),
-        Value::Double(_) => Err(overflow()),
+        Value::Double(_) => Err(unsigned_overflow()),
         Value::String(text) => {
-            text.parse().map(Value::Uint).map_err(|_| EvalError::new("type conversion error from 'string' to 'uint'"))
+            let number = text.parse().ok().filter(|_| !text.starts_with('+'));
+            number.map(Value::Uint).ok_or_else(|| EvalError::new("type conversion error from 'string' to 'uint'"))
         }
         _ => Err(EvalError::overload()),
     }
@@ -95,7 +100,7 @@ fn to_string(value: &Value) -> Outcome {
         Value::Bool(b) => b.to_string(),
         Value::Int(i) => i.to_string(),
         Value::Uint(u) => u.to_string(),
-        Value::Double(d) => d.to_string(),
+        Value::Double(d) => float(*d),
         Value::Bytes(bytes) => String::from_utf8(bytes.to_vec())
             .map_err(|_| EvalError::new("invalid UTF-8 in bytes, cannot convert to string"))?,
         Value::Time(time) => time.to_string(),
@@ -106,4 +111,19 @@ fn to_string(value: &Value) -> Outcome {
         _ => return Err(EvalError::overload()),
     };
     Ok(Value::text(&text))
+}
+
+/// Go's `%g`.
+fn float(number: f64) -> String {
+    if !number.is_finite() {
+        return if number.is_nan() {
+            "NaN"
+        } else if number > 0.0 {
+            "+Inf"
+        } else {
+            "-Inf"
+        }
+        .to_owned();
+    }
+    api::float::shown(number)
 }

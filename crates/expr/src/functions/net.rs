@@ -1,18 +1,14 @@
-//! URLs, addresses and networks.
+//! Addresses, networks, and URLs.
 
-use crate::{EvalError, Value, eval::Outcome, value::Key};
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use super::urls;
+use crate::{EvalError, Value, eval::Outcome};
+use std::net::IpAddr;
 
 pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
     let [Value::String(text)] = args else { return None };
     Some(match name {
-        "url" => match Url::parse(text) {
-            Some(_) => Ok(Value::Url(Arc::clone(text))),
-            None => Err(EvalError::new(format!(
-                "URL parse error during conversion from string: parse {text:?}: invalid URI for request"
-            ))),
-        },
-        "isURL" => Ok(Value::Bool(Url::parse(text).is_some())),
+        "url" => urls::make(text),
+        "isURL" => Ok(Value::Bool(urls::is_one(text))),
         "ip" => ip(text).map(Value::Ip),
         "isIP" => Ok(Value::Bool(ip(text).is_ok())),
         "cidr" => cidr(text),
@@ -66,7 +62,7 @@ pub(super) fn is_canonical(args: &[Value]) -> Outcome {
 
 pub(super) fn on(name: &str, target: &Value, args: &[Value]) -> Outcome {
     match (target, args) {
-        (Value::Url(url), []) => of_url(name, url),
+        (Value::Url(url), []) => urls::on(name, url),
         (Value::Ip(address), []) => of_ip(name, *address),
         (Value::Cidr(address, length), args) => of_cidr(name, *address, *length, args),
         _ => Err(EvalError::overload()),
@@ -113,88 +109,4 @@ fn of_cidr(name: &str, address: IpAddr, length: u8, args: &[Value]) -> Outcome {
         }
         _ => return Err(EvalError::overload()),
     })
-}
-
-/// The parts of a URL that is absolute, or an absolute path.
-struct Url<'a> {
-    scheme: &'a str,
-    host: &'a str,
-    path: &'a str,
-    query: &'a str,
-}
-
-impl<'a> Url<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        if text.is_empty() || text.bytes().any(|b| b.is_ascii_control() || b == b' ') {
-            return None;
-        }
-        let (rest, query) = text.split_once('?').unwrap_or((text, ""));
-        if rest.starts_with('/') {
-            return Some(Self { scheme: "", host: "", path: rest, query });
-        }
-        let (scheme, rest) = rest.split_once(':')?;
-        let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
-        if !named || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)) {
-            return None;
-        }
-        let Some(rest) = rest.strip_prefix("//") else {
-            return rest.starts_with('/').then_some(Self { scheme, host: "", path: rest, query });
-        };
-        let (host, path) = rest.find('/').map_or((rest, ""), |i| rest.split_at(i));
-        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        let closed = host.starts_with('[') == host.contains(']');
-        let port = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
-        let port = port.split_once(':').map_or("", |(_, port)| port);
-        (closed && port.bytes().all(|b| b.is_ascii_digit())).then_some(Self { scheme, host, path, query })
-    }
-
-    fn host_and_port(&self) -> (&'a str, &'a str) {
-        match self.host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, port)) => (host, port.trim_start_matches(':')),
-            None => self.host.split_once(':').unwrap_or((self.host, "")),
-        }
-    }
-}
-
-fn of_url(name: &str, text: &str) -> Outcome {
-    let url = Url::parse(text).ok_or_else(EvalError::overload)?;
-    Ok(match name {
-        "getScheme" => Value::text(url.scheme),
-        "getHost" => Value::text(url.host),
-        "getHostname" => Value::text(url.host_and_port().0),
-        "getPort" => Value::text(url.host_and_port().1),
-        "getEscapedPath" => Value::text(url.path),
-        "getQuery" => {
-            let mut all: BTreeMap<Key, Vec<Value>> = BTreeMap::new();
-            for pair in url.query.split('&').filter(|p| !p.is_empty()) {
-                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                all.entry(Key::String(decoded(key).into())).or_default().push(Value::text(&decoded(value)));
-            }
-            Value::Map(Arc::new(all.into_iter().map(|(k, v)| (k, Value::list(v))).collect()))
-        }
-        _ => return Err(EvalError::overload()),
-    })
-}
-
-/// Without `%20` and `+`.
-fn decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((first, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).and_then(|h| u8::from_str_radix(h, 16).ok());
-        rest = match (first, hex) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                &tail[2..]
-            }
-            (b'+', _) => {
-                bytes.push(b' ');
-                tail
-            }
-            (byte, _) => {
-                bytes.push(*byte);
-                tail
-            }
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

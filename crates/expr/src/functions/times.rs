@@ -1,20 +1,20 @@
 //! Moments and spans of time.
 
-use crate::{EvalError, Value, eval::Outcome, operators::overflow};
+use crate::{EvalError, Value, eval::Outcome, operators::time_overflow};
+use api::rfc3339::Precision;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
     Some(match (name, args) {
         ("timestamp", [Value::Time(_)]) | ("duration", [Value::Duration(_)]) => Ok(args[0].clone()),
-        ("timestamp", [Value::String(text)]) => text
-            .parse()
+        ("timestamp", [Value::String(text)]) => api::rfc3339::parse(text, Precision::Seconds)
             .map(Value::Time)
-            .map_err(|_| EvalError::new("type conversion error from 'string' to 'timestamp'")),
+            .map_err(|_| EvalError::new("type conversion error from 'string' to 'google.protobuf.Timestamp'")),
         ("timestamp", [Value::Int(seconds)]) => {
-            Timestamp::from_second(*seconds).map(Value::Time).map_err(|_| overflow())
+            Timestamp::from_second(*seconds).map(Value::Time).map_err(|_| time_overflow())
         }
         ("duration", [Value::String(text)]) => {
-            let wrong = || EvalError::new("type conversion error from 'string' to 'duration'");
+            let wrong = || EvalError::new("type conversion error from 'string' to 'google.protobuf.Duration'");
             duration(text).map(Value::Duration).ok_or_else(wrong)
         }
         _ => return None,

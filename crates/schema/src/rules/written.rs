@@ -1,6 +1,6 @@
 //! What is wrong with rules, told to whoever writes them.
 
-use crate::{JsonPath, Schema};
+use crate::Schema;
 use api::field::{FieldErrors, FieldPath};
 use expr::{Program, Type};
 use serde_json::{Value as Json, json};
@@ -17,8 +17,8 @@ pub(crate) fn check(schema: &Json, root: bool, apart: Option<&str>, path: &Field
     let read = Schema::read_values(schema);
     for (i, rule) in rules.iter().enumerate() {
         let field = rule["fieldPath"].as_str().unwrap_or("");
-        if !field.is_empty() && !leads_somewhere(&read, field) {
-            errors.invalid(&at(i).child("fieldPath"), &json!(field), "fieldPath must be a valid path");
+        if !field.is_empty() && read.at_path(field, true).is_err() {
+            errors.invalid(&at(i).child("fieldPath"), &json!(field), "must be a valid path");
         }
     }
     if errors.0.len() > before {
@@ -41,9 +41,9 @@ fn words(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
     if source.is_empty() {
         errors.required(&path.child("rule"), "rule is not specified");
     } else if !text("message").is_empty() && message.is_empty() {
-        errors.invalid(&path.child("message"), &rule["message"], "message must be non-empty if specified");
+        errors.invalid(&path.child("message"), &rule["message"], "must be non-empty if specified");
     } else if has_line_breaks(message) {
-        errors.invalid(&path.child("message"), &rule["message"], "message must not contain line breaks");
+        errors.invalid(&path.child("message"), &rule["message"], "must not contain line breaks");
     } else if has_line_breaks(source) && message.is_empty() {
         errors.required(&path.child("message"), "message must be specified if rule contains line breaks");
     }
@@ -56,18 +56,11 @@ fn words(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
     }
     let field = text("fieldPath");
     if !field.is_empty() && field.trim().is_empty() {
-        errors.invalid(&path.child("fieldPath"), &json!(field), "fieldPath must be non-empty if specified");
+        errors.invalid(&path.child("fieldPath"), &json!(field), "must be non-empty if specified");
     }
     if has_line_breaks(field) {
-        errors.invalid(&path.child("fieldPath"), &json!(field), "fieldPath must not contain line breaks");
+        errors.invalid(&path.child("fieldPath"), &json!(field), "must not contain line breaks");
     }
-}
-
-fn leads_somewhere(schema: &Schema, field: &str) -> bool {
-    let parsed = JsonPath::parse(field).ok();
-    let Some(steps) = parsed.as_ref().and_then(JsonPath::fields) else { return false };
-    let found = steps.iter().try_fold(schema, |at, name| at.properties.get(*name).or(at.additional.schema()));
-    !steps.is_empty() && found.is_some()
 }
 
 /// What it says must make sense for such values.

@@ -1,12 +1,14 @@
 //! YAML. Depth, size and what aliases make of it are bounded.
 
+mod document;
+
 use super::{Parsed, check_paths};
 use api::quote::quoted;
+use document::Document;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::Value;
 use serde_saphyr::{Spanned, options::DuplicateKeyPolicy};
 use std::{collections::HashSet, fmt};
 
@@ -17,10 +19,10 @@ const ERRORS: &str = "yaml: unmarshal errors:";
 
 /// Reads a document.
 pub(super) fn read(text: &str) -> Result<Parsed, String> {
-    match serde_saphyr::from_str_with_options::<Value>(text, options(DuplicateKeyPolicy::Error)) {
-        Ok(value) => check_paths(&value).map(|()| Parsed { value, duplicates: Vec::new() }),
+    match serde_saphyr::from_str_with_options::<Document>(text, options(DuplicateKeyPolicy::Error)) {
+        Ok(Document(value)) => check_paths(&value).map(|()| Parsed { value, duplicates: Vec::new() }),
         Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
-            let value = lenient(text)?;
+            let Document(value) = lenient(text)?;
             check_paths(&value)?;
             // What cannot be looked through has at least the one that was found.
             let mut lines = lenient(text).map_or_else(|_| Vec::new(), |Twice(lines)| lines);
@@ -47,7 +49,10 @@ pub(crate) fn is_of_yaml(wrong: &str) -> bool {
 }
 
 fn options(duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
-    let mut options = serde_saphyr::options! { duplicate_keys: duplicate_keys, with_snippet: false };
+    // Upstream's reader is one of YAML 1.1: `0644` is octal, and `yes` is true.
+    let mut options = serde_saphyr::options! {
+        duplicate_keys: duplicate_keys, with_snippet: false, legacy_octal_numbers: true, strict_booleans: false,
+    };
     options.alias_limits.max_total_replayed_events = MAX_ALIASED;
     options
 }
@@ -139,13 +144,38 @@ impl<'de> Visitor<'de> for Keys<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[track_caller]
     fn check(text: &str, expected: &Value, lines: &[&str]) {
         let Parsed { value, duplicates } = read(text).unwrap();
         let told: Vec<String> = duplicates.iter().flat_map(|wrong| as_warnings(wrong)).collect();
         assert_eq!((&value, told.iter().map(String::as_str).collect::<Vec<_>>()), (expected, lines.to_vec()));
+    }
+
+    #[test]
+    fn scalars_and_keys_are_read_as_upstreams_reader_does() {
+        for (text, expected) in [
+            (
+                "0x10: a\n010: b\nn: c\nyes: d\n1.50: e\n1e6: f\n",
+                json!({"16": "a", "8": "b", "false": "c", "true": "d", "1.5": "e", "1e+06": "f"}),
+            ),
+            ("'0x10': a\n\"yes\": b\n'010': c\n!!str n: d\n", json!({"0x10": "a", "yes": "b", "010": "c", "n": "d"})),
+            ("a: 400.0\nb: 1e3\nc: 1.5\nd: -0.0\n", json!({"a": 400, "b": 1000, "c": 1.5, "d": 0})),
+            (
+                "a: 0644\nb: 0o17\nc: 0x1F\nd: 0b11\ne: 1_000\nf: -010\n",
+                json!({"a": 420, "b": 15, "c": 31, "d": 3, "e": 1000, "f": -8}),
+            ),
+            (
+                "a: yes\nb: Off\nc: y\nd: 'no'\ne: ~\nf:\n",
+                json!({"a": true, "b": false, "c": true, "d": "no", "e": null, "f": null}),
+            ),
+            ("a: 2026-01-02\nb: 10.0.0.1\nc: 1.2.3\n", json!({"a": "2026-01-02", "b": "10.0.0.1", "c": "1.2.3"})),
+            ("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", json!({"a": {"b": 1}, "c": {"b": 1, "d": 2}})),
+        ] {
+            assert_eq!(read(text).map(|parsed| parsed.value), Ok(expected), "{text}");
+        }
+        assert!(read("~: a\n").is_err() && read("[a]: b\n").is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A version of a kind that a CustomResourceDefinition defines.
 
 mod columns;
+mod deprecation;
 mod embedded;
 pub(crate) mod names;
 mod numbers;
@@ -8,6 +9,7 @@ mod types;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use crate::{convert::Conversion, scale::ScalePaths, typed};
+use admission::policy::Known;
 use apply::{Filter, TypeId, TypeRef};
 use columns::PrinterColumn;
 use jiff::Timestamp;
@@ -50,6 +52,8 @@ pub(crate) struct Custom {
     /// The version in which objects are stored, and whether this is it.
     stored_as: String,
     is_stored: bool,
+    /// Whether an object that was stored without a status shows one.
+    has_first_status: bool,
     /// What was stored after this is as this schema would have it.
     since: Revision,
     gone: CancellationToken,
@@ -113,7 +117,6 @@ impl Custom {
         let versions = spec["versions"].as_array().into_iter().flatten();
         let stored = versions.filter(|v| v["storage"] == true).map(|v| text(v, "name")).next().unwrap_or_default();
         let fields = version["selectableFields"].as_array().into_iter().flatten();
-        let deprecated = || format!("{} {} is deprecated", info.api_version(), info.kind);
         Some(Self {
             list_kind: text(accepted, "listKind"),
             status: schema.only("status"),
@@ -125,12 +128,12 @@ impl Custom {
             scale: ScalePaths::read(&subresources["scale"]),
             types,
             root,
-            deprecation: (version["deprecated"] == true)
-                .then(|| version["deprecationWarning"].as_str().map_or_else(deprecated, str::to_owned)),
+            deprecation: deprecation::warning(spec, version),
             conversion: family.conversion.clone(),
             terminating: AtomicBool::new(false),
             stored_as: format!("{group}/{stored}"),
             is_stored: stored == info.version,
+            has_first_status: info.status && schema.properties.get("status").is_some_and(|s| s.default.is_some()),
             since: family.since,
             gone: CancellationToken::new(),
             schema,
@@ -146,6 +149,12 @@ impl Custom {
     /// Tells those who watch that this is no longer how the kind is served.
     pub(crate) fn end(&self) {
         self.gone.cancel();
+    }
+
+    /// What expressions know of its objects, but for their metadata.
+    pub(crate) fn known(&self) -> Known {
+        let Self { info, schema, .. } = self;
+        Known { kind: format!("{}, Kind={}", info.api_version(), info.kind), object: schema.expression_type() }
     }
 
     /// As this version has it: without what it does not know, with its defaults.
@@ -297,7 +306,7 @@ impl Kind for Custom {
     }
 
     fn is_stored_form(&self, revision: Revision) -> bool {
-        self.is_stored && revision > self.since
+        self.is_stored && !self.has_first_status && revision > self.since
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {

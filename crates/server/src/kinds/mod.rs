@@ -71,6 +71,7 @@ use crate::{
     scale::{self, ScalePaths},
     typed,
 };
+use admission::policy::Known;
 use api::feature_gates::FeatureGates;
 use apply::TypeRef;
 use serde_json::{Map, Value, json};
@@ -99,6 +100,9 @@ pub enum WriteTarget {
     /// A named subresource of the kind with rules of its own, for example `resize` or `ephemeralcontainers`.
     Sub(&'static str),
 }
+
+/// What expressions know of a kind that a client has defined: it is asked with a group, a version, and a plural or a kind.
+pub type Defined<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Known>;
 
 /// What is particular about a kind. All methods are pure; `object` is decoded, with `apiVersion`, `kind` and `metadata` present.
 pub trait Kind: Send + Sync {
@@ -146,7 +150,7 @@ pub trait Kind: Send + Sync {
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _ctx: &WriteContext) {}
 
     /// What the server finds out about an object that is written, once its generation is known.
-    fn observe(&self, _object: &mut Value) {}
+    fn observe(&self, _object: &mut Value, _defined: Defined<'_>) {}
 
     /// Which fields a request that changes this part of an object can own: those that [`Kind::prepare_update`] does not
     /// take back (upstream's `GetResetFields`).

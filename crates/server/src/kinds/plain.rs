@@ -3,7 +3,7 @@
 //! What holds for every kind with a status is here: the object itself cannot change the status, and the status cannot
 //! change the rest.
 
-use super::{Column, FieldErrors, Kind, KindInfo, NAME_AND_AGE, WriteContext, WriteTarget};
+use super::{Column, Defined, FieldErrors, Kind, KindInfo, NAME_AND_AGE, WriteContext, WriteTarget};
 use crate::typed;
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ pub(in crate::kinds) struct Plain {
     /// What holds for a change beside that: the new object, then the old one.
     pub(in crate::kinds) validate_change: fn(&Value, &Value, &mut FieldErrors),
     /// What the server finds out about an object, once its generation is known.
-    pub(in crate::kinds) observe: fn(&mut Value),
+    pub(in crate::kinds) observe: fn(&mut Value, Defined<'_>),
     /// What upstream warns of, though it takes it; the old object is there for an update.
     pub(in crate::kinds) warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// What holds for a write of the status: the new object, then the old one.
@@ -54,7 +54,7 @@ impl Plain {
             validate: |_, _| {},
             validate_new: |_, _| {},
             validate_change: |_, _, _| {},
-            observe: |_| {},
+            observe: |_, _| {},
             warnings: |_, _| Vec::new(),
             validate_status: |_, _, _| {},
             begin_deletion: |_| {},
@@ -129,8 +129,8 @@ impl Kind for Plain {
         self.fields
     }
 
-    fn observe(&self, object: &mut Value) {
-        (self.observe)(object);
+    fn observe(&self, object: &mut Value, defined: Defined<'_>) {
+        (self.observe)(object, defined);
     }
 
     fn begin_deletion(&self, object: &mut Value) {

@@ -2,6 +2,7 @@
 //! (`customresource/validator.go`, and upstream's accessors in `unstructured/helpers.go`).
 
 use crate::kinds::{FieldErrors, FieldPath};
+use api::float;
 use serde_json::{Value, json};
 
 /// Where an object says how many there should be, are, and which.
@@ -146,7 +147,7 @@ fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Number(n) if !n.is_i64() => float(n.as_f64().unwrap_or(0.0)),
+        Value::Number(n) if !n.is_i64() => float::shown(n.as_f64().unwrap_or(0.0)),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(items) => list(items.iter().map(printed).collect()),
         Value::Object(fields) => {
@@ -154,19 +155,6 @@ fn printed(value: &Value) -> String {
             fields.sort_unstable_by_key(|(key, _)| *key);
             format!("map{}", list(fields.iter().map(|(key, held)| format!("{key}:{}", printed(held))).collect()))
         }
-    }
-}
-
-/// Go's `%v`: what is large or small has an exponent, of two digits at least.
-fn float(number: f64) -> String {
-    let text = format!("{number:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => number.to_string(),
     }
 }
 

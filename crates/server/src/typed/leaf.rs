@@ -1,7 +1,7 @@
 //! Values that are no messages: checked, and in the form in which Go writes them.
 
 use crate::protobuf::table::Kind;
-use api::quantity::{Amount, canonical};
+use api::quantity::{rounded, shown};
 use api::rfc3339::{self, Precision};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
@@ -94,13 +94,12 @@ fn quantity(value: &Value) -> Result<Value, Wrong> {
         Value::Null => "0".to_owned(),
         _ => return Err(Wrong::Type),
     };
-    canonical(&text).map(Value::from).map_err(|e| Wrong::Value(e.to_string()))
+    shown(&text).map(Value::from).map_err(|e| Wrong::Value(e.to_string()))
 }
 
 /// Upstream rounds the quantities of a `ResourceList` up to a thousandth (`SetDefaults_ResourceList`).
 pub(super) fn in_list(value: &mut Value) {
-    let fine = value.as_str().filter(|s| s.ends_with(['n', 'u'])).and_then(|text| Amount::parse(text).ok());
-    if let Some(amount) = fine {
-        *value = Value::from(Amount::milli_units(amount.milli()).to_string());
+    if let Some(text) = value.as_str().and_then(rounded) {
+        *value = Value::from(text);
     }
 }

@@ -90,6 +90,21 @@ async fn manifests_are_json_or_yaml() {
 }
 
 #[tokio::test]
+async fn yaml_is_read_as_upstream_reads_it() {
+    let api = Api::new().await;
+    let yaml = "metadata: {name: keys}\ndata:\n  0x10: a\n  010: b\n  n: c\n  yes: d\n  '010': e\n";
+    let expected = json!({"16": "a", "8": "b", "false": "c", "true": "d", "010": "e"});
+    let made = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
+    assert_eq!(made["data"], expected);
+    let yaml = "metadata: {name: p}\nspec:\n  terminationGracePeriodSeconds: 400.0\n  containers: [{name: c, image: i}]\n  \
+        volumes: [{name: v, configMap: {name: m, defaultMode: 0640}}]\n";
+    let spec = json!({"terminationGracePeriodSeconds": 400, "volumes": [{"configMap": {"defaultMode": 416}}]});
+    api.check(post(PODS, &json!(null)).text(YAML, yaml), 201, json!({"spec": spec})).await;
+    let fraction = yaml.replace("400.0", "1.5");
+    api.check(post(PODS, &json!(null)).text(YAML, &fraction), 400, json!({"reason": "BadRequest"})).await;
+}
+
+#[tokio::test]
 async fn a_field_of_the_wrong_type_is_named() {
     let api = Api::new().await;
     for (field, value, expected) in [
@@ -128,6 +143,21 @@ async fn quantities_are_stored_in_their_canonical_form() {
     let answer = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
     let message = answer.body["message"].as_str().unwrap();
     assert!(message.contains("resources.limits[cpu]: "), "{message}");
+}
+
+#[tokio::test]
+async fn quantities_keep_the_spelling_that_upstream_keeps() {
+    let api = Api::new().await;
+    let mut object = pod("p");
+    let written = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "+1024Mi"});
+    let shown = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
+    object["spec"]["containers"][0]["resources"] = json!({"limits": written, "requests": {"cpu": "1.234500"}});
+    object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "+5Mi"}}]);
+    let resources = json!({"limits": shown, "requests": {"cpu": "1235m", "memory": "1E9", "x.io/gpu": "007"}});
+    let expected =
+        json!({"spec": {"containers": [{"resources": resources}], "volumes": [{"emptyDir": {"sizeLimit": "+5Mi"}}]}});
+    api.check(post(PODS, &object), 201, expected.clone()).await;
+    api.check(get(format!("{PODS}/p")), 200, expected).await;
 }
 
 #[tokio::test]

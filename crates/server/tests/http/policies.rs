@@ -212,6 +212,59 @@ async fn the_status_of_a_policy_says_what_does_not_fit() {
 }
 
 #[tokio::test]
+async fn expressions_about_kinds_that_clients_define_are_checked_too() {
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
+    let rule = |group: &str, resource: &str| json!({"operations": ["*"], "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource]});
+    let mut any = rule("", "configmaps");
+    any["apiGroups"] = json!(["", "*"]);
+    policy(&api, "p", json!({
+        "paramKind": {"apiVersion": "stable.example.com/v1", "kind": "CronTab"},
+        "matchConstraints": {"resourceRules": [rule("stable.example.com", "crontabs"), rule("", "pods"), any]},
+        "validations": [
+            {"expression": "object.spec.replicas > '1'"},
+            {"expression": "object.spec.nothing == 1"},
+            {"expression": "params.spec.imag == 'x'"},
+            {"expression": "object.metadata.labels['a'] == 'b' && object.kind == 'CronTab' && params.spec.image == 'i'"},
+        ],
+    }))
+    .await;
+    let got = api.check(get(format!("{GROUP}/validatingadmissionpolicies/p")), 200, json!({})).await.body;
+    let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
+    let told: Vec<(&str, Vec<&str>)> = warnings
+        .iter()
+        .map(|w| (w["fieldRef"].as_str().unwrap(), w["warning"].as_str().unwrap().split("\n\n").collect()))
+        .collect();
+    assert_eq!(told.len(), 3, "{told:#?}");
+    for ((field, told), (expected, words)) in told.iter().zip([
+        (
+            "spec.validations[0].expression",
+            [
+                "/v1, Kind=Pod: ERROR: <input>: undefined field 'replicas'",
+                "stable.example.com/v1, Kind=CronTab: ERROR: <input>: found no matching overload for '_>_' applied to '(int, string)'",
+            ],
+        ),
+        (
+            "spec.validations[1].expression",
+            [
+                "/v1, Kind=Pod: ERROR: <input>: undefined field 'nothing'",
+                "stable.example.com/v1, Kind=CronTab: ERROR: <input>: undefined field 'nothing'",
+            ],
+        ),
+        (
+            "spec.validations[2].expression",
+            [
+                "/v1, Kind=Pod: ERROR: <input>: undefined field 'imag'",
+                "stable.example.com/v1, Kind=CronTab: ERROR: <input>: undefined field 'imag'",
+            ],
+        ),
+    ]) {
+        assert_eq!((*field, told.len()), (expected, 2), "{told:?}");
+        assert!(told.iter().zip(words).all(|(told, words)| told.starts_with(words)), "{told:?}");
+    }
+}
+
+#[tokio::test]
 async fn who_writes_and_binds_policies_may_read_what_configures_them() {
     let api = Api::new().await;
     let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]}]);

@@ -1,7 +1,10 @@
 //! The status of validating policies: whether their expressions fit the objects that they are about
 //! (`pkg/controller/validatingadmissionpolicystatus`).
 
-use crate::{kinds::ALL, managed};
+use crate::{
+    kinds::{ALL, Defined},
+    managed,
+};
 use admission::{
     Type,
     policy::{self, Known},
@@ -14,10 +17,19 @@ use std::{collections::BTreeMap, sync::Arc};
 const DEEPEST: usize = 16;
 
 /// Writes into a policy of which generation its status is, and what is found about it.
-pub(super) fn observe(policy: &mut Value) {
+pub(super) fn observe(policy: &mut Value, defined: Defined<'_>) {
     let params = &policy["spec"]["paramKind"];
-    let text = |field: &str| params[field].as_str().unwrap_or("");
-    let params = managed::types::of(text("apiVersion"), text("kind")).map(|of| fitting(of, 0));
+    let [version, kind] = ["apiVersion", "kind"].map(|field| params[field].as_str().unwrap_or(""));
+    let params = managed::types::of(version, kind).map(|of| fitting(of, 0)).or_else(|| {
+        let (group, version) = version.rsplit_once('/')?;
+        defined(group, version, kind).map(|known| with_metadata(known.object))
+    });
+    let find = |group: &str, version: &str, resource: &str| {
+        built_in(group, version, resource).or_else(|| {
+            let Known { kind, object } = defined(group, version, resource)?;
+            Some(Known { kind, object: with_metadata(object) })
+        })
+    };
     let warnings = policy::type_check(&policy["spec"], params.as_ref(), &find);
     let all = warnings.iter().map(|w| json!({"fieldRef": w.field, "warning": w.warning})).collect::<Vec<_>>();
     let checked = if all.is_empty() { json!({}) } else { json!({"expressionWarnings": all}) };
@@ -26,13 +38,25 @@ pub(super) fn observe(policy: &mut Value) {
     policy["status"]["typeChecking"] = checked;
 }
 
-/// A built-in resource; of what clients define everything is taken.
-fn find(group: &str, version: &str, resource: &str) -> Option<Known> {
+/// A built-in resource.
+fn built_in(group: &str, version: &str, resource: &str) -> Option<Known> {
     let mut all = ALL.iter().map(|kind| kind.info());
     let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
     let of = managed::types::of(&info.api_version(), info.kind)?;
-    let kind = format!("{}, Kind={}", info.api_version(), info.kind);
+    let kind = format!("{}/{}, Kind={}", info.group, info.version, info.kind);
     Some(Known { kind, object: fitting(of, 0) })
+}
+
+/// The metadata of what clients define is that of everything.
+fn with_metadata(object: Type) -> Type {
+    let Type::Object(mut fields) = object else { return object };
+    let any = managed::types::of("v1", "ConfigMap").map(|of| fitting(of, 0));
+    if let Some(Type::Object(known)) = any
+        && let Some(metadata) = known.get("metadata")
+    {
+        Arc::make_mut(&mut fields).insert("metadata".to_owned(), metadata.clone());
+    }
+    Type::Object(fields)
 }
 
 /// What expressions know of values of a type.

@@ -4,7 +4,7 @@
 //! instead of `spec.versions[0].schema`.
 
 use crate::kinds::{FieldErrors, FieldPath, checks::text};
-use schema::{JsonPath, Kind, Schema, structural};
+use schema::{Kind, Schema, structural};
 use serde_json::{Map, Value, json};
 
 /// Upstream's bound on selectable fields.
@@ -144,12 +144,11 @@ fn scale(scale: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// `validateSimpleJSONPath`.
 fn simple_path(said: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
-    match JsonPath::parse(said) {
-        Ok(parsed) if parsed.fields().is_some() && !said.contains('[') => return true,
-        Ok(_) => errors.invalid(path, &json!(said), "is an invalid path: only field names are allowed"),
-        Err(why) => errors.invalid(path, &json!(said), &format!("is an invalid path: {why}")),
+    let is_one = said.starts_with('.');
+    if !is_one {
+        errors.invalid(path, &json!(said), "must be a simple json path starting with .");
     }
-    false
+    is_one
 }
 
 /// `ValidateCustomResourceColumnDefinition`.
@@ -171,8 +170,8 @@ fn column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (said, at) = (text(column, "jsonPath"), path.child("JSONPath"));
     if said.is_empty() {
         errors.required(&at, "");
-    } else if let Err(why) = JsonPath::parse(said) {
-        errors.invalid(&at, &json!(said), &format!("is an invalid path: {why}"));
+    } else {
+        simple_path(said, &at, errors);
     }
 }
 
@@ -187,24 +186,22 @@ fn selectable(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.required(&at, "");
             continue;
         }
-        let parsed = JsonPath::parse(said).ok();
-        let Some(steps) = parsed.as_ref().and_then(JsonPath::fields) else {
-            errors.invalid(&at, &json!(said), "is an invalid path: does not refer to a valid field");
-            continue;
+        let found = match schema.at_path(said, false) {
+            Ok(found) => found,
+            Err(why) => {
+                errors.invalid(&at, &json!(said), &format!("is an invalid path: {why}"));
+                continue;
+            }
         };
-        let found = steps.iter().try_fold(&schema, |schema, step| schema.properties.get(*step));
-        match found {
-            None => errors.invalid(&at, &json!(said), "is an invalid path: does not refer to a valid field"),
-            Some(_) if steps.first() == Some(&"metadata") => {
-                errors.invalid(&at, &json!(said), "must not point to fields in metadata");
-            }
-            Some(found) if !matches!(found.kind, Some(Kind::String | Kind::Boolean | Kind::Integer)) => {
-                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-                errors.invalid(&at, &json!(said), why);
-            }
-            Some(_) => {}
+        if found.first == "metadata" {
+            errors.invalid(&at, &json!(said), "must not point to fields in metadata");
         }
-        if seen.insert(said.to_owned(), Value::Null).is_some() {
+        let kind = found.schema.and_then(|schema| schema.kind);
+        if !matches!(kind, Some(Kind::String | Kind::Boolean | Kind::Integer)) {
+            let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            errors.invalid(&at, &json!(said), why);
+        }
+        if seen.insert(found.path.to_string(), Value::Null).is_some() {
             errors.duplicate(&at, &json!(said));
         }
     }

@@ -1,6 +1,10 @@
 //! `additionalPrinterColumns`: what the Table of a custom kind shows.
 
 use crate::kinds::age;
+use api::{
+    float,
+    rfc3339::{self, Precision},
+};
 use jiff::Timestamp;
 use schema::JsonPath;
 use serde_json::{Value, json};
@@ -14,13 +18,14 @@ pub(super) struct PrinterColumn {
 }
 
 impl PrinterColumn {
-    /// The columns of a version; without any, there is the age.
+    /// The columns of a version; without any, there is the age. One whose path is none is left out, and so are those
+    /// behind it.
     pub(super) fn read(version: &Value) -> Vec<Self> {
         let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
             "description": "How long ago the object was created."}]);
         let said = &version["additionalPrinterColumns"];
         let columns = said.as_array().filter(|c| !c.is_empty()).or(age.as_array());
-        columns.into_iter().flatten().filter_map(Self::one).collect()
+        columns.into_iter().flatten().map_while(Self::one).collect()
     }
 
     fn one(column: &Value) -> Option<Self> {
@@ -48,13 +53,54 @@ impl PrinterColumn {
             ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => {
                 (*value).clone()
             }
-            ("string", Value::Null) => json!("<nil>"),
+            ("string", Value::Null) => json!("<no value>"),
+            ("string", Value::Number(number)) if number.is_f64() => json!(float::shown(number.as_f64().unwrap_or(0.0))),
             ("string", other) => json!(other.to_string()),
             #[expect(clippy::cast_possible_truncation, reason = "as upstream does")]
             ("integer", Value::Number(number)) => json!(number.as_i64().or(number.as_f64().map(|f| f as i64))),
-            ("date", Value::String(text)) if text.parse::<Timestamp>().is_ok() => json!(age(Some(text), now)),
+            ("date", Value::String(text)) if text.is_empty() || text == "null" => json!("<unknown>"),
+            ("date", Value::String(text)) if rfc3339::parse(text, Precision::Seconds).is_ok() => {
+                json!(age(Some(text), now))
+            }
             ("date", Value::String(_)) => json!("<invalid>"),
             _ => Value::Null,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PrinterColumn;
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn cells_are_what_upstream_makes_of_values() {
+        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        for (kind, value, expected) in [
+            ("string", json!("a"), json!("a")),
+            ("string", json!(null), json!("<no value>")),
+            ("string", json!(3), json!("3")),
+            ("string", json!(1.5), json!("1.5")),
+            ("string", json!(1_000_000.0), json!("1e+06")),
+            ("string", json!(true), json!("true")),
+            ("string", json!({"a": [1, "b"]}), json!(r#"{"a":[1,"b"]}"#)),
+            ("integer", json!(3), json!(3)),
+            ("integer", json!(3.7), json!(3)),
+            ("integer", json!("3"), json!(null)),
+            ("boolean", json!("true"), json!(null)),
+            ("number", json!(null), json!(null)),
+            ("date", json!("2026-01-02T03:04:00Z"), json!("5s")),
+            ("date", json!(""), json!("<unknown>")),
+            ("date", json!("null"), json!("<unknown>")),
+            ("date", json!("2026-01-02"), json!("<invalid>")),
+            ("date", json!("2026-01-02 03:04:00Z"), json!("<invalid>")),
+            ("date", json!(5), json!(null)),
+        ] {
+            let column = json!({"name": "C", "type": kind, "jsonPath": ".v"});
+            let column = PrinterColumn::one(&column).unwrap();
+            assert_eq!(column.cell(&json!({"v": value}), now), expected, "{kind} {value}");
+            assert_eq!(column.cell(&json!({}), now), Value::Null);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a RuntimeClass does to a new Pod (upstream's admission plugin `RuntimeClass`).
 
+use api::quantity::Amount;
 use serde_json::{Value, json};
 
 /// Gives the Pod the overhead of its class, and narrows it to the nodes that can run it; `class` is that of its
@@ -23,7 +24,6 @@ pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String
     Ok(())
 }
 
-/// Quantities are canonical on both sides, so that equal ones look the same.
 fn overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
     let given = spec["overhead"].as_object().is_some_and(|o| !o.is_empty());
     if overhead.is_null() {
@@ -34,13 +34,20 @@ fn overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
         };
     }
     let fixed = &overhead["podFixed"];
-    if given && spec["overhead"] != *fixed {
+    if given && !are_equal(&spec["overhead"], fixed) {
         return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
     }
     if fixed.is_object() {
         spec["overhead"] = fixed.clone();
     }
     Ok(())
+}
+
+/// Whether these are the same amounts, however they are written.
+fn are_equal(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    let amount = |quantity: &Value| Amount::parse(quantity.as_str().unwrap_or("")).ok();
+    one.len() == other.len() && one.iter().all(|(name, of)| other.get(name).is_some_and(|o| amount(o) == amount(of)))
 }
 
 /// Only nodes that both select are left.
@@ -127,6 +134,8 @@ mod tests {
         let class = json!({"overhead": {"podFixed": {"cpu": "100m"}}});
         check(json!({}), &class, &Ok(json!({"overhead": {"cpu": "100m"}})));
         check(json!({"overhead": {"cpu": "100m"}}), &class, &Ok(json!({"overhead": {"cpu": "100m"}})));
+        let same = json!({"overhead": {"cpu": "+100m"}});
+        check(same, &class, &Ok(json!({"overhead": {"cpu": "100m"}})));
         let other = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
         check(json!({"overhead": {"cpu": "200m"}}), &class, &Err(other));
         let none = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";

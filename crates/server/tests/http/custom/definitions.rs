@@ -258,6 +258,18 @@ async fn the_communitys_groups_are_not_for_everyone() {
     assert!(answer.body["message"].as_str().unwrap().contains(words), "{}", answer.body);
     definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let path = format!("{DEFINITIONS}/crontabs.stable.k8s.io");
+    let told = |body: &Value| {
+        let told = condition(body, "KubernetesAPIApprovalPolicyConformant");
+        ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or("").to_owned())
+    };
+    let bypassed = ["False", "UnapprovedAnnotation", "not approved: \"unapproved, for a test\""];
+    assert_eq!(told(&api.ask(&get(&path)).await.body), bypassed);
+    let place = "https://github.com/kubernetes/kubernetes/pull/78458";
+    let annotated = |said: &str| json!({"metadata": {"annotations": {"api-approved.kubernetes.io": said}}});
+    api.check(merge(&path, &annotated(place)), 200, json!({})).await;
+    let message = format!("approved in {place}");
+    assert_eq!(told(&api.ask(&get(&path)).await.body), ["True", "ApprovedAnnotation", message.as_str()]);
 }
 
 #[tokio::test]

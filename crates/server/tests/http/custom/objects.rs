@@ -54,6 +54,35 @@ async fn tables_have_the_columns_of_the_definition() {
 }
 
 #[tokio::test]
+async fn a_column_may_name_a_label_with_dots_and_one_that_is_no_path_ends_them() {
+    let mut definition = crontabs(&spec());
+    let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
+        column("Quoted", r".metadata.labels['serving\.knative\.dev/configuration']"),
+        column("Plain", r".metadata.labels.serving\.knative\.dev/configuration"),
+        column("Unescaped", ".metadata.labels['serving.knative.dev/configuration']"),
+        column("None", ".metadata.labels[x]"),
+        column("Behind", ".spec.image"),
+    ]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let mut object = crontab("a", &json!({}));
+    object["metadata"]["labels"] = json!({"serving.knative.dev/configuration": "hello"});
+    api.check(post(CRONTABS, &object), 201, json!({})).await;
+    let expected = json!({"columnDefinitions": [{"name": "Name"}, {"name": "Quoted"}, {"name": "Plain"}, {"name": "Unescaped"}],
+        "rows": [{"cells": ["a", "hello", "hello", null]}]});
+    api.check(table(CRONTABS), 200, expected).await;
+    for path in ["metadata.labels", "{.metadata}"] {
+        let wrong =
+            json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns/0/jsonPath", "value": path}]);
+        let place = "spec.additionalPrinterColumns[0].JSONPath";
+        let words = format!("{place}: Invalid value: {path:?}: must be a simple json path starting with .");
+        let answer = api.ask(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &wrong)).await;
+        assert!(answer.body["message"].as_str().unwrap().contains(&words), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn watches_and_deletions_of_collections_work() {
     let api = with_crontabs(&spec()).await;
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
@@ -79,6 +108,37 @@ async fn the_status_is_kept_apart() {
     let words =
         "status.replicas: Invalid value: \"string\": status.replicas in body must be of type integer: \"string\"";
     assert!(wrong.body["message"].as_str().unwrap().contains(words), "{}", wrong.body);
+}
+
+#[tokio::test]
+async fn the_defaults_of_a_status_show_from_the_creation_on() {
+    let mut definition = crontabs(&spec());
+    let first = &mut definition["spec"]["versions"][0];
+    first["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({"type": "object",
+        "default": {"state": "Waiting"},
+        "properties": {"state": {"type": "string"}, "replicas": {"type": "integer", "default": 0}}});
+    first["additionalPrinterColumns"] = json!([{"name": "State", "type": "string", "jsonPath": ".status.state"}]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
+    let mut object = crontab("a", &json!({}));
+    object["status"] = json!({"state": "Mine", "replicas": 9});
+    let shown = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 1}});
+    api.check(post(format!("{CRONTABS}?dryRun=All"), &object), 201, shown.clone()).await;
+    let made = api.check(post(CRONTABS, &object), 201, shown.clone()).await.body;
+    let path = format!("{CRONTABS}/a");
+    api.check(get(&path), 200, shown.clone()).await;
+    api.check(get(CRONTABS), 200, json!({"items": [shown]})).await;
+    watch.check("ADDED", shown.clone()).await;
+    api.check(table(CRONTABS), 200, json!({"rows": [{"cells": ["a", "Waiting"]}]})).await;
+    // Who writes nothing changes nothing; who writes the rest keeps it; and what is written is kept.
+    let same = api.check(merge(&path, &json!({"spec": {}})), 200, shown).await.body;
+    assert_eq!(version(&same), version(&made));
+    let changed = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 2}});
+    api.check(merge(&path, &json!({"spec": {"replicas": 3}})), 200, changed).await;
+    let written = json!({"status": {"state": "Ready", "replicas": 0}});
+    api.check(merge(format!("{path}/status"), &json!({"status": {"state": "Ready"}})), 200, written.clone()).await;
+    api.check(get(&path), 200, written).await;
 }
 
 #[tokio::test]
@@ -158,7 +218,10 @@ async fn versions_show_the_same_objects_each_in_its_form() {
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     let shown = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"image": "busybox", "only": "here", "replicas": null}});
     let got = api.check(get(format!("{beta}/a")), 200, shown.clone()).await;
-    assert_eq!(got.warnings(), ["299 - \"stable.example.com/v1beta1 CronTab is deprecated\""]);
+    assert_eq!(
+        got.warnings(),
+        ["299 - \"stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab\""]
+    );
     api.check(get(&beta), 200, json!({"apiVersion": "stable.example.com/v1beta1", "items": [shown]})).await;
     api.check(get(CRONTABS), 200, json!({"items": [{"apiVersion": "stable.example.com/v1", "spec": {"replicas": 2}}]}))
         .await;

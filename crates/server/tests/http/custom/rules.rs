@@ -145,7 +145,12 @@ async fn a_rule_that_makes_no_sense_is_refused_with_the_definition() {
             ".reason",
             "Unsupported value: \"Odd\": supported values: \"FieldValueDuplicate\", \"FieldValueForbidden\", \"FieldValueInvalid\", \"FieldValueRequired\"",
         ),
-        (ports(), json!({"rule": "true", "fieldPath": ".nothing"}), ".fieldPath", "fieldPath must be a valid path"),
+        (
+            ports(),
+            json!({"rule": "true", "fieldPath": ".nothing"}),
+            ".fieldPath",
+            "Invalid value: \".nothing\": must be a valid path",
+        ),
         (
             ports(),
             json!({"rule": "true", "optionalOldSelf": true}),

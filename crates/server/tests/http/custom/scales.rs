@@ -125,3 +125,36 @@ async fn a_scale_that_was_not_set_yet_can_be_set() {
     let words = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
     api.check(get(path("empty")), 500, json!({"message": words})).await;
 }
+
+#[tokio::test]
+async fn a_scale_that_breaks_a_rule_is_refused_as_its_object_is() {
+    let mut definition = crontabs(&spec());
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
+        json!([{"rule": "!has(self.replicas) || self.replicas % 2 == 0", "message": "must be even"}]);
+    let api = Api::new().await;
+    api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
+    let path = format!("{CRONTABS}/a/scale");
+    let scale = |replicas: i32| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": replicas}});
+    refused(&api, merge(&path, &json!({"spec": {"replicas": 3}})), "spec: Invalid value: must be even").await;
+    refused(&api, put(&path, &scale(3)), "spec: Invalid value: must be even").await;
+    let forced = format!("{path}?force=true");
+    refused(&api, apply(forced, "m", &scale(3)), "spec: Invalid value: must be even").await;
+    let large = "spec.replicas: Invalid value: 12: spec.replicas in body should be less than or equal to 10";
+    refused(&api, merge(&path, &json!({"spec": {"replicas": 12}})), large).await;
+    api.check(merge(&path, &json!({"spec": {"replicas": 4}})), 200, json!({"spec": {"replicas": 4}})).await;
+}
+
+#[tokio::test]
+async fn a_scale_that_is_put_has_the_name_of_its_path() {
+    let api = with_crontabs(&spec()).await;
+    api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
+    let path = format!("{CRONTABS}/a/scale");
+    let scale = |metadata: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": 3}});
+    for (metadata, why) in [
+        (json!({}), "the name of the object (a based on URL) was undeterminable: name must be provided"),
+        (json!({"name": "b"}), "the name of the object (b) does not match the name on the URL (a)"),
+    ] {
+        api.check(put(&path, &scale(metadata)), 400, json!({"message": why})).await;
+    }
+}

@@ -1,0 +1,38 @@
+//! Versions of APIs.
+
+use std::cmp::Reverse;
+
+/// The order of versions (`version.CompareKubeAwareVersionStrings`): `v2`, `v1`, `v1beta1`, `v1alpha1`, and then what is
+/// named otherwise. What is greater comes first.
+#[must_use]
+pub fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| is_number(text));
+    let otherwise = (0, 0, 0, Reverse(version.to_owned()));
+    let Some(rest) = version.strip_prefix('v') else { return otherwise };
+    if let Some(major) = number(rest) {
+        return (3, major, 0, Reverse(String::new()));
+    }
+    for (word, rank) in [("beta", 2), ("alpha", 1)] {
+        if let Some((major, minor)) = rest.split_once(word)
+            && let Some((major, minor)) = number(major).zip(number(minor))
+        {
+            return (rank, major, minor, Reverse(String::new()));
+        }
+    }
+    otherwise
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_preferred_as_upstream_does() {
+        let mut versions =
+            ["foo10", "v1alpha1", "v10", "v1", "v11beta2", "v2", "foo1", "v1beta1", "v3beta1", "v11alpha2"];
+        versions.sort_by_key(|v| Reverse(priority(v)));
+        let expected = ["v10", "v2", "v1", "v11beta2", "v3beta1", "v1beta1", "v11alpha2", "v1alpha1", "foo1", "foo10"];
+        assert_eq!(versions, expected);
+    }
+}
