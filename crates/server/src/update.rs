@@ -176,7 +176,8 @@ pub(crate) async fn write(
                 services::take(server, resource, &mut new.object).await?
             }
         };
-        let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
+        let takes = admit::quota::may_take(resource, &new.object, &old.object);
+        let counted = if takes { admit::quota::turn(server, resource).await } else { None };
         counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, Some(&old.object)))?;
         warnings.extend(metadata::warnings(&new.object, Some(&old.object)));
         if resource.subresource.is_none() {
