@@ -396,20 +396,3 @@ async fn what_can_only_be_posted_is_there_for_nothing_else() {
     }
     api.check(get(format!("{PODS}/p/nothing")), 404, json!({})).await;
 }
-
-#[tokio::test]
-async fn node_selector_of_a_gated_pod_only_grows() {
-    let api = Api::new().await;
-    let mut gated = pod("g");
-    gated["spec"]["schedulingGates"] = json!([{"name": "x.io/wait"}]);
-    gated["spec"]["nodeSelector"] = json!({"a": "b"});
-    api.check(post(PODS, &gated), 201, json!({})).await;
-    let change = |selector: Value| merge(format!("{PODS}/g"), &json!({"spec": {"nodeSelector": selector}}));
-    api.check(change(json!({"c": "d"})), 200, json!({"spec": {"nodeSelector": {"a": "b", "c": "d"}}})).await;
-    for wrong in [json!({"a": "x"}), json!({"a": null})] {
-        let answer = api.check(change(wrong), 422, json!({"reason": "Invalid"})).await;
-        let message = answer.body["details"]["causes"][0]["message"].as_str().unwrap();
-        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        assert!(message.ends_with(why), "{message}");
-    }
-}
