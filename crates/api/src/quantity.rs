@@ -203,14 +203,14 @@ fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
     if let Some((_, p)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Ok((1, *p, Format::DecimalSi));
     }
-    let exponent = suffix.strip_prefix(['e', 'E']).and_then(|exponent| exponent.parse().ok());
+    let exponent: Option<i32> = suffix.strip_prefix(['e', 'E']).and_then(|exponent| exponent.parse().ok());
     let wrong = if is_formed(suffix) { QuantityError::Suffix } else { QuantityError::Format };
     exponent.map(|power| (1, power, Format::DecimalExponent)).ok_or(wrong)
 }
 
 /// Whether a suffix is one by its letters: `[eEinumkKMGTP]*[-+]?[0-9]*`.
 fn is_formed(suffix: &str) -> bool {
-    let rest = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
+    let rest = suffix.trim_start_matches(|letter: char| "eEinumkKMGTP".contains(letter));
     let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
     digits.bytes().all(|b| b.is_ascii_digit())
 }

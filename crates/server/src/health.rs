@@ -12,7 +12,7 @@ use store::Key;
 
 /// Checks of all endpoints, in the order in which upstream's API server adds them. A server that answers at all passes most
 /// of them: it does not serve before its store is open, and what upstream starts after it listens is a part of this one.
-const CHECKS: [&str; 32] = [
+static CHECKS: [&str; 32] = [
     "ping",
     "log",
     "etcd",
@@ -51,9 +51,9 @@ const NAMESPACES: &str = "poststarthook/start-system-namespaces-controller";
 /// Whether the default roles and bindings are there.
 const ROLES: &str = "poststarthook/rbac/bootstrap-roles";
 /// Those of `/readyz` alone that come behind the store's.
-const READYZ: [&str; 2] = ["etcd-readiness", "informer-sync"];
+static READYZ: [&str; 2] = ["etcd-readiness", "informer-sync"];
 /// Those that come last there.
-const READYZ_LAST: [&str; 2] = [STORE_QUOTA, "shutdown"];
+static READYZ_LAST: [&str; 2] = [STORE_QUOTA, "shutdown"];
 /// Whether the store takes writes of clients: Podium's own check.
 const STORE_QUOTA: &str = "store-quota";
 
@@ -147,39 +147,41 @@ fn checked(server: &ApiServer, path: &str, query: &str) -> Reply {
 mod tests {
     use crate::test_server::{send, server};
 
-    async fn get(path: &str) -> (u16, String) {
-        let answer = send(&server().await, "GET", path, &[], &[]).await;
+    async fn get(server: &crate::ApiServer, path: &str) -> (u16, String) {
+        let answer = send(server, "GET", path, &[], &[]).await;
         (answer.code, String::from_utf8(answer.body.to_vec()).unwrap())
     }
 
     #[tokio::test]
     async fn health_is_told_in_upstreams_words() {
+        let server = server().await;
         for path in ["/livez", "/readyz", "/healthz", "/livez?exclude=etcd", "/readyz?exclude=none"] {
-            assert_eq!(get(path).await, (200, "ok".to_owned()), "{path}");
+            assert_eq!(get(&server, path).await, (200, "ok".to_owned()), "{path}");
         }
-        let (_, livez) = get("/livez?verbose").await;
+        let (_, livez) = get(&server, "/livez?verbose").await;
         let start = "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]poststarthook/start-apiserver-admission-initializer ok\n";
         let end = "[+]autoregister-completion ok\n[+]poststarthook/apiservice-openapi-controller ok\n\
                    [+]poststarthook/apiservice-openapiv3-controller ok\nlivez check passed\n";
         assert!(livez.starts_with(start) && livez.ends_with(end), "{livez}");
-        let (_, readyz) = get("/readyz?verbose=1&exclude=etcd&exclude=x&exclude=a").await;
+        let (_, readyz) = get(&server, "/readyz?verbose=1&exclude=etcd&exclude=x&exclude=a").await;
         let start = "[+]ping ok\n[+]log ok\n[+]etcd excluded: ok\n[+]etcd-readiness ok\n[+]informer-sync ok\n";
         let end = "[+]store-quota ok\n[+]shutdown ok\n\
                    warn: some health checks cannot be excluded: no matches for \"a\",\"x\"\nreadyz check passed\n";
         assert!(readyz.starts_with(start) && readyz.ends_with(end), "{readyz}");
-        assert_eq!(get("/healthz?verbose").await.1, livez.replace("livez", "healthz"));
+        assert_eq!(get(&server, "/healthz?verbose").await.1, livez.replace("livez", "healthz"));
     }
 
     #[tokio::test]
     async fn each_check_has_a_path_of_its_own() {
+        let server = server().await;
         for endpoint in ["livez", "readyz", "healthz"] {
             for check in super::checks(endpoint) {
                 let path = format!("/{endpoint}/{check}");
-                assert_eq!(get(&path).await, (200, "ok".to_owned()), "{path}");
+                assert_eq!(get(&server, &path).await, (200, "ok".to_owned()), "{path}");
             }
         }
         for path in ["/livez/nothing", "/livez/shutdown", "/healthz/etcd-readiness", "/livez/poststarthook"] {
-            assert_eq!(get(path).await.0, 404, "{path}");
+            assert_eq!(get(&server, path).await.0, 404, "{path}");
         }
     }
 
