@@ -53,13 +53,11 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     new.has_what_is_limited(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
     let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
     let more = |(name, usage): (String, resources::Amount)| {
+        // What becomes less is no request, even where the quota is exceeded (`SubtractWithNonNegativeResult`).
         let more = usage.minus(before.get(&name).copied().unwrap_or_default());
-        (!more.is_zero()).then_some((name, more))
+        (more > resources::Amount::ZERO).then_some((name, more))
     };
     let requested: Amounts = new.usage().into_iter().filter_map(more).collect();
-    if requested.values().all(|amount| amount.is_negative()) {
-        return Ok(());
-    }
     let too_much = |name: &&String| {
         let Some(most) = hard.get(*name) else { return false };
         let sum = used.get(*name).copied().unwrap_or_default().plus(requested[*name]);

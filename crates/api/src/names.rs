@@ -4,6 +4,8 @@ const LABEL_MAX: usize = 63;
 const SUBDOMAIN_MAX: usize = 253;
 
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+/// Of what would be a subdomain.
+const DOTS: &str = "must not contain dots";
 const SUBDOMAIN_1123: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const SUBDOMAIN_UNDERSCORE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const WILDCARD_1123: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -40,7 +42,11 @@ fn is_qualified_part(s: &str) -> bool {
 /// What is wrong with a lowercase RFC 1123 label; empty when nothing is.
 #[must_use]
 pub fn dns1123_label(s: &str) -> Vec<String> {
-    collect([(s.len() > LABEL_MAX).then(|| max_length(LABEL_MAX)), (!is_label_1123(s)).then(|| LABEL_1123.to_owned())])
+    let why = || {
+        let is_subdomain = s.split('.').all(is_label_1123);
+        if is_subdomain { DOTS } else { LABEL_1123 }.to_owned()
+    };
+    collect([(s.len() > LABEL_MAX).then(|| max_length(LABEL_MAX)), (!is_label_1123(s)).then(why)])
 }
 
 /// What is wrong with a lowercase RFC 1123 subdomain; empty when nothing is.
@@ -174,6 +180,16 @@ mod tests {
         }
         for s in bad {
             assert!(!rule(s).is_empty(), "{s:?} is not valid");
+        }
+    }
+
+    #[test]
+    fn subdomain_is_no_label_for_its_dots() {
+        let long = format!("{}.b", "a".repeat(63));
+        assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
+        assert_eq!(dns1123_label(&long), ["must be no more than 63 bytes", "must not contain dots"]);
+        for other in ["A.b", "a..b", "a.", "a_b"] {
+            assert_eq!(dns1123_label(other), [LABEL_1123], "{other}");
         }
     }
 

@@ -207,11 +207,16 @@ fn parse_suffix(suffix: &str) -> Result<(i128, i32, Format), QuantityError> {
     if let Some((_, p)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Ok((1, *p, Format::DecimalSi));
     }
-    let Some(exponent) = suffix.strip_prefix(['e', 'E']) else {
-        return Err(QuantityError::Suffix);
-    };
-    let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
-    Ok((1, power, Format::DecimalExponent))
+    let exponent: Option<i32> = suffix.strip_prefix(['e', 'E']).and_then(|exponent| exponent.parse().ok());
+    let wrong = if is_formed(suffix) { QuantityError::Suffix } else { QuantityError::Format };
+    exponent.map(|power| (1, power, Format::DecimalExponent)).ok_or(wrong)
+}
+
+/// Whether a suffix is one by its letters: `[eEinumkKMGTP]*[-+]?[0-9]*`.
+fn is_formed(suffix: &str) -> bool {
+    let rest = suffix.trim_start_matches(|letter: char| "eEinumkKMGTP".contains(letter));
+    let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// `whole.fraction × multiplier × 10^power` in nanounits, rounded up; `None` when it is too large.
@@ -338,6 +343,24 @@ mod tests {
         check("0.1234567890000000000000000000000000000000000000001Ki", 126_420, 127, "126419751937n");
         check("1e27", i64::MAX, i64::MAX, "1e27");
         check("42535295865117307932921825929e0", i64::MAX, i64::MAX, "42535295865117307932921825929");
+    }
+
+    #[test]
+    fn wrong_suffixes_are_told_from_what_is_no_suffix() {
+        for (wrong, error) in [
+            ("1GB", QuantityError::Format),
+            ("1 Gi", QuantityError::Format),
+            ("0x10", QuantityError::Format),
+            ("1x", QuantityError::Format),
+            ("1e5m", QuantityError::Format),
+            ("1GG", QuantityError::Suffix),
+            ("1e", QuantityError::Suffix),
+            ("1e-", QuantityError::Suffix),
+            ("1K", QuantityError::Suffix),
+            ("1Mi5", QuantityError::Suffix),
+        ] {
+            assert_eq!(Amount::parse(wrong), Err(error), "{wrong}");
+        }
     }
 
     #[test]

@@ -17,14 +17,13 @@ use crate::recorder::Recorder;
 use crate::worker::{self, Controller, is_code};
 use crate::written::{Revision, Written};
 use futures::stream::{self, StreamExt};
-use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use plan::{Facts, Start, drop_active, excess};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,8 +45,8 @@ struct CronJobs {
     /// Writes of Jobs, and of CronJobs.
     made: Written,
     reported: Written,
-    /// Since when those have their schedule that have another than before.
-    changed: HashMap<String, Timestamp>,
+    /// Those whose schedule has changed since they were reconciled.
+    changed: HashSet<String>,
 }
 
 impl Controller for CronJobs {
@@ -59,7 +58,7 @@ impl Controller for CronJobs {
             Event::CronJob(Seen::One { before, after: Some(cron) }) => {
                 let when = |cron: &CronJob| cron.spec.as_ref().map(|s| (s.schedule.clone(), s.time_zone.clone()));
                 if before.is_some_and(|before| when(&before) != when(&cron)) {
-                    self.changed.insert(key(cron.as_ref()), self.clock.now());
+                    self.changed.insert(key(cron.as_ref()));
                 }
                 vec![key(cron.as_ref())]
             }
@@ -103,8 +102,8 @@ impl Controller for CronJobs {
             }
         }
         let missing = self.missing(&status, &jobs).await?;
-        let (zone, since) = (self.clock.zone(), self.changed.get(key).copied());
-        let facts = Facts { cron: &cron, spec, jobs: &jobs, missing: &missing, since, zone, now: self.clock.now() };
+        let (zone, changed) = (self.clock.zone(), self.changed.remove(key));
+        let facts = Facts { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
         let mut plan = facts.plan(status);
         for told in &plan.told {
             self.recorder.tell(&cron.object_ref(&()), told.warning, told.reason, &told.message).await;
@@ -262,7 +261,7 @@ pub(crate) fn run(
         jobs,
         made: Written::default(),
         reported: Written::default(),
-        changed: HashMap::new(),
+        changed: HashSet::new(),
     };
     let works = worker::run(controller, events, stop);
     // What they do at once is large: it lies on the heap.

@@ -53,10 +53,6 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept, resource.kind.info())?;
     let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, &*resource.kind)?, validation)?;
-    if identity::named_version(&value).is_some() {
-        // Upstream's store says so, and nobody makes more of it.
-        return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
-    }
     write(server, resource, call, New { value, warnings, managers: None }, dry).await
 }
 
@@ -64,6 +60,8 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
 pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, new: New, dry: bool) -> Reply {
     let kind = &*resource.kind;
     let New { mut value, mut warnings, managers } = new;
+    // An apply may name a version of what is not there.
+    let versioned = managers.is_none() && identity::is_versioned(&value);
     let namespace = namespace_of(server, resource, &value)?;
     if kind.info().namespaced {
         value["metadata"]["namespace"] = json!(namespace);
@@ -123,6 +121,10 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
                 kind.default(&mut shown);
             }
             return Ok(with_warnings(show_value(kind, 201, shown, call)?, &warnings));
+        }
+        if versioned {
+            // Upstream's store says so, when all others have spoken, and nobody makes more of it.
+            return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         let new = new.stored(&server.webhooks, kind).await?;
         let write = Write::put(key, Expect::Absent, new.encode()?);

@@ -81,6 +81,11 @@ pub(crate) fn named_version(object: &Value) -> Option<&str> {
     Some(version).filter(|version| !version.is_empty() && number(version) != Some(0))
 }
 
+/// Whether an object names a version that the store could have given it.
+pub(crate) fn is_versioned(object: &Value) -> bool {
+    named_version(object).and_then(number).is_some()
+}
+
 /// As Go reads one: without a sign.
 fn number(version: &str) -> Option<u64> {
     version.parse().ok().filter(|_| !version.starts_with('+'))

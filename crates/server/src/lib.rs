@@ -77,6 +77,7 @@ mod server_side_apply;
 mod service;
 mod service_ranges;
 mod services;
+mod shape_version;
 mod static_pod;
 mod status;
 mod store_quota;

@@ -6,6 +6,7 @@ use crate::{
     kinds::{Kind, KindInfo},
     protobuf,
     request::Query,
+    shape_version,
     status::ApiError,
 };
 use bytes::Bytes;
@@ -66,7 +67,7 @@ fn asked<'a>(accept: &'a str, more: &str) -> Result<(View, &'a str), ApiError> {
         }
         is_routed = true;
         let Some(shape) = choice.shape() else { return Ok((View::Whole, "")) };
-        if choice.parameter("g") != Some("meta.k8s.io") || choice.parameter("v") != Some("v1") {
+        if !shape_version::is_served(&choice) {
             continue;
         }
         match shape {

@@ -1,6 +1,7 @@
 //! Patches: JSON patch, merge patch, strategic merge patch.
 
 pub(crate) mod json_patch;
+mod shown;
 mod strategic;
 
 use crate::{
@@ -12,6 +13,8 @@ use serde_json::Value;
 
 /// The media type of JSON patches.
 pub(crate) const JSON: &str = "application/json-patch+json";
+/// The media type of patches that merge lists by keys.
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 /// The media type of configurations that are applied; it may hold JSON, too.
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
@@ -48,7 +51,7 @@ fn applied(content_type: &str, mut object: Value, patch: &[u8]) -> Result<Parsed
             ::json_patch::merge(&mut object, &patch);
             Ok(Parsed { value: object, duplicates })
         }
-        "application/strategic-merge-patch+json" => {
+        STRATEGIC => {
             let Parsed { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             let Value::Object(patch) = patch else { return Err(bad(&"a patch must be an object")) };
             let value = strategic::apply(object, &patch).map_err(ApiError::bad_request)?;
@@ -56,6 +59,16 @@ fn applied(content_type: &str, mut object: Value, patch: &[u8]) -> Result<Parsed
         }
         _ => Err(ApiError::unsupported_media_type("the body of the request was in an unknown format", ACCEPTED)),
     }
+}
+
+/// What a message shows of a patch that made no object of its kind: upstream shows a strategic merge patch itself, and of
+/// the others what they made.
+pub(crate) fn shown(content_type: &str, patch: &[u8], made: impl Fn() -> Result<Parsed, ApiError>) -> String {
+    let shown = match content_type {
+        STRATEGIC => decode::json(patch).ok().map(|parsed| shown::as_go(&parsed.value)),
+        _ => made().ok().map(|made| made.value.to_string()),
+    };
+    shown.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -107,8 +107,8 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
             write(server, resource, call, "PatchOptions", |before| {
                 let before = changeable(kind, &before.object)?;
                 let made = || patches::apply(&call.content_type, before.clone(), &call.body);
-                let shown = || made().map(|patched| patched.value.to_string()).unwrap_or_default();
-                let (scale, warnings) = strict::check_patched(&Scale, made()?, shown, validation)?;
+                let shown = || patches::shown(&call.content_type, &call.body, made);
+                let (scale, warnings) = strict::check_patched(&Scale, made()?, &call.content_type, shown, validation)?;
                 Ok((scale, warnings, None))
             })
             .await

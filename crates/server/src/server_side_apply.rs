@@ -9,7 +9,7 @@ use crate::{
     large,
     live::Live,
     managed::{self, Write},
-    object,
+    object, patch,
     reply::Reply,
     request::Resource,
     service::{ApiServer, Call},
@@ -98,7 +98,7 @@ pub(crate) fn applied(
     // Only of one that is refused it is seen again what it was.
     let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();
     let parsed = Parsed { value, duplicates: Vec::new() };
-    let (object, _) = strict::check_patched(kind, parsed, shown, Validation::Ignore)?;
+    let (object, _) = strict::check_patched(kind, parsed, patch::APPLY, shown, Validation::Ignore)?;
     Ok((object, managers))
 }
 

@@ -153,8 +153,14 @@ impl ApiError {
 
     /// A conflict on a subresource, which upstream names as `pods/binding`.
     pub(crate) fn conflict_on(resource: &str, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
-        Self { details: Some(details(name, "", resource)), ..Self::new(409, "Conflict", message) }
+        Self::conflict_in("", resource, name, why)
+    }
+
+    /// A conflict on what only names are at hand for.
+    pub(crate) fn conflict_in(group: &str, resource: &str, name: &str, why: &str) -> Self {
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!("Operation cannot be fulfilled on {resource}{dot}{group} {name:?}: {why}");
+        Self { details: Some(details(name, group, resource)), ..Self::new(409, "Conflict", message) }
     }
 
     pub(crate) fn modified(kind: &KindInfo, name: &str) -> Self {

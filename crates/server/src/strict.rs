@@ -3,9 +3,10 @@
 use crate::{
     decode::{Parsed, as_warnings, is_of_yaml},
     kinds::{FieldErrors, FieldPath, Kind},
-    named,
+    named, patch,
     request::Query,
     status::ApiError,
+    typed,
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -68,10 +69,22 @@ fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> V
     unknown.into_iter().chain(twice).collect()
 }
 
-/// What a patch made of an object; upstream finds fault with these as an invalid `patch`, which is shown.
+/// An object that cannot be decoded, as upstream's converter takes it; else its words, or those of the decoder.
+fn convert(kind: &dyn Kind, object: &mut Value, decoder: String) -> Result<Vec<String>, String> {
+    let info = kind.info();
+    match typed::convert(&info.api_version(), info.kind, object) {
+        Ok(()) => kind.read(object),
+        Err(typed::Unconvertible::Converter(words)) => Err(words),
+        Err(typed::Unconvertible::Decoder) => Err(decoder),
+    }
+}
+
+/// What a patch of this content type made of an object; upstream finds fault with these as an invalid `patch`, which is
+/// shown.
 pub(crate) fn check_patched(
     kind: &dyn Kind,
     parsed: Parsed,
+    content_type: &str,
     shown: impl Fn() -> String,
     validation: Validation,
 ) -> Result<(Value, Vec<String>), ApiError> {
@@ -85,7 +98,11 @@ pub(crate) fn check_patched(
         return Err(invalid("the result of the patch is no object"));
     }
     named::check_patched(kind, &object, invalid)?;
-    let unknown = kind.read(&mut object).map_err(|e| invalid(&e))?;
+    let unknown = match kind.read(&mut object) {
+        Err(why) if content_type == patch::STRATEGIC => convert(kind, &mut object, why),
+        read => read,
+    };
+    let unknown = unknown.map_err(|e| invalid(&e))?;
     let wrong: Vec<String> = duplicates.into_iter().chain(unknown).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {

@@ -3,7 +3,10 @@
 //!
 //! Driven by the facts of [`table`](crate::protobuf::table), so a kind costs no code.
 
+mod convert;
 mod leaf;
+
+pub(crate) use convert::{Unconvertible, convert};
 
 use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
 use api::findings::Findings;

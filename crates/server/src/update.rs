@@ -101,14 +101,10 @@ pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) 
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     change(server, resource, call, dry, |old| {
         let made = || patches::apply(&call.content_type, old.whole(), &call.body);
-        // Of a strategic merge upstream shows the patch, and of the others what they made.
-        let shown = || match call.content_type.as_str() {
-            "application/strategic-merge-patch+json" => String::from_utf8_lossy(&call.body).into_owned(),
-            _ => made().map(|patched| patched.value.to_string()).unwrap_or_default(),
-        };
+        let shown = || patches::shown(&call.content_type, &call.body, made);
         let patched = made()?;
         let is_reset = managed::is_reset(&patched.value);
-        let (mut object, warnings) = strict::check_patched(kind, patched, shown, validation)?;
+        let (mut object, warnings) = strict::check_patched(kind, patched, &call.content_type, shown, validation)?;
         let ownership = Ownership::Update(Asked::take(&mut object, is_reset));
         Ok(Made { object, warnings, ownership })
     })
@@ -171,7 +167,8 @@ pub(crate) async fn write(
                 services::take(server, resource, &mut new.object).await?
             }
         };
-        let counted = if admit::quota::may_grow(resource) { admit::quota::turn(server, resource).await } else { None };
+        let takes = admit::quota::may_take(resource, &new.object, &old.object);
+        let counted = if takes { admit::quota::turn(server, resource).await } else { None };
         counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, Some(&old.object)))?;
         warnings.extend(metadata::warnings(&new.object, Some(&old.object)));
         if resource.subresource.is_none() {

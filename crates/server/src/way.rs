@@ -13,6 +13,7 @@ use crate::{
     reply::{self, Body, BoxError, Reply},
     request::{self, Query, Resource},
     service::{ApiServer, Call},
+    shape_version,
     status::ApiError,
     tokens, websocket,
     write::now,
@@ -62,6 +63,7 @@ impl ApiServer {
 
     async fn handle_any(&self, user: Option<UserInfo>, request: Request<Body>) -> Response<Body> {
         let (form, gzip) = (form::wanted(request.headers()), compress::accepts_gzip(request.headers()));
+        let is_older = shape_version::is_older(request.headers());
         let (mut head, body) = request.into_parts();
         websocket::move_token(&mut head.headers);
         let socket = websocket::Wanted::of(&head);
@@ -79,6 +81,7 @@ impl ApiServer {
             }
         };
         let response = trail.answered(response).await;
+        let response = if is_older { shape_version::answer(response).await } else { response };
         let response = match socket {
             Some(socket) => socket.answer(response),
             None => response,

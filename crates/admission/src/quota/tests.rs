@@ -163,6 +163,47 @@ fn an_update_counts_by_what_it_adds() {
 }
 
 #[test]
+fn change_into_a_scope_counts_with_all_it_uses() {
+    let hard = json!({"pods": "0", "requests.cpu": "1"});
+    let spec = json!({"hard": hard, "scopes": ["Terminating"]});
+    let quota = serde_json::from_value(json!({"metadata": {"name": "q"}, "spec": spec})).unwrap();
+    let pod = |deadline: Option<i64>, cpu: &str| {
+        let containers = json!([{"name": "c", "resources": {"requests": {"cpu": cpu}}}]);
+        object("", "pods", &json!({"spec": {"containers": containers, "activeDeadlineSeconds": deadline}}))
+    };
+    let (old, new) = (pod(None, "2"), pod(Some(60), "2"));
+    let told = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
+                limited: pods=0,requests.cpu=1";
+    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), told);
+    // In the scope already, it adds what is more; out of it, it adds nothing.
+    assert_eq!(check(&quota, &used(&quota, [&new]), &pod(Some(30), "2"), Some(&new)), Ok(()));
+    assert_eq!(check(&quota, &used(&quota, [&new]), &old, Some(&new)), Ok(()));
+}
+
+#[test]
+fn only_what_becomes_more_is_held_to_an_exceeded_quota() {
+    let quota = quota(&json!({"requests.cpu": "4", "requests.memory": "1Gi"}));
+    let of = |cpu: &str, memory: &str| pod(&json!({"requests": {"cpu": cpu, "memory": memory}}));
+    let old = of("1", "4Gi");
+    let full = used(&quota, [&old]);
+    assert_eq!(check(&quota, &full, &of("2", "2Gi"), Some(&old)), Ok(()));
+    let told = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
+    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err(), told);
+}
+
+#[test]
+fn containers_need_no_requests_beside_those_of_the_pod() {
+    let hard = json!({"requests.cpu": "1"});
+    let whole = |resources: Value| {
+        object("", "pods", &json!({"spec": {"containers": [{"name": "c"}], "resources": resources}}))
+    };
+    check_new(&hard, &[], &whole(json!({"requests": {"cpu": "1"}})), "");
+    check_new(&hard, &[], &whole(json!({})), "failed quota: q: must specify requests.cpu for: c");
+    let told = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1";
+    check_new(&hard, &[], &whole(json!({"requests": {"cpu": "2"}})), told);
+}
+
+#[test]
 fn the_status_shows_all_that_is_limited() {
     let quota = quota(&json!({"pods": "2", "requests.memory": "1Gi", "cpu": "1", "configmaps": "1"}));
     let pod = pod(&json!({"requests": {"cpu": "250m", "memory": "100Mi"}}));

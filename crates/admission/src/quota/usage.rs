@@ -142,9 +142,14 @@ impl Object {
         usage
     }
 
-    /// A quota for CPU or memory wants all containers to say how much (upstream: "it was a mistake").
+    /// A quota for CPU or memory wants all containers to say how much (upstream: "it was a mistake"), unless the Pod has
+    /// resources as a whole.
     pub(super) fn has_what_is_limited(&self, limited: &[&str]) -> Result<(), String> {
         let Some(spec) = self.pod().and_then(|pod| pod.spec.as_ref()) else { return Ok(()) };
+        let mut whole = spec.resources.iter().flat_map(|r| r.requests.iter().chain(&r.limits)).flatten();
+        if whole.any(|(name, _)| resources::is_pod_level(name)) {
+            return Ok(());
+        }
         let asked = |c: &Container, name: &str| {
             let (side, resource) = match name.split_once('.') {
                 Some(("limits", resource)) => (Side::Limits, resource),

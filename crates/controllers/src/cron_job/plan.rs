@@ -20,8 +20,9 @@ pub(super) struct Facts<'a> {
     pub(super) jobs: &'a [Arc<Job>],
     /// UIDs of those that were running, and are not there any more.
     pub(super) missing: &'a HashSet<String>,
-    /// Since when it has its schedule, if that has changed: what would have come before was not missed.
-    pub(super) since: Option<Timestamp>,
+    /// Whether its schedule has just changed: then it waits for the next time. Whatever brings it up before that counts
+    /// what was missed of the new schedule since the last Job (`updateCronJob`).
+    pub(super) changed: bool,
     /// What clocks show where it says nothing.
     pub(super) zone: &'a TimeZone,
     pub(super) now: Timestamp,
@@ -171,8 +172,7 @@ impl Facts<'_> {
         let status = self.cron.status.as_ref();
         let last = status.and_then(|status| status.last_schedule_time.as_ref()).map(|time| time.0);
         let created = self.cron.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let known = last.or(created).unwrap_or(self.now);
-        self.since.map_or(known, |since| known.max(since))
+        last.or(created).unwrap_or(self.now)
     }
 
     fn decide(&self, times: &Times<'_>, plan: &mut Plan) {
@@ -189,7 +189,7 @@ impl Facts<'_> {
             }
         };
         plan.again = times.until_next(earliest, now);
-        let Some(at) = come.last else { return };
+        let Some(at) = come.last.filter(|_| !self.changed) else { return };
         if come.too_many() {
             let message =
                 "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";

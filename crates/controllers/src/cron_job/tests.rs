@@ -44,12 +44,12 @@ struct Case {
     status: Value,
     jobs: Vec<Arc<Job>>,
     missing: &'static [&'static str],
-    since: Option<&'static str>,
+    changed: bool,
     now: &'static str,
 }
 
 fn case(now: &'static str) -> Case {
-    Case { spec: json!({}), status: json!({}), jobs: vec![], missing: &[], since: None, now }
+    Case { spec: json!({}), status: json!({}), jobs: vec![], missing: &[], changed: false, now }
 }
 
 impl Case {
@@ -60,7 +60,7 @@ impl Case {
             spec: cron.spec.as_ref().unwrap(),
             jobs: &self.jobs,
             missing: &self.missing.iter().map(|uid| (*uid).to_owned()).collect::<HashSet<_>>(),
-            since: self.since.map(at),
+            changed: self.changed,
             zone: &TimeZone::UTC,
             now: at(self.now),
         };
@@ -104,12 +104,27 @@ fn a_zone_says_what_hour_it_is() {
 }
 
 #[test]
+fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
+    let status = || json!({"lastScheduleTime": "2026-01-01T03:30:00Z"});
+    let case = |changed: bool| Case { status: status(), changed, ..case("05:10:00") };
+    case(true).check(None, &[], Some(3000));
+    case(false).check(Some("05:00:00"), &[], Some(3000));
+    // A busy one says so, and one that replaces does, also for a time before the change.
+    let busy = |policy: &str| {
+        let status = json!({"lastScheduleTime": "2026-01-01T03:30:00Z", "active": active(&["old"])});
+        Case { spec: json!({"concurrencyPolicy": policy}), status, jobs: vec![job("old", "")], ..case(false) }
+    };
+    let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
+    busy("Forbid").check(None, &[told], Some(3000));
+    assert_eq!(busy("Replace").plan().start.unwrap().instead_of.len(), 1);
+    Case { changed: true, ..busy("Forbid") }.check(None, &[], Some(3000));
+}
+
+#[test]
 fn what_is_too_late_is_not_started() {
     let spec = |seconds: i64| json!({"startingDeadlineSeconds": seconds});
     Case { spec: spec(600), ..case("05:10:00") }.check(None, &[], Some(3000));
     Case { spec: spec(601), ..case("05:10:00") }.check(Some("05:00:00"), &[], Some(3000));
-    // What would have come before the schedule was changed was not missed.
-    Case { since: Some("05:05:00"), ..case("05:10:00") }.check(None, &[], Some(3000));
     Case { spec: spec(i64::MAX), ..case("05:10:00") }.check(Some("05:00:00"), &[], Some(3000));
 }
 

@@ -45,11 +45,19 @@ impl Turn<'_> {
     }
 }
 
-/// Whether an update of this may take from a quota.
-pub(crate) fn may_grow(resource: &Resource) -> bool {
+/// Whether an update may take from a quota (`Handles` of upstream's evaluators): of a Pod, a resize, and a change of its
+/// deadline, which brings it into the scope `Terminating` or `NotTerminating`.
+pub(crate) fn may_take(resource: &Resource, new: &Value, old: &Value) -> bool {
     let is_pod = resource.kind.info().kind == "Pod";
-    let part = resource.subresource.as_deref();
-    kind(resource).may_grow() && if is_pod { part == Some("resize") } else { part.is_none() }
+    let handles = match resource.subresource.as_deref() {
+        None => !is_pod || is_terminating(new) != is_terminating(old),
+        Some(part) => is_pod && part == "resize",
+    };
+    handles && kind(resource).may_grow()
+}
+
+fn is_terminating(pod: &Value) -> bool {
+    pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
 }
 
 fn kind(resource: &Resource) -> Kind<'_> {

@@ -34,6 +34,11 @@ impl Follower {
         drop(self.settling.read().await);
     }
 
+    /// Whether none are to come.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settling.try_read().is_ok()
+    }
+
     /// Asks the policy as it is now.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&Policy) -> T) -> T {
         self.catch_up();

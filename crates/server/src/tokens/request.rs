@@ -35,12 +35,14 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     node::restrict_token(server, &call.user, resource, &serde_json::to_value(&request.spec).unwrap_or_default())?;
     let account = stored(server, "serviceaccounts", &resource.namespace, name);
     let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
+    check_uid(&body, &account, name)?;
     let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
     let audiences = Some(request.spec.audiences.clone()).filter(|a| !a.is_empty());
     let audiences = audiences.unwrap_or_else(|| vec![ISSUER.to_owned()]);
     check(seconds)?;
+    let now = now();
+    body["metadata"] = metadata(&body, &account, now);
     if let Some(review) = review {
-        body["metadata"]["name"] = json!(name);
         body["spec"]["audiences"] = json!(audiences);
         outside::validate(&review, Some(&body), None).await?;
     }
@@ -48,7 +50,6 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         Some(reference) => Some(bound_object(server, resource, name, reference)?),
         None => None,
     };
-    let now = now();
     let (seconds, shortened) = server.token_lifetime.grant(seconds);
     call.told.lock().extend(shortened);
     let extensible = audiences.iter().any(|a| a == ISSUER) && matches!(&bound, Some((kind, _)) if *kind == "pod");
@@ -75,7 +76,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     let token = key.sign(&claims).ok_or_else(|| ApiError::internal("the token could not be signed"))?;
     let answer = json!({
         "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": resource.namespace, "creationTimestamp": now},
+        "metadata": body["metadata"],
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": request.spec.bound_object_ref},
         "status": {"token": token, "expirationTimestamp": end(seconds)},
     });
@@ -117,6 +118,31 @@ fn read(resource: &Resource, call: &Call, name: &str) -> Result<TokenRequest, Ap
     Err(ApiError::invalid_named("authentication.k8s.io", "TokenRequest", name, &errors))
 }
 
+/// The request is about this account, and not about an earlier one of its name.
+fn check_uid(request: &Value, account: &Value, name: &str) -> Result<(), ApiError> {
+    let uid = account["metadata"]["uid"].as_str().unwrap_or("");
+    match request["metadata"]["uid"].as_str().filter(|wanted| !wanted.is_empty() && *wanted != uid) {
+        Some(wanted) => {
+            let why = format!(
+                "the UID in the token request ({wanted}) does not match the UID of the service account ({uid})"
+            );
+            let [group, _, kind] = KIND;
+            Err(ApiError::conflict_in(group, kind, name, &why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The metadata of the request, with what upstream fills in from its account.
+fn metadata(request: &Value, account: &Value, now: Timestamp) -> Value {
+    let mut metadata = request["metadata"].as_object().cloned().unwrap_or_default();
+    for field in ["name", "namespace", "uid"] {
+        metadata.insert(field.to_owned(), account["metadata"][field].clone());
+    }
+    metadata.insert("creationTimestamp".to_owned(), json!(now));
+    Value::Object(metadata)
+}
+
 fn check(seconds: i64) -> Result<(), ApiError> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("spec").child("expirationSeconds"));
     if seconds < LEAST_SECONDS {
@@ -136,13 +162,22 @@ pub(super) fn stored(server: &ApiServer, plural: &'static str, namespace: &str, 
     serde_json::from_slice(&found.data).ok()
 }
 
-/// The kinds that a token can be bound to: its claim, and where they live.
-fn kind_of(reference: &BoundObjectReference) -> Option<(&'static str, &'static str, bool)> {
-    match (reference.api_version.as_deref(), reference.kind.as_deref()) {
-        (Some("v1"), Some("Pod")) => Some(("pod", "pods", true)),
-        (Some("v1"), Some("Secret")) => Some(("secret", "secrets", true)),
-        (Some("v1"), Some("Node")) => Some(("node", "nodes", false)),
+/// The kinds that a token can be bound to, in any version of the core group: its claim, and where they live.
+fn kind_of(group: &str, kind: &str) -> Option<(&'static str, &'static str, bool)> {
+    match (group, kind) {
+        ("", "Pod") => Some(("pod", "pods", true)),
+        ("", "Secret") => Some(("secret", "secrets", true)),
+        ("", "Node") => Some(("node", "nodes", false)),
         _ => None,
+    }
+}
+
+/// A group and a version, both empty where they cannot be read (`schema.FromAPIVersionAndKind`).
+fn group_version(api_version: &str) -> (&str, &str) {
+    match api_version.split_once('/') {
+        None => ("", api_version),
+        Some((group, version)) if !version.contains('/') => (group, version),
+        Some(_) => ("", ""),
     }
 }
 
@@ -154,11 +189,11 @@ fn bound_object(
     reference: &BoundObjectReference,
 ) -> Result<(&'static str, Value), ApiError> {
     let word = |field: &Option<String>| field.clone().unwrap_or_default();
-    let Some((claim, plural, namespaced)) = kind_of(reference) else {
-        let kind = format!("{}, Kind={}", word(&reference.api_version), word(&reference.kind));
-        return Err(ApiError::bad_request(format!(
-            "cannot bind token for serviceaccount {account:?} to object of kind {kind}"
-        )));
+    let (api_version, kind) = (word(&reference.api_version), word(&reference.kind));
+    let (group, version) = group_version(&api_version);
+    let Some((claim, plural, namespaced)) = kind_of(group, &kind) else {
+        let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+        return Err(ApiError::bad_request(why));
     };
     if reference.name.as_deref().unwrap_or_default().is_empty() {
         // What upstream's store says of a name that is none.
@@ -178,7 +213,7 @@ fn bound_object(
             let why = format!(
                 "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
             );
-            Err(ApiError::conflict_on(plural, &name, &why))
+            Err(ApiError::conflict_on(&kind, &name, &why))
         }
         None => Ok((claim, object)),
     }

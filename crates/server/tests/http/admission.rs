@@ -117,6 +117,21 @@ async fn a_resize_is_held_to_range_and_quota() {
     api.check(resize("250m"), 403, json!({"message": told})).await;
 }
 
+#[tokio::test]
+async fn pod_that_comes_into_a_scope_is_held_to_its_quota() {
+    let api = Api::new().await;
+    api.check(post(PODS, &pod("p")), 201, json!({})).await;
+    quota(&api, json!({"hard": {"pods": "0"}, "scopes": ["Terminating"]})).await;
+    let told = "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
+    let deadline = merge(format!("{PODS}/p"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
+    api.check(deadline.clone(), 403, json!({"reason": "Forbidden", "message": told})).await;
+    // What leaves it in its scope is not held back.
+    api.check(merge(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    api.check(merge(format!("{DEFAULT}/resourcequotas/q"), &json!({"spec": {"hard": {"pods": "1"}}})), 200, json!({}))
+        .await;
+    api.check(deadline, 200, json!({})).await;
+}
+
 fn labelled(name: &str, labels: &[(&str, &str)]) -> Value {
     let key = |name: &str| format!("pod-security.kubernetes.io/{name}");
     let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (key(k), json!(v))).collect();

@@ -202,8 +202,34 @@ async fn what_is_created_has_no_version_yet() {
     let api = Api::new().await;
     let object = |version: &str| json!({"metadata": {"name": "a", "resourceVersion": version}});
     let message = json!({"message": "resourceVersion should not be set on objects to be created", "code": 500});
-    api.check(post(CONFIG_MAPS, &object("7")), 500, message).await;
+    api.check(post(CONFIG_MAPS, &object("7")), 500, message.clone()).await;
+    // A trial run asks the store for the name only.
+    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &object("7")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &object("")), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &object("7")), 500, message).await;
+    let unread = json!({"metadata": {"name": "b", "resourceVersion": "x"}});
+    api.check(post(CONFIG_MAPS, &unread), 201, json!({})).await;
+}
+
+#[tokio::test]
+async fn admission_and_validation_come_before_the_version_of_a_new_object() {
+    let api = Api::new().await;
+    let object = |name: &str| json!({"metadata": {"name": name, "resourceVersion": "7"}});
+    let wrong = json!({"message": "ConfigMap \"A\" is invalid: metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"});
+    api.check(post(CONFIG_MAPS, &object("A")), 422, wrong).await;
+    let gone = json!({"message": "namespaces \"none\" not found"});
+    api.check(post("/api/v1/namespaces/none/configmaps", &object("a")), 404, gone).await;
+    crate::policies::policy(&api, "never", json!({"validations": [{"expression": "false", "message": "no"}]})).await;
+    crate::policies::bind(&api, "never", "never", json!({})).await;
+    let refused =
+        "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'never' denied request: no";
+    api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": refused})).await;
+    let hard = json!({"hard": {"secrets": "0"}});
+    let quota = json!({"metadata": {"name": "q"}, "spec": hard});
+    api.check(post("/api/v1/namespaces/default/resourcequotas", &quota), 201, json!({})).await;
+    let told =
+        "secrets \"a\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=0, limited: secrets=0";
+    api.check(post("/api/v1/namespaces/default/secrets", &object("a")), 403, json!({"message": told})).await;
 }
 
 #[tokio::test]

@@ -128,3 +128,35 @@ async fn patches_that_make_no_sense_are_refused() {
     assert_eq!(answer.warnings(), [r#"299 - "duplicate field \"data.k\"""#]);
     assert_eq!(api.ask(&get(&path)).await.body, before);
 }
+
+#[tokio::test]
+async fn strategic_merge_to_a_wrong_type_is_refused_in_upstreams_words() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let smp = |path: &str, body: Value| patch("strategic-merge-patch", format!("{PODS}/p{path}"), &body);
+    for (body, shown, why) in [
+        (json!({"metadata": {"labels": "x"}}), "map[metadata:map[labels:x]]", "cannot restore map from string"),
+        (
+            json!({"metadata": {"finalizers": {}}}),
+            "map[metadata:map[finalizers:map[]]]",
+            "cannot restore slice from map",
+        ),
+        (
+            json!({"metadata": {"labels": {"a": 1}}}),
+            "map[metadata:map[labels:map[a:1]]]",
+            "cannot convert int64 to string",
+        ),
+        (json!({"spec": "x"}), "map[spec:x]", "cannot restore struct from: string"),
+        (json!({"spec": {"priority": "x"}}), "map[spec:map[priority:x]]", "unrecognized type: int32"),
+    ] {
+        let message = format!(" \"\" is invalid: patch: Invalid value: \"{shown}\": {why}");
+        api.check(smp("", body), 422, json!({"reason": "Invalid", "message": message})).await;
+    }
+    let whole = json!({"spec": {"activeDeadlineSeconds": 400}});
+    api.check(smp("", json!({"spec": {"activeDeadlineSeconds": 400.0}})), 200, whole).await;
+    // Other patches make JSON, which is decoded.
+    let answer = api.ask(&merge(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
+    let message = answer.body["message"].as_str().unwrap();
+    let words = "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string";
+    assert!(message.ends_with(words), "{message}");
+}

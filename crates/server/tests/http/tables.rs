@@ -123,14 +123,33 @@ async fn objects_and_lists_come_in_the_shape_that_was_asked_for() {
     let message = "you requested PartialObjectMetadataList, but the requested object is not a list (*v1.Pod)";
     api.check(get(&one).header("accept", &list), 406, json!({"message": message})).await;
     // A version of shapes that is not served is no choice.
-    for version in ["v1beta1", "v2"] {
-        let old = shape("Table", version);
-        api.check(get(PODS).header("accept", &old), 406, json!({"reason": "NotAcceptable"})).await;
-        let else_whole = format!("{old},application/json");
-        api.check(get(PODS).header("accept", &else_whole), 200, json!({"kind": "PodList"})).await;
-    }
+    let other = shape("Table", "v2");
+    api.check(get(PODS).header("accept", &other), 406, json!({"reason": "NotAcceptable"})).await;
+    let else_whole = format!("{other},application/json");
+    api.check(get(PODS).header("accept", &else_whole), 200, json!({"kind": "PodList"})).await;
     let (content_type, _) = api.text(&get(&one).header("accept", "*/*;q=0.1, application/yaml")).await;
     assert_eq!(content_type, "application/yaml");
+}
+
+#[tokio::test]
+async fn shapes_of_the_older_version_are_served() {
+    let api = Api::new().await;
+    api.create_pod("p").await;
+    let (one, version) = (format!("{PODS}/p"), "meta.k8s.io/v1beta1");
+    let shape = |kind: &str| format!("application/json;as={kind};v=v1beta1;g=meta.k8s.io,application/json");
+    let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": {"name": "p"}});
+    let table = json!({"kind": "Table", "apiVersion": version, "rows": [{"object": partial}]});
+    for path in [PODS, &one] {
+        api.check(get(path).header("accept", &shape("Table")), 200, table.clone()).await;
+    }
+    api.check(get(&one).header("accept", &shape("PartialObjectMetadata")), 200, partial.clone()).await;
+    let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "items": [partial]});
+    api.check(get(PODS).header("accept", &shape("PartialObjectMetadataList")), 200, list).await;
+    let watch = get(format!("{PODS}?watch=1"));
+    let mut events = api.watch_as(&watch.clone().header("accept", &shape("Table"))).await;
+    events.check("ADDED", table).await;
+    let mut events = api.watch_as(&watch.header("accept", &shape("PartialObjectMetadata"))).await;
+    events.check("ADDED", partial).await;
 }
 
 #[tokio::test]

@@ -126,6 +126,41 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
+async fn request_for_another_uid_or_kind_is_refused() {
+    let api = api().await;
+    let account = api.ask(&get(format!("{ACCOUNTS}/app"))).await.body;
+    let uid = account["metadata"]["uid"].as_str().unwrap();
+    let asking = |uid: &str| post(format!("{ACCOUNTS}/app/token"), &json!({"metadata": {"uid": uid}, "spec": {}}));
+    let words = format!(
+        "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"app\": the UID in the token request \
+         (other) does not match the UID of the service account ({uid})"
+    );
+    let details = json!({"name": "app", "group": "authentication.k8s.io", "kind": "TokenRequest"});
+    api.check(asking("other"), 409, json!({"reason": "Conflict", "message": words, "details": details})).await;
+    let metadata = json!({"name": "app", "namespace": "default", "uid": uid});
+    api.check(asking(uid), 201, json!({"metadata": metadata})).await;
+    api.check(request(json!({})), 201, json!({"metadata": metadata})).await;
+    let bound = |reference: Value| request(json!({"boundObjectRef": reference}));
+    for (api_version, kind, shown) in [
+        ("v1", "ConfigMap", "/v1, Kind=ConfigMap"),
+        ("apps/v1", "Pod", "apps/v1, Kind=Pod"),
+        ("a/b/c", "Job", "/, Kind=Job"),
+        ("", "", "/, Kind="),
+    ] {
+        let reference = json!({"apiVersion": api_version, "kind": kind, "name": "x"});
+        let words = format!("cannot bind token to object of type {shown}");
+        api.check(bound(reference), 400, json!({"reason": "BadRequest", "message": words})).await;
+    }
+    api.check(post("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})), 201, json!({})).await;
+    // The version is not looked at.
+    api.check(bound(json!({"kind": "Secret", "name": "s"})), 201, json!({})).await;
+    let words = "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (other) does not \
+                 match the UID in record. The object might have been deleted and then recreated";
+    let other = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "other"});
+    api.check(bound(other), 409, json!({"message": words, "details": {"name": "s", "kind": "Secret"}})).await;
+}
+
+#[tokio::test]
 async fn who_shows_a_token_is_known_and_may_do_what_is_bound_to_it() {
     let api = api().await;
     let token = token(&api, json!({})).await;

@@ -1,7 +1,10 @@
 //! What is wrong with a Pod's volumes and the rest of its spec.
 
-use crate::validation::{LABEL, check_spec};
-use serde_json::json;
+use crate::{
+    common::*,
+    validation::{LABEL, check_spec},
+};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn volumes_are_validated() {
@@ -127,7 +130,7 @@ async fn scheduling_is_validated() {
             "Required",
             "Required value: can not be empty",
         ),
-        (json!({"hostname": "a.b"}), "spec.hostname", "Invalid", &format!("Invalid value: \"a.b\": {LABEL}")),
+        (json!({"hostname": "a.b"}), "spec.hostname", "Invalid", "Invalid value: \"a.b\": must not contain dots"),
         (
             json!({"securityContext": {"fsGroup": -1}}),
             "spec.securityContext.fsGroup",
@@ -136,5 +139,22 @@ async fn scheduling_is_validated() {
         ),
     ] {
         check_spec(spec, &[(field, reason, message)]).await;
+    }
+}
+
+#[tokio::test]
+async fn node_selector_of_a_gated_pod_only_grows() {
+    let api = Api::new().await;
+    let mut gated = pod("g");
+    gated["spec"]["schedulingGates"] = json!([{"name": "x.io/wait"}]);
+    gated["spec"]["nodeSelector"] = json!({"a": "b"});
+    api.check(post(PODS, &gated), 201, json!({})).await;
+    let change = |selector: Value| merge(format!("{PODS}/g"), &json!({"spec": {"nodeSelector": selector}}));
+    api.check(change(json!({"c": "d"})), 200, json!({"spec": {"nodeSelector": {"a": "b", "c": "d"}}})).await;
+    for wrong in [json!({"a": "x"}), json!({"a": null})] {
+        let answer = api.check(change(wrong), 422, json!({"reason": "Invalid"})).await;
+        let message = answer.body["details"]["causes"][0]["message"].as_str().unwrap();
+        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        assert!(message.ends_with(why), "{message}");
     }
 }

@@ -105,17 +105,54 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
+/// `validateTimeZone`.
 fn time_zone(zone: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match zone.as_str().unwrap_or("") {
-        "" => errors.invalid(path, zone, "timeZone must be nil or non-empty string"),
-        "Local" => errors.invalid(
-            path,
-            zone,
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
-        ),
-        name if jiff::tz::TimeZone::get(name).is_err() => {
-            errors.invalid(path, zone, &format!("unknown time zone {name}"));
+    let name = zone.as_str().unwrap_or("");
+    if name.is_empty() {
+        errors.invalid(path, zone, "timeZone must be nil or non-empty string");
+    } else if name.eq_ignore_ascii_case("Local") {
+        let why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        errors.invalid(path, zone, why);
+    } else if !is_known(name) {
+        errors.invalid(path, zone, &format!("unknown time zone {name}"));
+    }
+}
+
+/// Whether Go knows a time zone of this name: in its own spelling only, and as a path of short parts.
+fn is_known(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_letter = |b: u8| b.is_ascii_alphanumeric() || b"._-+".contains(&b);
+        (1..=14).contains(&part.len()) && part.bytes().all(is_letter) && !part.starts_with('-')
+    };
+    let is_spelled = |zone: jiff::tz::TimeZone| zone.iana_name() == Some(name);
+    name.split('/').all(|part| is_part(part) && !matches!(part, "." | ".."))
+        && jiff::tz::TimeZone::get(name).is_ok_and(is_spelled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(zone: &str, expected: &str) {
+        let mut errors = FieldErrors::default();
+        time_zone(&json!(zone), &FieldPath::new("z"), &mut errors);
+        let all: Vec<String> = errors.0.iter().map(|error| error.message.clone()).collect();
+        assert_eq!(all.concat(), expected, "{zone}");
+    }
+
+    #[test]
+    fn time_zones_are_known_by_gos_spelling() {
+        for known in ["UTC", "Europe/Berlin", "Etc/GMT+1", "America/Argentina/Buenos_Aires"] {
+            check(known, "");
         }
-        _ => {}
+        let local = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        check("Local", &format!("Invalid value: \"Local\": {local}"));
+        check("local", &format!("Invalid value: \"local\": {local}"));
+        check("", "Invalid value: \"\": timeZone must be nil or non-empty string");
+        for unknown in ["Nowhere/Land", "europe/berlin", "utc", "Europe/../UTC", "/UTC", "-1", "Europe/Ber lin"] {
+            check(unknown, &format!("Invalid value: {unknown:?}: unknown time zone {unknown}"));
+        }
     }
 }

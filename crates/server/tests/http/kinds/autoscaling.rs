@@ -88,7 +88,7 @@ async fn both_versions() {
             ),
             (
                 r#"{"spec": {"metrics": [{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "a.b", "target": {"type": "Utilization", "averageUtilization": 5}}}]}}"#,
-                "spec.metrics[0].containerResource.container: Invalid value: \"a.b\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+                "spec.metrics[0].containerResource.container: Invalid value: \"a.b\": must not contain dots",
             ),
             (
                 r#"{"spec": {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}}, "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}}]}}"#,

@@ -114,7 +114,11 @@ fn gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldError
 fn node_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let kept = |(key, value): (&String, &Value)| spec["nodeSelector"].get(key) == Some(value);
     if !before["nodeSelector"].as_object().into_iter().flatten().all(kept) {
-        errors.invalid(path, &spec["nodeSelector"], "only additions are allowed (no mutations or deletions)");
+        errors.invalid(
+            path,
+            &spec["nodeSelector"],
+            "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+        );
     }
 }
 

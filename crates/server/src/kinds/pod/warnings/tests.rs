@@ -214,3 +214,16 @@ fn files_of_a_volume_lie_apart() {
         ],
     );
 }
+
+#[test]
+fn files_of_a_pod_certificate_are_told_apart() {
+    let certificate = json!({"credentialBundlePath": "a", "keyPath": "a/", "certificateChainPath": "a/b"});
+    check(
+        json!({"volumes": [{"name": "v", "projected": {"sources": [{"podCertificate": certificate}]}}]}),
+        &[
+            "volume \"v\" (Projected): overlapping paths: \"a\" (PodCertificate key) with \"a/b\" (PodCertificate chain)",
+            "volume \"v\" (Projected): overlapping paths: \"a\" (PodCertificate credential bundle) with \"a/b\" (PodCertificate chain)",
+            "volume \"v\" (Projected): overlapping paths: \"a\" (PodCertificate credential bundle) with \"a\" (PodCertificate key)",
+        ],
+    );
+}

@@ -82,9 +82,13 @@ fn projected(source: &Value) -> Vec<File> {
     files.extend(path(token).map(|path| file(path, of("ServiceAccountToken", ""))));
     let named = if text(bundle, "name").is_empty() { "signerName" } else { "name" };
     files.extend(path(bundle).map(|path| file(path, of("ClusterTrustBundle", text(bundle, named)))));
-    for field in ["credentialBundlePath", "keyPath", "certificateChainPath"] {
+    for (field, what) in [
+        ("certificateChainPath", "PodCertificate chain"),
+        ("keyPath", "PodCertificate key"),
+        ("credentialBundlePath", "PodCertificate credential bundle"),
+    ] {
         let path = text(&source["podCertificate"], field).trim_end_matches('/');
-        files.extend((!path.is_empty()).then(|| file(path.to_owned(), of("PodCertificate", ""))));
+        files.extend((!path.is_empty()).then(|| file(path.to_owned(), of(what, ""))));
     }
     files
 }
