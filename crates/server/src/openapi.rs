@@ -9,6 +9,7 @@ mod custom;
 mod defaults;
 mod document;
 mod enums;
+mod extensions;
 mod negotiate;
 mod packed;
 mod paths;
