@@ -2,6 +2,7 @@
 
 mod binary;
 mod gnostic;
+mod published;
 mod swagger;
 mod upstream;
 

@@ -175,8 +175,9 @@ async fn what_is_beside_resources_has_documents() {
         let told = get(url, &[]).await.json();
         let operation = &told["paths"][path]["get"];
         assert_eq!((&operation["operationId"], &operation["tags"]), (&json!(id), &json!([tag])), "{document}");
-        // It is served, too.
-        assert_eq!(get(path, &[]).await.code, 200, "{path}");
+        // It is served, too; OpenID's only by a server that signs tokens, which this one does not.
+        let code = if path.contains("openid") { 404 } else { 200 };
+        assert_eq!(get(path, &[]).await.code, code, "{path}");
     }
     let version = get("/openapi/v3/version", &[]).await.json();
     let info = &version["components"]["schemas"]["io.k8s.apimachinery.pkg.version.Info"];
