@@ -10,6 +10,8 @@ mod conformance;
 mod demo;
 mod enum_facts;
 mod fuzz;
+mod openapi_facts;
+mod openapi_lines;
 mod protobuf_facts;
 mod server;
 mod setup;
@@ -85,6 +87,15 @@ enum Task {
         #[arg(long, default_value = "crates/server/src/openapi/enums.txt")]
         to: PathBuf,
     },
+    /// Write what upstream's OpenAPI document says anew, from `api/openapi-spec/swagger.json` of a Kubernetes release.
+    OpenapiFacts {
+        /// The document.
+        #[arg(long)]
+        document: PathBuf,
+        /// Where the facts go.
+        #[arg(long, default_value = "crates/server/src/openapi")]
+        to: PathBuf,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -97,6 +108,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),
         Task::Bench { names } => bench::run(&names),
         Task::EnumFacts { api, to } => enum_facts::run(&api, &to),
+        Task::OpenapiFacts { document, to } => openapi_facts::run(&document, &to),
         Task::ProtobufFacts { api, apimachinery, to } => protobuf_facts::run(&api, &apimachinery, &to),
     }
 }

@@ -9,8 +9,11 @@ mod custom;
 mod defaults;
 mod document;
 mod enums;
+mod extensions;
+mod general;
 mod negotiate;
 mod packed;
+mod parameters;
 mod paths;
 mod required;
 mod resource_metrics;
@@ -26,6 +29,7 @@ use crate::{
     reply::{self, Body},
     status::ApiError,
 };
+use general::General;
 use http::{HeaderMap, HeaderValue, Response, header};
 use jiff::SignedDuration;
 use negotiate::{Form, JSON, V3};
@@ -41,8 +45,18 @@ use store::Revision;
 
 static BUILT_IN: LazyLock<Vec<Arc<Document>>> = LazyLock::new(|| {
     crate::protobuf::merging::prepare();
-    let make = |(group, version): (&str, &str)| made(group, version, || document::built_in(group, version));
+    let make =
+        |(group, version): (&str, &str)| made(paths::root(group, version), || document::built_in(group, version));
     registry::built_in_versions().filter_map(make).collect()
+});
+
+/// What is served beside resources, each with the group that it is about.
+static GENERAL: LazyLock<Vec<(Option<&str>, Arc<Document>)>> = LazyLock::new(|| {
+    let make = |general: General| {
+        let General { path, group, value } = general;
+        made(path, || value).map(|document| (group, document))
+    };
+    general::documents().into_iter().filter_map(make).collect()
 });
 
 /// The documents of what clients have defined, as they were last asked for, each with what it was made of.
@@ -61,6 +75,9 @@ impl Documents {
         let is_served = |(group, version): (&str, &str)| served.has(group, version);
         let built_in = registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(of, _)| is_served(*of));
         let mut all: Vec<Arc<Document>> = built_in.map(|(_, document)| Arc::clone(document)).collect();
+        let has = |group: &str| served.groups().iter().any(|known| known.name == group);
+        let general = GENERAL.iter().filter(|(group, _)| group.is_none_or(has));
+        all.extend(general.map(|(_, document)| Arc::clone(document)));
         let mut known = self.custom.lock();
         let mut current = HashMap::new();
         for (group, version, definitions) in served.defined() {
@@ -68,7 +85,7 @@ impl Documents {
             let revisions: Vec<Revision> = definitions.iter().map(|d| d.revision).collect();
             let document = match known.remove(&path) {
                 Some((same, document)) if same == revisions => Some(document),
-                _ => made(group, version, || document::custom(served, group, version, definitions)),
+                _ => made(path.clone(), || document::custom(served, group, version, definitions)),
             };
             if let Some(document) = document {
                 all.push(Arc::clone(&document));
@@ -80,12 +97,10 @@ impl Documents {
     }
 }
 
-/// The document of a group's version.
-fn made(group: &str, version: &str, build: impl FnOnce() -> Value + Send) -> Option<Arc<Document>> {
-    let made = Document::new(paths::root(group, version), |out| out.write_all(build().to_string().as_bytes()));
-    made.inspect_err(|error| tracing::error!(group, version, %error, "there will be no OpenAPI document"))
-        .ok()
-        .map(Arc::new)
+/// The document at a path.
+fn made(path: String, build: impl FnOnce() -> Value + Send) -> Option<Arc<Document>> {
+    let made = Document::new(path.clone(), |out| out.write_all(build().to_string().as_bytes()));
+    made.inspect_err(|error| tracing::error!(path, %error, "there will be no OpenAPI document")).ok().map(Arc::new)
 }
 
 /// The form of upstream's hashes.

@@ -4,13 +4,16 @@ use serde_json::{Value, json};
 use std::{collections::HashMap, fmt::Write, sync::LazyLock};
 
 const TEXT: &str = include_str!("enums.txt");
+/// The one enum of apiextensions-apiserver, which is no part of `kubernetes/api`.
+const APIEXTENSIONS: &str = "[apiextensions/v1]
+ValidationRule reason FieldValueDuplicate|FieldValueForbidden|FieldValueInvalid|FieldValueRequired";
 
 type Fields = Vec<(&'static str, Vec<&'static str>)>;
 
 /// By `core/v1.Container`.
 static FACTS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
     let (mut all, mut package) = (HashMap::<String, Fields>::new(), "");
-    for line in TEXT.lines().filter(|line| !line.starts_with('#')) {
+    for line in TEXT.lines().chain(APIEXTENSIONS.lines()).filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             package = name;
         } else if let Some((of, (field, values))) =

@@ -2,13 +2,18 @@
 
 mod operation;
 mod streams;
+mod watches;
 
-use super::schemas::{name, reference};
+use super::{
+    parameters::{self, share},
+    schemas::{name, reference},
+};
 use crate::{
     discovery,
     kinds::{KindInfo, Subresource},
 };
-use operation::{DELETE, LIST, Operation, PATCH_WRITE, Parameter, WRITE, capitalized};
+use operation::{DELETE, LIST, Operation, PATCH_WRITE, WRITE, capitalized};
+pub(super) use operation::{group_id, group_tag};
 use serde_json::{Value, json};
 
 /// `api/v1`, `apis/policy/v1`.
@@ -29,29 +34,30 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let (object, all) = (reference(schema), reference(&format!("{schema}List")));
     let status = reference("io.k8s.apimachinery.pkg.apis.meta.v1.Status");
     let options = reference("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-    let swept: Vec<Parameter> =
-        LIST.into_iter().filter(|p| !p.0.to_lowercase().contains("watch")).chain(DELETE).collect();
-    let at = |action, parameters, body, answer: &Value, id: String| {
+    let swept: Vec<&str> = LIST.into_iter().filter(|p| !p.to_lowercase().contains("watch")).chain(DELETE).collect();
+    let of = |subresource, action, parameters, body, answer: &Value, id: String| {
         let about = (info.group, info.version, info.kind);
-        Operation { info, built_in, action, parameters, body, answer: answer.clone(), about, id }.value()
+        let answer = answer.clone();
+        Operation { info, built_in, action, parameters, subresource, body, answer, about, id }.value()
     };
+    let at = |action, parameters, body, answer: &Value, id| of("", action, parameters, body, answer, id);
     let create = |id: String| at("create", &WRITE, Some(object.clone()), &object, id);
     if info.question {
-        let path = json!({"parameters": path_parameters(info, false), "post": create(format!("{scope}{}", info.kind))});
-        return vec![(base, lean(path))];
+        let path = json!({"parameters": path_parameters(info, ""), "post": create(format!("{scope}{}", info.kind))});
+        return vec![(base, share(path))];
     }
-    let one = |sub: &str| {
-        let id = format!("{scope}{}{sub}", info.kind);
+    let one = |sub: &'static str| {
+        let id = format!("{scope}{}{}", info.kind, capitalized(sub));
         json!({
-            "parameters": path_parameters(info, true),
-            "get": at("read", &[], None, &object, id.clone()),
-            "put": at("replace", &WRITE, Some(object.clone()), &object, id.clone()),
-            "patch": at("patch", &PATCH_WRITE, Some(reference(PATCH)), &object, id),
+            "parameters": path_parameters(info, info.kind),
+            "get": of(sub, "read", &[], None, &object, id.clone()),
+            "put": of(sub, "replace", &WRITE, Some(object.clone()), &object, id.clone()),
+            "patch": of(sub, "patch", &PATCH_WRITE, Some(reference(PATCH)), &object, id),
         })
     };
     let id = format!("{scope}{}", info.kind);
     let mut collection = json!({
-        "parameters": path_parameters(info, false),
+        "parameters": path_parameters(info, ""),
         "get": at("list", &LIST, None, &all, id.clone()),
         "post": create(id.clone()),
     });
@@ -63,7 +69,7 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     // That of Namespaces is wrapped, and documented with a Status all the same.
     let deleted = if info.returns_deleted_object() && info.kind != "Namespace" { &object } else { &status };
     named["delete"] = at("delete", &DELETE, Some(options), deleted, id);
-    let mut paths = vec![(base.clone(), lean(collection)), (format!("{base}/{{name}}"), named)];
+    let mut paths = vec![(base.clone(), collection), (format!("{base}/{{name}}"), named)];
     if info.namespaced {
         let list = at("list", &LIST, None, &all, format!("{}ForAllNamespaces", info.kind));
         paths.push((format!("/{root}/{}", info.plural), json!({"get": list})));
@@ -73,7 +79,11 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
         paths.for_each(|path| path.retain(|verb, _| matches!(verb.as_str(), "get" | "parameters")));
     }
     if info.status {
-        paths.push((format!("{base}/{{name}}/status"), one("Status")));
+        paths.push((format!("{base}/{{name}}/status"), one("status")));
+    }
+    let mut paths: Vec<_> = paths.into_iter().map(|(path, item)| (path, share(item))).collect();
+    if built_in && discovery::verbs(info).contains(&"watch") {
+        paths.extend(watches::of(info, &root, scope));
     }
     for sub in info.subresources {
         paths.extend(streams::of(info, sub, &base, scope));
@@ -85,23 +95,14 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
 /// The schema of a patch's body.
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-/// A path without parameters has no list of them.
-fn lean(mut path: Value) -> Value {
-    if path["parameters"].as_array().is_some_and(Vec::is_empty) {
-        path.as_object_mut().map(|path| path.remove("parameters"));
-    }
-    path
-}
-
-/// What stands in the paths of a kind.
-fn path_parameters(info: &KindInfo, named: bool) -> Value {
-    let parameter = |name: &str, text: String| json!({"name": name, "in": "path", "required": true, "description": text, "schema": {"type": "string", "uniqueItems": true}});
+/// What stands in the paths of a kind; of `named`, if that is not empty.
+fn path_parameters(info: &KindInfo, named: &str) -> Value {
     let mut all = Vec::new();
-    if named {
-        all.push(parameter("name", format!("name of the {}", info.kind)));
+    if !named.is_empty() {
+        all.push(parameters::path("name", &format!("name of the {named}")));
     }
     if info.namespaced {
-        all.push(parameter("namespace", "object name and auth scope, such as for teams and projects".to_owned()));
+        all.push(parameters::path("namespace", "object name and auth scope, such as for teams and projects"));
     }
     json!(all)
 }
@@ -109,7 +110,7 @@ fn path_parameters(info: &KindInfo, named: bool) -> Value {
 /// A subresource with a body of a kind that has a schema.
 fn subresource(info: &KindInfo, sub: &Subresource, built_in: bool, base: &str, scope: &str) -> Option<(String, Value)> {
     let schema = name(sub.group, sub.version, sub.kind).filter(|_| sub.name != "log").map(|n| reference(&n))?;
-    let mut value = json!({"parameters": path_parameters(info, true)});
+    let mut value = json!({"parameters": path_parameters(info, sub.kind)});
     for verb in sub.verbs {
         let (method, action): (_, &str) = match *verb {
             "get" => ("get", "read"),
@@ -118,15 +119,16 @@ fn subresource(info: &KindInfo, sub: &Subresource, built_in: bool, base: &str, s
             "patch" => ("patch", "patch"),
             _ => continue,
         };
-        let (parameters, body): (&[Parameter], _) = match method {
+        let (parameters, body): (&[&str], _) = match method {
             "get" => (&[], None),
             "patch" => (&PATCH_WRITE, Some(reference(PATCH))),
             _ => (&WRITE, Some(schema.clone())),
         };
         let id = format!("{scope}{}{}", info.kind, capitalized(sub.name));
         let about = (sub.group, sub.version, sub.kind);
-        let answer = schema.clone();
-        value[method] = Operation { info, built_in, action, parameters, body, answer, about, id }.value();
+        let (answer, subresource) = (schema.clone(), sub.name);
+        let operation = Operation { info, built_in, action, parameters, subresource, body, answer, about, id };
+        value[method] = operation.value();
     }
-    Some((format!("{base}/{{name}}/{}", sub.name), value))
+    Some((format!("{base}/{{name}}/{}", sub.name), share(value)))
 }

@@ -1,7 +1,7 @@
 //! The `required` fields of a schema: the typed form insists on some that may be left out.
 
 use crate::protobuf::table::TABLE;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Fields that Go leaves out when they are empty, and that must be there all the same (`+required`).
 const NEEDED: [(&str, &str); 10] = [
@@ -17,11 +17,20 @@ const NEEDED: [(&str, &str); 10] = [
     ("resource/v1.DeviceCounterConsumption", "counters"),
 ];
 
+/// Fields that must be there where the typed form lets them be left out.
+const FORGOTTEN: [(&str, &str); 1] = [("events/v1.Event", "eventTime")];
+
 /// Leaves those that upstream's generator names (`hasOptionalTag`).
 pub(super) fn tell(name: &str, schema: &mut Value) {
     let mut parts = name.rsplit('.');
     let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
     let Some(message) = TABLE.message(&format!("{package}/{version}.{message}")) else { return };
+    for (_, field) in FORGOTTEN.iter().filter(|(of, _)| *of == message.name) {
+        match schema.get_mut("required").and_then(Value::as_array_mut) {
+            Some(required) => required.push(json!(field)),
+            None => schema["required"] = json!([field]),
+        }
+    }
     let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else { return };
     required.retain(|field| {
         let field = field.as_str().unwrap_or_default();

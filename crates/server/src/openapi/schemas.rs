@@ -1,11 +1,14 @@
 //! The schemas of kinds and of everything that they are made of, in upstream's form.
 
-use super::{defaults, enums, required, types::find};
+use super::{
+    defaults, enums, extensions, required,
+    types::{TYPES, Type, find},
+};
 use crate::{
     kinds::{Kind, KindInfo},
     protobuf::merging,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, runtime::RawExtension};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
@@ -36,42 +39,64 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     add::<meta::DeleteOptions>(&mut generator);
     add::<meta::Patch>(&mut generator);
     add::<meta::ListMeta>(&mut generator);
-    let mut named = Vec::new();
+    add::<meta::APIResourceList>(&mut generator);
+    add::<meta::WatchEvent<RawExtension>>(&mut generator);
     for info in kinds.iter().map(|k| k.info()) {
         let others = info.subresources.iter().map(|s| (s.group, s.version, s.kind));
         for (group, version, kind) in std::iter::once((info.group, info.version, info.kind)).chain(others) {
             if let Some(found) = find(group, version, kind) {
                 (found.add)(&mut generator);
-                named.push(((found.name)(), json!({"group": group, "kind": kind, "version": version})));
             }
         }
     }
     let mut all = generator.take_definitions(true);
-    for (name, gvk) in named {
-        if let Some(schema) = all.get_mut(name.as_ref()) {
-            schema["x-kubernetes-group-version-kind"] = json!([&gvk]);
-            // The typed form insists on metadata; the API does so for Events only.
-            if gvk["kind"] != "Event"
-                && let Some(required) = schema["required"].as_array_mut()
-            {
-                required.retain(|field| field != "metadata");
-            }
-            if schema["required"].as_array().is_none_or(Vec::is_empty) {
-                schema.as_object_mut().map(|s| s.remove("required"));
-            }
+    // Kinds that stand in others too, such as the claims of a StatefulSet.
+    for kind in TYPES {
+        if let Some(schema) = all.get_mut((kind.name)().as_ref()) {
+            name_kind(kind, schema);
         }
     }
     for info in kinds.iter().map(|k| k.info()).filter(|info| !info.question) {
         all.extend(list(info));
     }
-    for (name, schema) in &mut all {
-        as_upstream(name, schema);
-        required::tell(name, schema);
-        tell_merging(name, schema);
-        defaults::tell(name, schema);
-        enums::tell(name, schema);
-    }
+    all.iter_mut().for_each(|(name, schema)| complete(name, schema));
     all
+}
+
+/// The schemas of what is served beside resources: the groups, their versions, and the version of the server.
+pub(super) fn of_general() -> Map<String, Value> {
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    add::<meta::APIGroup>(&mut generator);
+    add::<meta::APIGroupList>(&mut generator);
+    add::<meta::APIVersions>(&mut generator);
+    add::<k8s_openapi::apimachinery::pkg::version::Info>(&mut generator);
+    let mut all = generator.take_definitions(true);
+    all.iter_mut().for_each(|(name, schema)| complete(name, schema));
+    all
+}
+
+/// Names the kind of a schema. The typed form insists on metadata; the API does so for the core group's Events only.
+fn name_kind(kind: &Type, schema: &mut Value) {
+    let (group, version, kind) = kind.gvk();
+    schema["x-kubernetes-group-version-kind"] = json!([{"group": group, "kind": kind, "version": version}]);
+    if (group, kind) != ("", "Event")
+        && let Some(required) = schema["required"].as_array_mut()
+    {
+        required.retain(|field| field != "metadata");
+    }
+    if schema["required"].as_array().is_none_or(Vec::is_empty) {
+        schema.as_object_mut().map(|s| s.remove("required"));
+    }
+}
+
+/// Adds what upstream says and the typed form does not.
+fn complete(name: &str, schema: &mut Value) {
+    as_upstream(name, schema);
+    required::tell(name, schema);
+    tell_merging(name, schema);
+    extensions::tell(name, schema);
+    defaults::tell(name, schema);
+    enums::tell(name, schema);
 }
 
 /// The schemas that kinds need whose own are not built in.
@@ -81,13 +106,7 @@ pub(super) fn of_metadata() -> Map<String, Value> {
     add::<meta::ObjectMeta>(&mut generator);
     add::<k8s_openapi::api::autoscaling::v1::Scale>(&mut generator);
     let mut more = generator.take_definitions(true);
-    for (name, schema) in &mut more {
-        as_upstream(name, schema);
-        required::tell(name, schema);
-        tell_merging(name, schema);
-        defaults::tell(name, schema);
-        enums::tell(name, schema);
-    }
+    more.iter_mut().for_each(|(name, schema)| complete(name, schema));
     all.extend(more);
     all
 }

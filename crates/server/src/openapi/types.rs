@@ -38,6 +38,13 @@ pub(super) struct Type {
     pub(super) name: fn() -> Cow<'static, str>,
 }
 
+impl Type {
+    /// Group, version and kind.
+    pub(super) fn gvk(&self) -> (&'static str, &'static str, &'static str) {
+        (self.group, self.version, self.kind)
+    }
+}
+
 const fn of<T: JsonSchema>(group: &'static str, version: &'static str, kind: &'static str) -> Type {
     let add = |generator: &mut SchemaGenerator| {
         let _ = generator.subschema_for::<T>();
@@ -50,7 +57,7 @@ pub(super) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Ty
     TYPES.iter().find(|t| (t.group, t.version, t.kind) == (group, version, kind))
 }
 
-static TYPES: &[Type] = &[
+pub(super) static TYPES: &[Type] = &[
     of::<admission::MutatingWebhookConfiguration>("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"),
     of::<admission::ValidatingAdmissionPolicy>("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy"),
     of::<admission::ValidatingAdmissionPolicyBinding>(

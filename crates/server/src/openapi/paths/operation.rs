@@ -1,35 +1,28 @@
 //! One operation at a path, in upstream's words.
 
-use crate::kinds::KindInfo;
+use crate::{discovery, kinds::KindInfo, openapi::parameters};
 use serde_json::{Map, Value, json};
 
-/// Query parameters: name, type, and what it is for.
-pub(super) type Parameter = (&'static str, &'static str, &'static str);
-
-pub(super) const LIST: [Parameter; 10] = [
-    ("allowWatchBookmarks", "boolean", "Send events that only carry a resourceVersion."),
-    ("continue", "string", "Where an earlier answer ended."),
-    ("fieldSelector", "string", "Only objects whose fields match."),
-    ("labelSelector", "string", "Only objects whose labels match."),
-    ("limit", "integer", "How many objects one answer holds at most."),
-    ("resourceVersion", "string", "Which state to show, as resourceVersionMatch says."),
-    ("resourceVersionMatch", "string", "Exact or NotOlderThan."),
-    ("sendInitialEvents", "boolean", "Begin a watch with all objects that there are, then send a bookmark."),
-    ("timeoutSeconds", "integer", "How long to watch, or how long the answer may take."),
-    ("watch", "boolean", "Send changes as they come."),
+pub(super) const LIST: [&str; 10] = [
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
 ];
-pub(super) const WRITE: [Parameter; 3] = [
-    ("dryRun", "string", "All: do everything but store."),
-    ("fieldManager", "string", "Who makes the change."),
-    ("fieldValidation", "string", "What to do about unknown fields: Ignore, Warn or Strict."),
-];
-pub(super) const PATCH_WRITE: [Parameter; 4] =
-    [WRITE[0], WRITE[1], WRITE[2], ("force", "boolean", "Apply over conflicts: the fields become this manager's.")];
-pub(super) const DELETE: [Parameter; 4] = [
-    ("dryRun", "string", "All: do everything but store."),
-    ("gracePeriodSeconds", "integer", "How long the object may take to end, in seconds."),
-    ("orphanDependents", "boolean", "The old form of propagationPolicy."),
-    ("propagationPolicy", "string", "Orphan, Background or Foreground."),
+pub(super) const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
+pub(super) const PATCH_WRITE: [&str; 4] = ["dryRun", "fieldManager", "fieldValidation", "force"];
+pub(super) const DELETE: [&str; 5] = [
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "propagationPolicy",
 ];
 /// What a PATCH may hold.
 const PATCHES: [&str; 4] = [
@@ -38,6 +31,9 @@ const PATCHES: [&str; 4] = [
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+// Of the old paths of watches.
+const WATCH_PARAMETER: &str = "deprecated: use the 'watch' parameter with a list operation instead";
+const WATCH_ONE: &str = "filtered to a single item with the 'fieldSelector' parameter.";
 const FORMS: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
 const WATCHED: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
@@ -48,7 +44,9 @@ pub(super) struct Operation<'a> {
     pub(super) built_in: bool,
     /// Upstream's name for it: `list`, `create`, ...
     pub(super) action: &'a str,
-    pub(super) parameters: &'a [Parameter],
+    pub(super) parameters: &'a [&'a str],
+    /// Its subresource; empty for the resource itself.
+    pub(super) subresource: &'a str,
     /// The schema of the body.
     pub(super) body: Option<Value>,
     pub(super) answer: Value,
@@ -60,8 +58,7 @@ pub(super) struct Operation<'a> {
 
 impl Operation<'_> {
     pub(super) fn value(&self) -> Value {
-        let group = self.info.group.strip_suffix(".k8s.io").unwrap_or(self.info.group);
-        let tag = if group.is_empty() { "core".to_owned() } else { camel_case(group) };
+        let tag = group_tag(self.info.group);
         let (group, version, kind) = self.about;
         let answer = content(self.forms(), &self.answer);
         let mut responses = Map::new();
@@ -72,14 +69,16 @@ impl Operation<'_> {
         let mut value = json!({
             "tags": [format!("{tag}_{}", self.info.version)],
             "description": self.description(),
-            "operationId": format!("{}{}{}{}", self.verb(), capitalized(&tag), capitalized(self.info.version), self.id),
+            "operationId": format!("{}{}{}", self.verb(), group_id(self.info.group, self.info.version), self.id),
             "responses": responses,
             "x-kubernetes-action": self.upstream_action(),
             "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
         });
-        if !self.parameters.is_empty() {
-            value["parameters"] = parameters(self.parameters);
-        }
+        let owner = if self.upstream_action() == "connect" { kind } else { self.upstream_action() };
+        // Streams are never indented.
+        let pretty = ["pretty"].into_iter().filter(|_| owner != kind);
+        let all = self.parameters.iter().copied().chain(pretty);
+        value["parameters"] = all.map(|name| parameters::query(name, owner)).collect();
         if let Some(schema) = &self.body {
             // Options of a deletion need not be there.
             let required = !self.action.starts_with("delete");
@@ -93,7 +92,11 @@ impl Operation<'_> {
 
     /// With what its id begins. The verb of a collection's deletion ends where upstream's does (`verbs.GetPrefix`).
     fn verb(&self) -> &str {
-        if self.action == "deletecollection" { "delete" } else { self.action }
+        match self.action {
+            "deletecollection" => "delete",
+            "watchlist" => "watch",
+            same => same.split(' ').next().unwrap_or(same),
+        }
     }
 
     /// `x-kubernetes-action`.
@@ -107,18 +110,30 @@ impl Operation<'_> {
         }
     }
 
+    /// As `installer.go`, and for custom kinds `descriptionFor`.
     fn description(&self) -> String {
-        let what = match self.action {
-            "create" => "create",
-            "replace" => "replace the specified",
-            "read" => "read the specified",
-            "list" => "list or watch objects of kind",
-            "patch" => "partially update the specified",
-            "delete" => "delete",
-            "deletecollection" => "delete collection of",
-            _ => "connect requests to",
+        let kind = self.info.kind;
+        let of = |tail: &str| {
+            if self.subresource.is_empty() { tail.to_owned() } else { format!(" {} of{tail}", self.subresource) }
         };
-        format!("{what} {}", self.info.kind)
+        let article = article(kind);
+        let watched = self.built_in && discovery::verbs(self.info).contains(&"watch");
+        match self.action {
+            "create" => format!("create{} {kind}", of(article)),
+            "delete" => format!("delete{} {kind}", of(article)),
+            "read" => format!("read{} {kind}", of(" the specified")),
+            "replace" => format!("replace{} {kind}", of(" the specified")),
+            "patch" => format!("partially update{} {kind}", of(" the specified")),
+            "list" if watched => format!("list or watch objects of kind {kind}"),
+            "list" => format!("list objects of kind {kind}"),
+            "deletecollection" => format!("delete collection of {kind}"),
+            "watch" => format!("watch changes to an object of kind {kind}. {WATCH_PARAMETER}, {WATCH_ONE}"),
+            "watchlist" => format!("watch individual changes to a list of {kind}. {WATCH_PARAMETER}."),
+            other => {
+                let method = other.split(' ').nth(1).unwrap_or_default().to_uppercase();
+                format!("connect {method} requests to{} {kind}", of(""))
+            }
+        }
     }
 
     fn codes(&self) -> &'static [(&'static str, &'static str)] {
@@ -132,13 +147,18 @@ impl Operation<'_> {
 
     /// The media types of the answer.
     fn forms(&self) -> Vec<&'static str> {
-        let own = FORMS.into_iter().chain(WATCHED.into_iter().filter(|_| self.action == "list"));
+        let own = FORMS.into_iter().chain(WATCHED.into_iter().filter(|_| self.is_streamed()));
         let all = |form: &&str| self.built_in || !form.contains("protobuf");
         match self.action {
             action if action.starts_with("connect") => vec!["*/*"],
-            "read" if self.id.ends_with("Log") => vec!["text/plain"],
+            "read" if self.subresource == "log" => ["text/plain"].into_iter().chain(FORMS).collect(),
             _ => own.filter(all).collect(),
         }
+    }
+
+    /// Whether the answer may be a watch.
+    fn is_streamed(&self) -> bool {
+        matches!(self.action, "list" | "watch" | "watchlist")
     }
 
     /// The media types of the body.
@@ -150,14 +170,28 @@ impl Operation<'_> {
     }
 }
 
-/// Parameters of a query.
-pub(super) fn parameters(all: &[Parameter]) -> Value {
-    let value = |(name, kind, text): &Parameter| json!({"name": name, "in": "query", "description": text, "schema": {"type": kind, "uniqueItems": true}});
-    all.iter().map(value).collect()
-}
-
 fn content(forms: Vec<&'static str>, schema: &Value) -> Map<String, Value> {
     forms.into_iter().map(|form| (form.to_owned(), json!({"schema": schema}))).collect()
+}
+
+/// The tag of a group: `core`, `rbacAuthorization`.
+pub(in crate::openapi) fn group_tag(group: &str) -> String {
+    if group.is_empty() { "core".to_owned() } else { camel_case(group.strip_suffix(".k8s.io").unwrap_or(group)) }
+}
+
+/// What the ids of a group's operations have of it: `CoreV1`, `RbacAuthorizationV1`.
+pub(in crate::openapi) fn group_id(group: &str, version: &str) -> String {
+    format!("{}{}", capitalized(&group_tag(group)), capitalized(version))
+}
+
+/// What stands before a kind (`GetArticleForNoun`): plurals have none.
+fn article(kind: &str) -> &'static str {
+    let is_plural = kind.ends_with('s') && !kind.ends_with("ss");
+    match kind.chars().next().map(|first| first.to_ascii_lowercase()) {
+        _ if is_plural => "",
+        Some('a' | 'e' | 'i' | 'o' | 'u') => " an",
+        _ => " a",
+    }
 }
 
 /// Words in one, each but the first with a capital letter (`ToValidOperationID`).

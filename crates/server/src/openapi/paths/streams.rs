@@ -1,39 +1,32 @@
 //! Subresources whose bodies are of no kind: logs, streams, and what is passed on.
 
 use super::{
-    operation::{Operation, Parameter, capitalized},
+    operation::{Operation, capitalized},
     path_parameters,
 };
-use crate::kinds::{KindInfo, Subresource};
+use crate::{
+    kinds::{KindInfo, Subresource},
+    openapi::parameters::{self, share},
+};
 use serde_json::{Value, json};
 
-const CONTAINER: Parameter = ("container", "string", "Which container; needed only where there are several.");
-const LOG: [Parameter; 9] = [
-    CONTAINER,
-    ("follow", "boolean", "Go on with what is written from now on."),
-    ("limitBytes", "integer", "How many bytes to send at most."),
-    ("previous", "boolean", "That of the container that ran before."),
-    ("sinceSeconds", "integer", "Only what was written in so many seconds before now."),
-    ("sinceTime", "string", "Only what was written since then (RFC 3339)."),
-    ("stream", "string", "All, Stdout or Stderr."),
-    ("tailLines", "integer", "How many lines from the end."),
-    ("timestamps", "boolean", "Begin each line with when it was written (RFC 3339)."),
+const LOG: [&str; 9] = [
+    "container",
+    "follow",
+    "insecureSkipTLSVerifyBackend",
+    "limitBytes",
+    "previous",
+    "sinceSeconds",
+    "stream",
+    "tailLines",
+    "timestamps",
 ];
-const STDIN: Parameter = ("stdin", "boolean", "Send standard input.");
-const STDOUT: Parameter = ("stdout", "boolean", "Receive standard output.");
-const STDERR: Parameter = ("stderr", "boolean", "Receive standard error.");
-const TTY: Parameter = ("tty", "boolean", "In a terminal.");
-const EXEC: [Parameter; 6] = [
-    ("command", "string", "The command and its arguments, one by one; not run by a shell."),
-    CONTAINER,
-    STDERR,
-    STDIN,
-    STDOUT,
-    TTY,
-];
-const ATTACH: [Parameter; 5] = [CONTAINER, STDERR, STDIN, STDOUT, TTY];
-const FORWARD: [Parameter; 1] = [("ports", "integer", "The ports to lead to.")];
-const PROXY: [Parameter; 1] = [("path", "string", "Where to ask.")];
+const EXEC: [&str; 6] = ["command", "container", "stderr", "stdin", "stdout", "tty"];
+const ATTACH: [&str; 5] = ["container", "stderr", "stdin", "stdout", "tty"];
+const FORWARD: [&str; 1] = ["ports"];
+const PROXY: [&str; 1] = ["path"];
+/// What proxies take too, and discovery has no verb for.
+const PROXY_VERBS: [&str; 2] = ["head", "options"];
 
 /// The paths of such a subresource; none for others.
 pub(super) fn of(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) -> Vec<(String, Value)> {
@@ -44,33 +37,37 @@ pub(super) fn of(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) ->
         "attach" => vec![(at(""), item(info, sub, scope, &ATTACH, ""))],
         "portforward" => vec![(at(""), item(info, sub, scope, &FORWARD, ""))],
         "proxy" => {
-            let mut below = item(info, sub, scope, &[], "WithPath");
-            if let Some(parameters) = below["parameters"].as_array_mut() {
-                parameters.push(
-                    json!({"name": "path", "in": "path", "required": true, "description": "path to the resource",
-                    "schema": {"type": "string", "uniqueItems": true}}),
-                );
-            }
+            let below = item(info, sub, scope, &PROXY, "WithPath");
             vec![(at(""), item(info, sub, scope, &PROXY, "")), (at("/{path}"), below)]
         }
         _ => Vec::new(),
     }
 }
 
-fn item(info: &KindInfo, sub: &Subresource, scope: &str, parameters: &[Parameter], rest: &str) -> Value {
-    let mut value = json!({"parameters": path_parameters(info, true)});
-    for verb in sub.verbs {
+fn item(info: &KindInfo, sub: &Subresource, scope: &str, names: &[&str], rest: &str) -> Value {
+    let is_log = sub.name == "log";
+    let mut in_path = path_parameters(info, if is_log { info.kind } else { sub.kind });
+    if !rest.is_empty()
+        && let Some(all) = in_path.as_array_mut()
+    {
+        all.push(parameters::path("path", "path to the resource"));
+    }
+    let mut value = json!({"parameters": in_path});
+    let more = PROXY_VERBS.iter().filter(|_| sub.name == "proxy");
+    for verb in sub.verbs.iter().chain(more) {
         let method = match *verb {
             "create" => "post",
             "update" => "put",
             same => same,
         };
-        let (action, word) = if sub.name == "log" { ("read", String::new()) } else { ("connect", capitalized(method)) };
+        let action = if is_log { "read".to_owned() } else { format!("connect {method}") };
+        let word = if is_log { String::new() } else { capitalized(method) };
         let operation = Operation {
             info,
             built_in: true,
-            action,
-            parameters,
+            action: &action,
+            parameters: names,
+            subresource: sub.name,
             body: None,
             answer: json!({"type": "string"}),
             about: (sub.group, sub.version, sub.kind),
@@ -78,5 +75,5 @@ fn item(info: &KindInfo, sub: &Subresource, scope: &str, parameters: &[Parameter
         };
         value[method] = operation.value();
     }
-    value
+    share(value)
 }

@@ -53,6 +53,10 @@ struct PathItem {
     post: Option<Operation>,
     #[prost(message, optional, tag = "7")]
     delete: Option<Operation>,
+    #[prost(message, optional, tag = "8")]
+    options: Option<Operation>,
+    #[prost(message, optional, tag = "9")]
+    head: Option<Operation>,
     #[prost(message, optional, tag = "10")]
     patch: Option<Operation>,
     #[prost(message, repeated, tag = "13")]
@@ -299,6 +303,8 @@ impl PathItem {
             ("put", operation(&self.put)),
             ("post", operation(&self.post)),
             ("delete", operation(&self.delete)),
+            ("options", operation(&self.options)),
+            ("head", operation(&self.head)),
             ("patch", operation(&self.patch)),
             ("parameters", list(&self.parameters, ParameterOrReference::json)),
         ])

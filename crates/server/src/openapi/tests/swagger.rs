@@ -13,6 +13,9 @@ fn operations(paths: &Map<String, Value>) -> BTreeSet<String> {
     paths.iter().flat_map(of).collect()
 }
 
+/// What is served beside groups.
+const GENERAL: [&str; 5] = ["/api/", "/apis/", "/version/", "/.well-known/openid-configuration/", "/openid/v1/jwks/"];
+
 /// The same, of what discovery lists.
 async fn discovered() -> BTreeSet<String> {
     let mut roots = vec!["/api/v1".to_owned()];
@@ -20,8 +23,10 @@ async fn discovered() -> BTreeSet<String> {
         let versions = group["versions"].as_array().unwrap().iter();
         roots.extend(versions.map(|v| format!("/apis/{}", v["groupVersion"].as_str().unwrap())));
     }
-    let mut all = BTreeSet::new();
+    let mut all: BTreeSet<String> = GENERAL.iter().map(|path| format!("GET {path}")).collect();
     for root in roots {
+        all.insert(format!("GET {root}/"));
+        all.extend(root.strip_prefix("/apis/").map(|rest| format!("GET /apis/{}/", rest.split('/').next().unwrap())));
         for resource in get(&root, &[]).await.json()["resources"].as_array().unwrap() {
             let (plural, sub) = match resource["name"].as_str().unwrap().split_once('/') {
                 Some((plural, sub)) => (plural, Some(sub)),
@@ -33,7 +38,12 @@ async fn discovered() -> BTreeSet<String> {
             let one = sub.map_or(format!("{collection}/{{name}}"), |sub| format!("{collection}/{{name}}/{sub}"));
             for verb in resource["verbs"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()) {
                 all.extend(match (verb, sub) {
-                    ("watch", _) => vec![],
+                    ("watch", _) => {
+                        let below = base.strip_prefix(&root).unwrap();
+                        let one = format!("GET {root}/watch{below}/{plural}");
+                        let everywhere = (!below.is_empty()).then(|| format!("GET {root}/watch/{plural}"));
+                        [format!("{one}/{{name}}"), one].into_iter().chain(everywhere).collect()
+                    }
                     ("list", _) if resource["namespaced"] == true => {
                         vec![format!("GET {collection}"), format!("GET {root}/{plural}")]
                     }
@@ -46,8 +56,14 @@ async fn discovered() -> BTreeSet<String> {
                             "update" => "PUT".to_owned(),
                             other => other.to_uppercase(),
                         };
-                        let below = (sub == Some("proxy")).then(|| format!("{method} {one}/{{path}}"));
-                        std::iter::once(format!("{method} {one}")).chain(below).collect()
+                        let mut methods = vec![method];
+                        if sub == Some("proxy") {
+                            // Discovery has no verbs for them.
+                            methods.extend(["HEAD".to_owned(), "OPTIONS".to_owned()]);
+                        }
+                        let below = methods.iter().filter(|_| sub == Some("proxy"));
+                        let below: Vec<String> = below.map(|method| format!("{method} {one}/{{path}}")).collect();
+                        methods.iter().map(|method| format!("{method} {one}")).chain(below).collect()
                     }
                 });
             }

@@ -29,10 +29,15 @@ fn operation(value: &Value) -> Value {
         all.insert(0, parameter);
     }
     let keys = |content: Option<&Map<String, Value>>| content.map(|c| c.keys().cloned().collect::<Vec<_>>());
-    converted["consumes"] = json!(keys(body).unwrap_or_else(|| vec!["*/*".to_owned()]));
-    converted["produces"] = json!(keys(value["responses"]["200"]["content"].as_object()));
+    let produced = value["responses"]["200"]["content"].as_object();
+    if let Some(consumed) = keys(body).or_else(|| consumed(value, produced)) {
+        converted["consumes"] = json!(consumed);
+    }
+    converted["produces"] = json!(keys(produced));
     converted["schemes"] = json!(["https"]);
-    converted["parameters"] = Value::Array(all);
+    if !all.is_empty() {
+        converted["parameters"] = Value::Array(all);
+    }
     for response in converted["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
         let content = response.as_object_mut().and_then(|r| r.remove("content"));
         if let Some(held) = content.as_ref().and_then(Value::as_object).and_then(|c| c.values().next()) {
@@ -41,6 +46,16 @@ fn operation(value: &Value) -> Value {
     }
     converted.as_object_mut().map(|o| o.remove("requestBody"));
     converted
+}
+
+/// The media types that an operation without a body takes: anything where there are resources, of groups and versions what is
+/// sent (`discovery/group.go`), and none where documents are sent as they are.
+fn consumed(operation: &Value, produced: Option<&Map<String, Value>>) -> Option<Vec<String>> {
+    if !operation["x-kubernetes-action"].is_null() {
+        return Some(vec!["*/*".to_owned()]);
+    }
+    let is_text = |content: &Value| content["schema"]["type"] == "string";
+    produced.filter(|all| !all.values().any(is_text)).map(|all| all.keys().cloned().collect())
 }
 
 /// Parameters say their type themselves.
@@ -183,13 +198,13 @@ mod tests {
     #[test]
     fn a_body_is_a_parameter() {
         let given = json!({"parameters": [{"name": "name", "in": "path", "required": true, "schema": {"type": "string"}}], "put": {
-            "operationId": "a", "parameters": [{"name": "dryRun", "in": "query", "schema": {"type": "string"}}],
+            "operationId": "a", "x-kubernetes-action": "put", "parameters": [{"name": "dryRun", "in": "query", "schema": {"type": "string"}}],
             "requestBody": {"required": true, "content": {"*/*": {"schema": {"$ref": "#/components/schemas/A"}}}},
             "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "string"}}}}}}});
         assert_eq!(
             path(&given),
             json!({"parameters": [{"name": "name", "in": "path", "required": true, "type": "string"}], "put": {
-            "operationId": "a", "consumes": ["*/*"], "produces": ["application/json"], "schemes": ["https"],
+            "operationId": "a", "x-kubernetes-action": "put", "consumes": ["*/*"], "produces": ["application/json"], "schemes": ["https"],
             "parameters": [{"in": "body", "name": "body", "required": true, "schema": {"$ref": "#/definitions/A"}},
                 {"name": "dryRun", "in": "query", "type": "string"}],
             "responses": {"200": {"description": "OK", "schema": {"type": "string"}}}}})

@@ -1,0 +1,61 @@
+//! The parameters of queries: their types, and what upstream says of them.
+
+use serde_json::{Value, json};
+use std::{collections::HashMap, sync::LazyLock};
+
+const TEXT: &str = include_str!("parameters.txt");
+
+/// By `limit`, or by `container@PodExecOptions` where it depends on the operation: type and description.
+static FACTS: LazyLock<HashMap<&str, (&str, String)>> = LazyLock::new(|| {
+    let lines = TEXT.lines().filter(|line| !line.starts_with('#'));
+    let parsed = lines.filter_map(|line| {
+        let (name, rest) = line.split_once(' ')?;
+        let (kind, text) = rest.split_once(' ')?;
+        Some((name, (kind, text.replace("\\n", "\n"))))
+    });
+    parsed.collect()
+});
+
+/// A parameter of a query of an operation with this action, or to what it connects.
+pub(super) fn query(name: &str, owner: &str) -> Value {
+    let fact = FACTS.get(format!("{name}@{owner}").as_str()).or_else(|| FACTS.get(name));
+    let (kind, text) = fact.map_or(("string", ""), |(kind, text)| (*kind, text.as_str()));
+    json!({"name": name, "in": "query", "description": text, "schema": {"type": kind, "uniqueItems": true}})
+}
+
+/// A part of a path.
+pub(super) fn path(name: &str, text: &str) -> Value {
+    let schema = json!({"type": "string", "uniqueItems": true});
+    json!({"name": name, "in": "path", "required": true, "description": text, "schema": schema})
+}
+
+/// Moves parameters that all operations have to their path (`collectSharedParameters`).
+pub(super) fn share(mut item: Value) -> Value {
+    let Some(fields) = item.as_object_mut() else { return item };
+    let mut shared = fields.remove("parameters").and_then(|all| all.as_array().cloned()).unwrap_or_default();
+    let of = |operation: &Value| operation["parameters"].as_array().cloned().unwrap_or_default();
+    let mut common: Option<Vec<Value>> = None;
+    for operation in fields.values() {
+        let own = of(operation);
+        common = Some(match common {
+            Some(known) => known.into_iter().filter(|parameter| own.contains(parameter)).collect(),
+            None => own,
+        });
+    }
+    let common = common.unwrap_or_default();
+    for operation in fields.values_mut() {
+        let left: Vec<Value> = of(operation).into_iter().filter(|parameter| !common.contains(parameter)).collect();
+        if left.is_empty() {
+            operation.as_object_mut().map(|operation| operation.remove("parameters"));
+        } else {
+            operation["parameters"] = Value::Array(left);
+        }
+    }
+    shared.extend(common);
+    let text = |parameter: &Value, key: &str| parameter[key].as_str().unwrap_or_default().to_owned();
+    shared.sort_by_key(|parameter| (text(parameter, "name"), text(parameter, "in")));
+    if !shared.is_empty() {
+        fields.insert("parameters".to_owned(), Value::Array(shared));
+    }
+    item
+}

@@ -1,0 +1,45 @@
+//! The old paths of watches, which clients are still generated with.
+
+use super::{
+    operation::{LIST, Operation},
+    path_parameters,
+};
+use crate::{
+    kinds::KindInfo,
+    openapi::{parameters::share, schemas::reference},
+};
+use serde_json::{Value, json};
+
+/// The watches of a built-in kind: of one object, of a collection, and of all namespaces.
+pub(super) fn of(info: &KindInfo, root: &str, scope: &str) -> Vec<(String, Value)> {
+    let (kind, plural) = (info.kind, info.plural);
+    let base =
+        if info.namespaced { format!("/{root}/watch/namespaces/{{namespace}}") } else { format!("/{root}/watch") };
+    let mut paths = vec![
+        (format!("{base}/{plural}"), item(info, "watchlist", path_parameters(info, ""), format!("{scope}{kind}List"))),
+        (
+            format!("{base}/{plural}/{{name}}"),
+            item(info, "watch", path_parameters(info, kind), format!("{scope}{kind}")),
+        ),
+    ];
+    if info.namespaced {
+        let all = item(info, "watchlist", json!([]), format!("{kind}ListForAllNamespaces"));
+        paths.push((format!("/{root}/watch/{plural}"), all));
+    }
+    paths
+}
+
+fn item(info: &KindInfo, action: &str, in_path: Value, id: String) -> Value {
+    let operation = Operation {
+        info,
+        built_in: true,
+        action,
+        parameters: &LIST,
+        subresource: "",
+        body: None,
+        answer: reference("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"),
+        about: (info.group, info.version, info.kind),
+        id,
+    };
+    share(json!({"parameters": in_path, "get": operation.value()}))
+}
