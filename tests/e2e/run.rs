@@ -43,6 +43,7 @@ fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
     std::fs::write(&manifest, object.to_string()).unwrap();
     let mut command = Command::new(tests::podium_binary());
     command.arg("run").arg(&manifest).args(["--timeout", timeout, "--image"]).arg(&tar).env("TMPDIR", dir);
+    command.arg("--kubelet-config").arg(tests::kubelet_config_in(dir));
     command
 }
 
@@ -50,7 +51,7 @@ fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
 fn outcome(dir: &Path, output: &Output) -> (i32, String) {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.file_name()).collect();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(left.len(), 2, "only the test's own files are left: {left:?}\n{text}");
+    assert_eq!(left.len(), 3, "only the test's own files are left: {left:?}\n{text}");
     (output.status.code().unwrap_or(-1), text)
 }
 

@@ -18,7 +18,7 @@ pub use cluster::{Cluster, podium_binary};
 pub use kubectl::{Kubectl, Outcome};
 pub use processes::Process;
 pub use registry::{PASSWORD, Registry, USER};
-pub use setup::Setup;
+pub use setup::{Setup, kubelet_config_in};
 pub use shell::{Line, Shell};
 pub use tool::tool;
 pub use wait::{eventually, wait_for};

@@ -2,6 +2,7 @@
 
 use crate::Cluster;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// A cluster to be.
 #[derive(Debug, Clone)]
@@ -54,11 +55,23 @@ impl Setup {
     }
 }
 
-/// A `KubeletConfiguration` with these fields. But for them it removes no images, for on a full disk those that a test will
-/// use are not to go before it does, and it has room for the Pods of all tests.
+/// Writes a `KubeletConfiguration` for a Podium that a test starts itself, and gives the file.
+///
+/// # Panics
+/// When it cannot be written.
+#[must_use]
+pub fn kubelet_config_in(dir: &Path) -> PathBuf {
+    let path = dir.join("kubelet.yaml");
+    // JSON is YAML.
+    std::fs::write(&path, configuration(json!({})).to_string()).expect("a file");
+    path
+}
+
+/// A `KubeletConfiguration` with these fields. But for them it has room for the Pods of all tests, and a full disk of the
+/// machine ends no Pods and removes no images: what a test says of Podium is not to depend on it.
 pub(crate) fn configuration(fields: Value) -> Value {
     let mut all = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-        "imageGCHighThresholdPercent": 100, "maxPods": 230});
+        "imageGCHighThresholdPercent": 100, "evictionHard": {"memory.available": "100Mi"}, "maxPods": 230});
     if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
         all.extend(fields);
     }
