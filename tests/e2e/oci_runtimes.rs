@@ -96,6 +96,7 @@ fn crun_is_the_default() {
     let image = dir.path().join("busybox.tar");
     test_images::busybox(&image, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
     command.args(["run", "--default-runtime", "crun", "--timeout", "60s", "--image"]).arg(&image);
+    command.arg("--kubelet-config").arg(tests::kubelet_config_in(dir.path()));
     let ran = command.arg(&manifest).env("PATH", search_path(dir.path())).output().unwrap();
     let told = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && told.contains("by crun"), "{told}{}", String::from_utf8_lossy(&ran.stderr));

@@ -6,8 +6,11 @@ use serde_json::{Value, json};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const VERSION: &str = "io.k8s.apimachinery.pkg.version.Info";
 
-/// Types of which one field says which other one may be there (`+union`, `+unionDiscriminator`): type, discriminator, fields.
-const UNIONS: [(&str, &str, &[(&str, &str)]); 5] = [
+/// A type, its discriminator, and its other fields with their names there.
+type Union = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Types of which one field says which other one may be there (`+union`, `+unionDiscriminator`).
+const UNIONS: [Union; 5] = [
     ("core.v1.AppArmorProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
     ("core.v1.SeccompProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
     ("flowcontrol.v1.LimitResponse", "type", &[("queuing", "Queuing")]),

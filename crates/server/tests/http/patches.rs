@@ -157,6 +157,7 @@ async fn strategic_merge_to_a_wrong_type_is_refused_in_upstreams_words() {
     // Other patches make JSON, which is decoded.
     let answer = api.ask(&merge(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
     let message = answer.body["message"].as_str().unwrap();
-    let words = "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string";
+    let words =
+        "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string";
     assert!(message.ends_with(words), "{message}");
 }
