@@ -178,6 +178,12 @@ impl Container {
         matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
     }
 
+    /// Whether it runs, of another image than the spec has now, and nobody is stopping it.
+    pub(crate) fn runs_another_image(&self, spec: &Spec) -> bool {
+        let instance = self.current.as_ref().filter(|i| i.kill.is_none() && matches!(i.state, State::Running { .. }));
+        instance.is_some_and(|i| i.image.is_some() && i.image != spec.image)
+    }
+
     /// Whether its process runs, or may at any moment.
     pub(crate) fn may_run(&self) -> bool {
         self.alive() || self.starting

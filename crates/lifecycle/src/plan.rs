@@ -119,7 +119,10 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         }
         let container = pod.container(&spec.name);
         let busy = match &container.current {
-            Some(i @ Instance { state: State::Running { .. }, .. }) => post_start(container, i, spec, plan),
+            Some(i @ Instance { state: State::Running { .. }, .. }) => {
+                replace_image(pod, kind, spec, now, plan);
+                post_start(container, i, spec, plan)
+            }
             Some(i @ Instance { state: State::Exited(exit), .. })
                 if !pod.restarts(kind, spec, exit.code) && !again(kind, i, sandbox) =>
             {
@@ -237,7 +240,6 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
             return false;
         }
     }
-    let image = spec.image.as_deref().unwrap_or("");
     match &container.image {
         Image::Present { image_ref } => plan.actions.push(Action::StartContainer {
             container: spec.name.clone(),
@@ -254,12 +256,24 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
         }
         _ => {
             // One that may not be pulled yet holds up the others: without it there is nothing to start.
-            let pull = pod.images_of(spec).all(|image| pod.pull_backoff(image, now).is_none());
-            let (container, image) = (spec.name.clone(), image.to_owned());
-            plan.actions.push(Action::EnsureImage { container, image, pull });
+            plan.actions.push(ensure_image(pod, spec, now));
         }
     }
     true
+}
+
+fn ensure_image(pod: &Pod, spec: &Spec, now: Timestamp) -> Action {
+    let pull = pod.images_of(spec).all(|image| pod.pull_backoff(image, now).is_none());
+    Action::EnsureImage { container: spec.name.clone(), image: spec.image.clone().unwrap_or_default(), pull }
+}
+
+/// What runs goes on while its new image is pulled.
+fn replace_image(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp, plan: &mut Plan) {
+    let container = pod.container(&spec.name);
+    let unsought = matches!(container.image, Image::Unknown | Image::Pulling);
+    if kind != ContainerKind::Init && unsought && container.runs_another_image(spec) {
+        plan.actions.push(ensure_image(pod, spec, now));
+    }
 }
 
 /// All that counts has ended: sidecars are stopped, then what held them goes.

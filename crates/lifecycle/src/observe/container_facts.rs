@@ -147,7 +147,10 @@ fn ended(pod: &mut Pod, name: &str, id: &str, mut exit: ContainerExit, policy: &
     }
     container.answered();
     container.start_failure = None;
-    container.image = Image::Unknown;
+    // What was looked for before the container was stopped is for the one that takes its place.
+    if container.kill_cause() != Some(KillCause::Definition) {
+        container.image = Image::Unknown;
+    }
     pod.durable += 1;
     if exit.started_at.is_none() && exit.code != 0 && exit.reason != LOST {
         record(pod, EventKind::Warning, "Failed", format!("Error: {}", exit.message), Some(name));

@@ -3,7 +3,7 @@
 use super::{entry, record};
 use crate::{
     EventKind, Pod, ProbeKind,
-    container::State,
+    container::Image,
     kill::{Kill, KillCause},
     probes,
     time::after,
@@ -62,19 +62,19 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     pod.durable += 1;
 }
 
-/// What runs of another image than the spec has now is killed, and another takes its place (LIFECYCLE.md 3.4, point 4).
-/// An init container is left to do its work.
+/// What runs of another image than the spec has now is killed, and another takes its place (LIFECYCLE.md 3.4, point 4), as
+/// soon as the new image is there, or is known not to be had. An init container is left to do its work.
 pub(super) fn changed(pod: &mut Pod, now: Timestamp) {
     if pod.restarting.is_some() || pod.kill_deadline(now).is_some() {
         return;
     }
-    let another = |spec: &Spec| {
-        let instance = pod.container(&spec.name).current.as_ref().filter(|i| i.kill.is_none());
-        let running = instance.filter(|i| matches!(i.state, State::Running { .. }));
-        running.is_some_and(|i| i.image.is_some() && i.image != spec.image)
+    let due = |spec: &Spec| {
+        let container = pod.container(&spec.name);
+        let sought = matches!(container.image, Image::Present { .. } | Image::Failed { .. });
+        sought && container.runs_another_image(spec)
     };
     let lasting = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
-    let changed: Vec<String> = lasting.filter(|(_, spec)| another(spec)).map(|(_, spec)| spec.name.clone()).collect();
+    let changed: Vec<String> = lasting.filter(|(_, spec)| due(spec)).map(|(_, spec)| spec.name.clone()).collect();
     for name in changed {
         kill(pod, &name, KillCause::Definition, now);
     }

@@ -74,6 +74,40 @@ fn container_with_another_image_is_ready_until_it_ends() {
 }
 
 #[test]
+fn new_image_is_pulled_while_the_old_container_runs() {
+    let mut sim = pod("Never");
+    sim.pass(10);
+    for second in [10, 22] {
+        set_image(&mut sim, "c", &format!("new{second}"));
+        let pull = sim.next_action().unwrap();
+        sim.begin(&pull);
+        // However long that takes.
+        sim.pass(7);
+        assert_eq!(sim.done_since(second), [format!("{second} image c")]);
+        assert_eq!((sim.state("c").as_str(), sim.condition("Ready")), ("running", "True".into()));
+        sim.finish(&pull);
+        sim.pass(5);
+    }
+    // Once the image is there nothing is asked again.
+    let expected =
+        ["10 image c", "17 stop c 20s", "20 start c 1", "22 image c", "29 stop c 20s", "32 start c 2", "32 remove c"];
+    assert_eq!(sim.done_since(10), expected);
+}
+
+#[test]
+fn container_runs_on_where_its_old_image_comes_back_before_the_new_one_is_pulled() {
+    let mut sim = pod("Always");
+    sim.pass(10);
+    set_image(&mut sim, "c", "new");
+    let pull = sim.next_action().unwrap();
+    sim.begin(&pull);
+    set_image(&mut sim, "c", "old");
+    sim.finish(&pull);
+    sim.pass(20);
+    assert_eq!((sim.starts("c"), sim.state("c").as_str()), (vec![5], "running"));
+}
+
+#[test]
 fn until_the_new_image_is_there_it_waits_and_does_not_count_as_ended() {
     let mut sim = pod("Never");
     sim.pass(10);
@@ -82,7 +116,7 @@ fn until_the_new_image_is_there_it_waits_and_does_not_count_as_ended() {
     sim.pass(3);
     assert_eq!(
         (sim.state("c").as_str(), sim.last_state("c").as_str()),
-        ("waiting ErrImagePull", "terminated Completed 0")
+        ("waiting ImagePullBackOff", "terminated Completed 0")
     );
     assert_eq!(sim.phase(), "Running");
     sim.pass(60);
