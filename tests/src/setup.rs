@@ -67,8 +67,8 @@ pub fn kubelet_config_in(dir: &Path) -> PathBuf {
     path
 }
 
-/// A `KubeletConfiguration` with these fields. But for them it has room for the Pods of all tests, and a disk of the
-/// machine ends no Pods and removes no images: what a test says of Podium is not to depend on it.
+/// A `KubeletConfiguration` with these fields. But for them it has room for the Pods of all tests, and a machine
+/// whose disk is nearly full ends no Pods and removes no images: what a test says of Podium is not to depend on that.
 pub(crate) fn configuration(fields: Value) -> Value {
     let mut all = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "imageGCHighThresholdPercent": 100, "evictionHard": {"memory.available": "100Mi", "nodefs.available": "64Mi"},
