@@ -1,4 +1,4 @@
-//! The way from the API server to the kubelet of the same process.
+//! In-process connections from the API server to the kubelet.
 
 use futures::{FutureExt, future::BoxFuture};
 use kubelet::Kubelet;
@@ -6,37 +6,37 @@ use server::{DialedStream, NodeDialer};
 use std::{io, sync::OnceLock};
 use tokio::runtime::Handle;
 
-/// The size of the pipe, in bytes.
-const PIPE: usize = 64 << 10;
+/// Buffer size of a connection, in bytes.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// Reaches the node of this process and no other.
-pub(crate) struct KubeletPipe {
+/// Dials the kubelet of this process, and no other node.
+pub(crate) struct KubeletDialer {
     node: String,
     kubelet: OnceLock<Kubelet>,
-    /// Where the kubelet carries out requests, whoever dials.
+    /// Runtime of the kubelet's request handlers.
     node_runtime: Handle,
 }
 
-impl KubeletPipe {
+impl KubeletDialer {
     pub(crate) fn new(node: &str, node_runtime: Handle) -> Self {
         Self { node: node.to_owned(), kubelet: OnceLock::new(), node_runtime }
     }
 
-    /// From now on the kubelet can be reached. Only the first one counts.
+    /// Sets the kubelet to dial. Further calls have no effect.
     pub(crate) fn connect(&self, kubelet: Kubelet) {
         let _ = self.kubelet.set(kubelet);
     }
 }
 
-impl NodeDialer for KubeletPipe {
+impl NodeDialer for KubeletDialer {
     fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>> {
         async move {
             if node != self.node {
-                let why = format!("the kubelet of node {node:?} does not run in this process");
-                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+                let message = format!("the kubelet of node {node:?} does not run in this process");
+                return Err(io::Error::new(io::ErrorKind::NotFound, message));
             }
             let kubelet = self.kubelet.get().ok_or(io::ErrorKind::NotConnected)?.clone();
-            let (ours, theirs) = tokio::io::duplex(PIPE);
+            let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
             self.node_runtime.spawn(async move { kubelet.serve_stream(theirs).await });
             Ok(Box::new(ours) as Box<dyn DialedStream>)
         }
@@ -49,12 +49,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn dial_reaches_no_kubelet_by_another_nodes_name() {
-        let pipe = KubeletPipe::new("n", Handle::current());
-        let kind = async |node| pipe.dial(node).await.map(drop).unwrap_err().kind();
+    async fn dial_of_an_unknown_node_returns_not_found() {
+        let dialer = KubeletDialer::new("n", Handle::current());
+        let kind = async |node| dialer.dial(node).await.map(drop).unwrap_err().kind();
         assert_eq!(kind("other").await, io::ErrorKind::NotFound);
         assert_eq!(kind("").await, io::ErrorKind::NotFound);
-        // The name is right, and the kubelet does not run yet.
+        // The node is known, and its kubelet is not connected yet.
         assert_eq!(kind("n").await, io::ErrorKind::NotConnected);
     }
 }

@@ -1,11 +1,11 @@
 //! What is shown while Pods run: their timeline, events and logs, one line each.
 
 use super::{
-    goal::Ended,
-    pulls::{self, Pulls},
+    completion::Ended,
+    image_pulls::{self, Pulls},
     timeline::{Line, Mood, Timeline, display_name},
 };
-use crate::print::say;
+use crate::print::print_line;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -47,7 +47,7 @@ impl Screen {
             (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
             _ => ("", ""),
         };
-        say!("{ms:>7} ms  {:<24} {on}{}{off}", line.subject, line.text);
+        print_line!("{ms:>7} ms  {:<24} {on}{}{off}", line.subject, line.text);
     }
 
     pub(super) fn say(self, subject: &str, text: &str, mood: Mood) {
@@ -140,7 +140,7 @@ impl Show {
         self.follow_logs(pod);
         if api::pod::is_terminal(pod) {
             self.ended.insert(place("Pod", &pod.metadata), api::pod::phase(pod) == "Succeeded");
-        } else if let Some(why) = pulls::never_starts(pod) {
+        } else if let Some(why) = image_pulls::never_starts(pod) {
             self.give_up(pod, &why);
         }
     }

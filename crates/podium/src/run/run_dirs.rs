@@ -45,7 +45,7 @@ pub(super) async fn remove(parent: &Path) -> Vec<(PathBuf, Option<String>)> {
         let Ok(dir) = DataDir::new(&path) else { continue };
         // Whoever holds it lives, whatever its number says.
         let Ok(lock) = dir.lock() else { continue };
-        let error = destroy(&dir).await.err().map(|e| crate::told(&e));
+        let error = destroy(&dir).await.err().map(|e| crate::format_error(&e));
         drop(lock);
         removed.push((path, error));
     }
