@@ -1,4 +1,4 @@
-//! Delays (LIFECYCLE.md 3.9).
+//! Delays (`doBackOff`).
 
 use crate::common::{Run, Sim};
 use lifecycle::{BackoffPolicy, Event};

@@ -1,5 +1,5 @@
-//! Hooks: postStart belongs to the start, preStop to the grace period (seed 004, "Container Lifecycle Hooks";
-//! LIFECYCLE.md 3.11).
+//! Hooks: postStart belongs to the start, preStop to the grace period (`killContainer` of
+//! `kuberuntime_container.go`).
 
 use crate::{
     common::{Run, Sim, refused},

@@ -1,4 +1,4 @@
-//! Plain init containers (LIFECYCLE.md 3.4, "Init rules", and 3.6).
+//! Plain init containers (`computeInitContainerActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};

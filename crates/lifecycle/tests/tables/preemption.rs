@@ -1,4 +1,4 @@
-//! Who goes so that a critical Pod has room (LIFECYCLE.md 3.13).
+//! Who goes so that a critical Pod has room (KEP-3329).
 
 use api::resources::{self, Amounts};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,4 +1,4 @@
-//! Probes: when they are carried out, and what their results add up to (seed 000, "Container-Probes"; LIFECYCLE.md 3.10).
+//! Probes: when they are carried out, and what their results add up to (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Event, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
@@ -177,7 +177,7 @@ fn a_failed_startup_probe_kills() {
     check(&sim, false, false);
 }
 
-/// Without rules the exit code of what a probe killed does not matter (LIFECYCLE.md 3.4).
+/// Without rules the exit code of what a probe killed does not matter (`computePodActions`).
 #[track_caller]
 fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
     let mut fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1}))});

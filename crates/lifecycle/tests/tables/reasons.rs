@@ -1,4 +1,4 @@
-//! Reasons that people and tools match on (LIFECYCLE.md 3.12).
+//! Reasons that people and tools match on (`pkg/kubelet/events`).
 
 use crate::common::{Run, Sim};
 use lifecycle::StartStage;

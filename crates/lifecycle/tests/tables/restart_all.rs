@@ -1,4 +1,4 @@
-//! A rule restarts all containers of the Pod in their sandbox (KEP-5532; LIFECYCLE.md 3.5).
+//! A rule restarts all containers of the Pod in their sandbox (KEP-5532).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;

@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
+//! Graceful shutdown of the node (KEP-2000, KEP-2712).
 
 use crate::common::Sim;
 use lifecycle::{Admission, Event, Eviction, ShutdownGrace, ShutdownPod, ShutdownPolicy};

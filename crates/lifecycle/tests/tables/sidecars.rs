@@ -1,4 +1,4 @@
-//! Sidecars: init containers that are always restarted (KEP-753; LIFECYCLE.md 3.4 and 3.11).
+//! Sidecars: init containers that are always restarted (KEP-753).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// It is to go, and may be started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kill {
+pub(crate) struct ContainerKill {
     pub(crate) cause: KillCause,
     /// When SIGKILL comes.
     pub(crate) deadline: Timestamp,
@@ -16,7 +16,7 @@ pub(crate) struct Kill {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum KillCause {
     /// It failed this probe. A policy that restarts what failed restarts it, whatever its exit code; beside it the rules
-    /// count, as for every container that has ended (LIFECYCLE.md 3.4).
+    /// count, as for every container that has ended (`computePodActions`).
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,
