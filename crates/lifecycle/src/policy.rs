@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_wins_over_the_gate_and_the_gate_over_the_default() {
+    fn crash_loop_backoff_node_config_overrides_gate_and_default() {
         check("", None, (10, 300));
         check("", Some(100), (10, 100));
         check("", Some(2), (2, 2));

@@ -340,7 +340,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn durations_are_printed_as_go_prints_them() {
+    fn duration_is_formatted_like_go() {
         for (millis, expected) in [
             (0, "0s"),
             (345, "345ms"),

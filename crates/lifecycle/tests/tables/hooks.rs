@@ -59,7 +59,7 @@ fn a_slow_hook_delays_the_containers_after_it() {
 }
 
 #[test]
-fn a_failed_post_start_hook_kills_the_container() {
+fn post_start_failure_kills_the_container() {
     let mut sim = starting("Always", 2, failed()).on_stop("c", 3, 1);
     sim.pass(3);
     assert_eq!((sim.state("c").as_str(), sim.phase().as_str()), ("waiting PostStartHookError", "Pending"));
